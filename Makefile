@@ -1,0 +1,76 @@
+# `make` alone explains itself. Everything runs from .venv, which `make setup` makes.
+
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+CODE   := src tests scripts $(wildcard bench)
+UV     := 0.13.7
+
+.DEFAULT_GOAL := help
+.PHONY: help setup venv check format format-check lint types layers docs test \
+        check-long race crash bench reqs lock clean
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Prepare this machine: system packages (as root), a PostgreSQL, the virtualenv
+	@scripts/setup
+
+venv: ## Make or refresh .venv from the lock files
+	@scripts/setup venv
+
+check: format-check lint types layers docs test ## The whole gate: format, lint, types, layers, docs, tests
+
+format: ## Format the code and put the imports in order
+	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
+	$(PYTHON) -m ruff format $(CODE)
+
+format-check:
+	$(PYTHON) -m ruff format --check $(CODE)
+
+lint: ## Lint
+	$(PYTHON) -m ruff check $(CODE)
+
+types: ## Check the types, strictly
+	$(PYTHON) -m mypy $(CODE)
+
+layers: ## Check that imports point down the layers only
+	.venv/bin/lint-imports --no-logo --cache-dir .cache/import-linter
+
+docs: ## Check the links in the docs and the requirement ids that tests name
+	$(PYTHON) scripts/doclinks.py
+	$(PYTHON) scripts/reqs.py --quiet
+
+test: ## Run the tests that belong to the gate
+	$(PYTEST) -n 2 --dist loadgroup -m "not long and not race and not crash"
+
+check-long: ## Run the long tests (minutes)
+	$(PYTEST) -m long tests
+
+race: ## Run the long races against the disk module
+	$(PYTEST) -m race tests/adversarial
+
+crash: ## Kill the server 200 times and look at what is left
+	$(PYTEST) -m crash tests/faults
+
+bench: ## Measure, beside the bare engine, in one run
+	$(PYTHON) -m bench
+
+reqs: ## List which tests show which requirement; NEED="WS-1 WS-2" demands some
+	@$(PYTHON) scripts/reqs.py $(NEED)
+
+lock: ## Resolve the dependencies anew into requirements/ (UPGRADE=1 takes newer versions)
+	@test -x .local/lock/bin/uv || /usr/bin/python3 -m venv .local/lock
+	@.local/lock/bin/python -m pip install -qq uv==$(UV)
+	$(call compile,requirements/runtime.txt)
+	$(call compile,requirements/dev.txt,--extra dev)
+	@! grep -nE '://|^-' requirements/*.txt || { echo "A lock file names an address or an option."; exit 1; }
+
+define compile
+	@.local/lock/bin/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --no-header $(if $(UPGRADE),--upgrade) $(2) pyproject.toml -o $(1)
+	@echo "$(1): $$(grep -c '^[a-z]' $(1)) packages"
+endef
+
+clean: ## Remove what can be made again, but for the virtualenv and the database
+	rm -rf .cache .hypothesis .ruff_cache .local/lock build dist
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,3 @@
+"""Toolcrib: a versioned workspace and guarded tools for language models."""
+
+__version__ = "0.1.0"

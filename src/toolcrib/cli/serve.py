@@ -1,0 +1,53 @@
+"""``toolcrib serve``: the HTTP server."""
+
+import asyncio
+from typing import Annotated
+
+import structlog
+import typer
+import uvicorn
+
+from toolcrib.cli.configuration import load_settings
+from toolcrib.server.app import create_app
+from toolcrib.settings import Settings
+from toolcrib.wiring import services
+
+log = structlog.get_logger(__name__)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+) -> None:
+    """Serve the HTTP API.
+
+    Needs TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_KEY; prepare the database with
+    `toolcrib db upgrade` first.
+
+    Example: toolcrib serve --port 3000
+    """
+    settings = load_settings()
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    try:
+        import uvloop
+
+        uvloop.run(run(settings.model_copy(update=given)))
+    except ImportError:
+        asyncio.run(run(settings.model_copy(update=given)))
+
+
+async def run(settings: Settings) -> None:
+    """Serves until told to stop. Recovery is done before the first request is taken."""
+    async with services(settings) as opened:
+        config = uvicorn.Config(
+            create_app(opened),
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=10,
+        )
+        log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)
+        await uvicorn.Server(config).serve()

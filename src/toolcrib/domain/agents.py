@@ -1,0 +1,51 @@
+"""What an agent may do, as its owner declares it. Data only; the deciding is in ``policy``."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+DEFAULT_MAX_READ_BYTES = 50_000
+DEFAULT_MAX_WRITE_BYTES = 100_000
+
+
+class Trust(StrEnum):
+    """How often a person is asked. Trust adds questions; it never adds permissions."""
+
+    SUPERVISED = "supervised"
+    GUIDED = "guided"
+    AUTONOMOUS = "autonomous"
+
+
+def _seconds(value: object) -> object:
+    """``120``, ``"120"``, ``"120s"`` and ``"2m"`` are taken."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    return float(text[:-1]) * unit if unit else value
+
+
+class ToolPermission(BaseModel):
+    """One tool's entry under ``tool_permissions``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed: bool = False
+    paths: tuple[str, ...] | None = Field(default=None, description="Globs; absent means the whole workspace.")
+    timeout: Annotated[float, BeforeValidator(_seconds)] | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class AgentRules(BaseModel):
+    """An agent's permissions and trust. ``tool_permissions`` absent means read-only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trust: Trust = Trust.GUIDED
+    toolsets: tuple[str, ...] = ("workspace",)
+    tool_permissions: dict[str, ToolPermission] | None = None
+    max_read_bytes: int = Field(default=DEFAULT_MAX_READ_BYTES, gt=0)
+    max_write_bytes: int = Field(default=DEFAULT_MAX_WRITE_BYTES, gt=0)
+    unprotect: tuple[str, ...] = Field(
+        default=(), description="Protected-name patterns that the owner lifts for this agent."
+    )

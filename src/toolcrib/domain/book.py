@@ -1,0 +1,81 @@
+"""What is written down of a call: its row, and its record in the book."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.changes import ChangeSet
+from toolcrib.domain.ids import ChangeSetId, new_id
+
+# Arguments that carry content: the book keeps their size and hash, never the words themselves.
+CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One line of the book. Refused calls have one too."""
+
+    caller: Caller
+    tool: str
+    decision: str
+    rule: str
+    input: Mapping[str, Any]
+    outcome: str
+    at: datetime
+    duration_us: int
+    error_code: str | None = None
+    approver_id: UUID | None = None
+    files: Sequence[Mapping[str, Any]] = ()
+    isolation: str | None = None
+    id: UUID = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call as a row: what it was, how it ended, what it changed."""
+
+    caller: Caller
+    tool: str
+    arguments: Mapping[str, Any]
+    state: str
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    change_set_id: ChangeSetId | None = None
+
+
+def without_content(value: Any) -> Any:
+    """Arguments as the book may hold them: contents become their size and sha256, at any depth."""
+    if isinstance(value, Mapping):
+        return {
+            key: _measured(inner) if key in CONTENT_ARGUMENTS and inner is not None else without_content(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_content(inner) for inner in value]
+    return value
+
+
+def files_changed(change_set: ChangeSet) -> list[dict[str, Any]]:
+    """Hashes before and after, for every file that a change set touches."""
+    return [
+        {
+            "path": str((change.after or change.before).place),  # type: ignore[union-attr]
+            "change": str(change.kind),
+            "before": _hex(change.before.sha256 if change.before else None),
+            "after": _hex(change.after.sha256 if change.after else None),
+        }
+        for change in change_set.changes
+    ]
+
+
+def _measured(value: Any) -> dict[str, Any]:
+    body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
+    return {"bytes": len(body), "sha256": sha256(body).hexdigest()}
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return digest.hex() if digest else None

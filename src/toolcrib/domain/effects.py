@@ -1,0 +1,38 @@
+"""What a tool call would touch, declared before it runs."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolcrib.domain.places import Place
+
+
+class Category(StrEnum):
+    FILE = "file"
+    EXEC = "exec"
+    SEARCH = "search"
+    MCP = "mcp"
+    PLAN = "plan"
+    HUMAN = "human"
+
+
+class Danger(StrEnum):
+    SAFE = "safe"
+    DANGEROUS = "dangerous"
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a call reads, writes, runs and contacts.
+
+    ``reads_each`` are judged one by one: a batch whose third file is protected still gives the others.
+    """
+
+    reads: tuple[Place, ...] = ()
+    reads_each: tuple[Place, ...] = ()
+    writes: tuple[Place, ...] = ()
+    runs: str | None = None
+    contacts: tuple[str, ...] = ()
+
+    @property
+    def changes_something(self) -> bool:
+        return bool(self.writes or self.runs or self.contacts)

@@ -1,0 +1,122 @@
+"""One tree of errors. Each has a stable code, says the fact, the value and the remedy, and knows no HTTP.
+
+ToolcribError
+├── ToolFailed                 the call ran, or could have, and the caller should know why it failed
+│   ├── BadArguments           a field is wrong; `fields` says which and what was expected
+│   ├── NotFound
+│   ├── Conflict               someone or something is in the way
+│   │   └── BaseChanged        the tree moved on since the change was planned; plan again
+│   ├── LinkInTheWay           a symbolic link inside the tree
+│   ├── TooLarge
+│   └── TimedOut
+├── Refused                    the gate said no
+│   ├── NotPermitted           no rule allows it
+│   ├── ApprovalRequired       a person must be asked, and cannot be yet
+│   └── Violation              the sandbox's border was touched; counted against a run
+│       ├── OutsideMount
+│       ├── ProtectedName
+│       └── ReadOnlyMount
+├── Unauthenticated            we do not know who this is
+├── Forbidden                  we know, and they do not belong here
+├── Superseded                 another node or a later epoch owns this now
+└── Misconfigured              the operator must mend something before we start
+"""
+
+from collections.abc import Mapping
+
+
+class ToolcribError(Exception):
+    """Base of all our errors."""
+
+    code = "INTERNAL_ERROR"
+
+    def __init__(self, message: str, *, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = dict(fields or {})
+
+
+class ToolFailed(ToolcribError):
+    code = "TOOL_FAILED"
+
+
+class BadArguments(ToolFailed):
+    code = "VALIDATION_ERROR"
+
+    def __init__(self, fields: Mapping[str, str], message: str = "Validation failed") -> None:
+        super().__init__(message, fields=fields)
+
+
+class NotFound(ToolFailed):
+    code = "NOT_FOUND"
+
+
+class Conflict(ToolFailed):
+    code = "CONFLICT"
+
+
+class BaseChanged(Conflict):
+    """Raised at commit; whoever planned the change may plan it again on the new base."""
+
+
+class LinkInTheWay(ToolFailed):
+    code = "VALIDATION_ERROR"
+
+
+class TooLarge(ToolFailed):
+    code = "TOO_LARGE"
+
+
+class TimedOut(ToolFailed):
+    code = "TIMED_OUT"
+
+
+class Refused(ToolcribError):
+    code = "NOT_PERMITTED"
+
+
+class NotPermitted(Refused):
+    code = "NOT_PERMITTED"
+
+
+class ApprovalRequired(Refused):
+    code = "APPROVAL_REQUIRED"
+
+
+class Violation(Refused):
+    """A call touched the sandbox's border. ``VALIDATION_ERROR`` is its form in the workspace toolset."""
+
+    code = "VALIDATION_ERROR"
+
+
+class OutsideMount(Violation):
+    pass
+
+
+class ProtectedName(Violation):
+    pass
+
+
+class ReadOnlyMount(Violation):
+    pass
+
+
+class Unauthenticated(ToolcribError):
+    code = "INVALID_TOKEN"
+
+
+class Forbidden(ToolcribError):
+    code = "FORBIDDEN"
+
+
+class Superseded(ToolcribError):
+    code = "SUPERSEDED"
+
+
+class Misconfigured(ToolcribError):
+    code = "MISCONFIGURED"
+
+
+def described(error: ToolcribError) -> str:
+    """The error as one line for a reader who sees no fields."""
+    return error.message if not error.fields else "; ".join(error.fields.values())

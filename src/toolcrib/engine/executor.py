@@ -1,0 +1,237 @@
+"""The gate. Executes one tool call, whoever makes it. Knows nothing of HTTP or of models."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toolcrib.domain.book import AuditRecord, CallRecord, files_changed, without_content
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.changes import ChangeSet
+from toolcrib.domain.effects import Effects
+from toolcrib.domain.errors import (
+    ApprovalRequired,
+    BaseChanged,
+    Conflict,
+    Forbidden,
+    Refused,
+    TimedOut,
+    ToolcribError,
+    ToolFailed,
+)
+from toolcrib.domain.outcomes import Outcome, OutcomeState
+from toolcrib.engine.book import Book
+from toolcrib.policy.bounds import bound
+from toolcrib.policy.decisions import Decision, Verdict, decide
+from toolcrib.policy.explain import Explanation, explain
+from toolcrib.policy.guard import Guard
+from toolcrib.policy.permissions import permission_for
+from toolcrib.storage import audit, calls
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.registry import Registry
+from toolcrib.tools.tool import Tool
+from toolcrib.workspace.commit import Committer
+from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.tree import Shelves, Tree
+
+# How often a change is planned anew because someone else was quicker.
+_PLANS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What is asked for: a tool's name and its arguments as they came."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a call may cost, and how much of its result a model is given."""
+
+    call_seconds: float = 60.0
+    model_result_bytes: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A call that was understood: the tool, its checked arguments, and what it would touch."""
+
+    tool: Tool
+    arguments: Any
+    effects: Effects
+
+
+class Executor:
+    """Find, validate, effects, decide, ask, run, bound, record: the one way to any tool."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        shelves: Shelves,
+        committer: Committer,
+        book: Book,
+        call_rows: calls.Calls,
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        self._registry = registry
+        self._shelves = shelves
+        self._committer = committer
+        self._book = book
+        self._call_rows = call_rows
+        self._limits = limits or Limits()
+
+    async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
+        """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too;
+        who does not belong here, and what is our own fault, is raised."""
+        entry = _Entry(call, caller)
+        try:
+            heard = self._hear(call)
+            decision = entry.decision = decide(caller, heard.tool, heard.effects)
+            _refuse_or_ask(decision)
+            return await self._run(heard, decision, caller, entry, emit)
+        except (ToolFailed, Refused) as error:
+            return await self._end(entry, error)
+        except Forbidden as error:
+            await self._end(entry, error, rule="membership")
+            raise
+
+    def explain(self, call: ToolCall, caller: Caller) -> Explanation:
+        """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
+        heard = self._hear(call)
+        return explain(caller, heard.tool, heard.effects)
+
+    def _hear(self, call: ToolCall) -> _Heard:
+        tool = self._registry.require(call.name)
+        arguments = tool.parse(call.arguments)
+        return _Heard(tool, arguments, tool.effects(arguments))
+
+    async def _run(
+        self,
+        heard: _Heard,
+        decision: Decision,
+        caller: Caller,
+        entry: "_Entry",
+        emit: Callable[[str], None] | None,
+    ) -> Outcome:
+        tree = Tree(self._shelves, caller, Guard(caller, heard.tool.name), needs=decision.needs_role)
+        for _ in range(_PLANS):
+            draft = Draft(tree)
+            context = ToolContext(caller, tree, draft, self._deadline(heard, caller), emit or _unheard)
+            result = await self._call(heard, context)
+            if draft.is_empty:
+                return await self._answer(entry, result)
+            try:
+                return await self._commit(entry, result, draft.change_set(caller), decision)
+            except BaseChanged:
+                # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
+                continue
+        raise Conflict("Others keep changing the same files. Try again in a moment.")
+
+    async def _call(self, heard: _Heard, context: ToolContext) -> Any:
+        seconds = context.seconds_left
+        try:
+            async with asyncio.timeout(seconds):
+                return await heard.tool.function(heard.arguments, context)
+        except TimeoutError:
+            raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
+
+    async def _commit(self, entry: "_Entry", result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
+        """The change, the call's outcome and its record in the book: one transaction."""
+
+        async def record(connection: Connection) -> None:
+            await calls.insert(connection, entry.call_record("done", result, change_set))
+            await audit.insert(connection, [entry.audit_record("done", change_set=change_set)])
+
+        tenant = Tenant.of(entry.caller)
+        await self._committer.commit(tenant, change_set, needs=decision.needs_role, record=record)
+        return Outcome(entry.caller.call_id, OutcomeState.DONE, result, change_set_id=change_set.id)
+
+    async def _answer(self, entry: "_Entry", result: Any) -> Outcome:
+        """A call that changed nothing. A model's answer is bounded; what was cut is kept, to be fetched by id."""
+        metadata: dict[str, Any] = {}
+        if entry.caller.is_agent:
+            bounded = bound(result, limit_bytes=self._limits.model_result_bytes)
+            if bounded.cut:
+                await self._call_rows.record(Tenant.of(entry.caller), entry.call_record("done", result, None))
+                metadata = {
+                    "cut": True,
+                    "bytes": bounded.original_bytes,
+                    "call_id": str(entry.caller.call_id),
+                }
+                result = bounded.value
+        await self._book.write(entry.audit_record("done"))
+        return Outcome(entry.caller.call_id, OutcomeState.DONE, result, metadata=metadata)
+
+    async def _end(self, entry: "_Entry", error: ToolcribError, *, rule: str | None = None) -> Outcome:
+        """A call that was refused, or failed as tools may."""
+        refused = isinstance(error, Refused | Forbidden)
+        await self._book.write(entry.audit_record("refused" if refused else "failed", error=error, rule=rule))
+        state = OutcomeState.REFUSED if refused else OutcomeState.DONE
+        return Outcome(entry.caller.call_id, state, error=error)
+
+    def _deadline(self, heard: _Heard, caller: Caller) -> float:
+        """When the call will be ended: an agent's own limit for the tool, or the server's."""
+        permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
+        allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
+        return time.monotonic() + allowed
+
+
+def _unheard(_: str) -> None:
+    """Nobody watches this call."""
+
+
+def _refuse_or_ask(decision: Decision) -> None:
+    if decision.error is not None:
+        raise decision.error
+    if decision.verdict is Verdict.ASK:
+        raise ApprovalRequired(f"{decision.reason} Approvals are not available on this server yet, so it was refused.")
+
+
+class _Entry:
+    """What the book will say of one call."""
+
+    def __init__(self, call: ToolCall, caller: Caller) -> None:
+        self.caller = caller
+        self.decision: Decision | None = None
+        self._call = call
+        self._at = datetime.now(UTC)
+        self._started = time.perf_counter_ns()
+
+    def audit_record(
+        self,
+        outcome: str,
+        *,
+        error: ToolcribError | None = None,
+        rule: str | None = None,
+        change_set: ChangeSet | None = None,
+    ) -> AuditRecord:
+        decision = self.decision
+        refused_by_gate = outcome == "refused" and (rule is not None or decision is None)
+        return AuditRecord(
+            caller=self.caller,
+            tool=self._call.name,
+            decision="refuse" if refused_by_gate else str(decision.verdict) if decision else "none",
+            rule=rule or (decision.rule if decision else "arguments"),
+            input=without_content(self._call.arguments),
+            outcome=outcome,
+            at=self._at,
+            duration_us=(time.perf_counter_ns() - self._started) // 1000,
+            error_code=error.code if error else None,
+            files=files_changed(change_set) if change_set else (),
+        )
+
+    def call_record(self, state: str, result: Any, change_set: ChangeSet | None) -> CallRecord:
+        return CallRecord(
+            caller=self.caller,
+            tool=self._call.name,
+            arguments=without_content(self._call.arguments),
+            state=state,
+            result=result,
+            change_set_id=change_set.id if change_set else None,
+        )

@@ -1,0 +1,1 @@
+"""Pure decisions: permissions, trust, protected names, bounds, explain. No I/O."""

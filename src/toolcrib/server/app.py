@@ -1,0 +1,53 @@
+"""The application: its routes, its edge, its errors. Whoever serves it makes the services first."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import FastAPI
+
+import toolcrib
+from toolcrib.server import errors
+from toolcrib.server.edge import Edge
+from toolcrib.server.hosts import Hosts
+from toolcrib.server.openapi import describe, operation_id
+from toolcrib.server.routes import agents, audit, auth, files, health, keys, members, tools, workspaces
+from toolcrib.server.services import Services
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Application(FastAPI):
+    """FastAPI, with our description of the API."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(self)
+        return self.openapi_schema
+
+
+def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
+    """An application that serves with the given services."""
+    app = Application(
+        title="Toolcrib",
+        version=toolcrib.__version__,
+        openapi_url="/api/v1/openapi.json",
+        # These pages load scripts from another site; the document itself is enough.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=operation_id,
+        lifespan=lifespan,
+    )
+    app.state.services = services
+    # Routes are tried in this order: tools are called most.
+    for module in (tools, files, workspaces, members, agents, audit, keys, auth):
+        app.include_router(module.router, prefix="/api/v1")
+    app.include_router(health.router)
+    errors.install(app)
+    app.add_middleware(
+        Edge,
+        hosts=Hosts(services.settings.allowed_hosts),
+        max_request_bytes=services.settings.max_request_bytes,
+    )
+    return app

@@ -1,0 +1,41 @@
+"""The description of the API, from which clients are generated. Adds what FastAPI cannot know."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from toolcrib.server.cookies import ACCESS
+
+# For routes that need no token: ``openapi_extra=PUBLIC``.
+PUBLIC: Final[dict[str, Any]] = {"security": []}
+
+_DESCRIPTION: Final = """
+A versioned workspace and guarded tools for language models.
+
+Log in, then send `Authorization: Bearer <access token>`; programs send an API key in its place.
+Every error is `{"success": false, "error": …, "code": …, "fields": …}`; programs should look at `code`.
+"""
+
+
+def operation_id(route: APIRoute) -> str:
+    """Generated clients name their functions after ours."""
+    return route.name
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document."""
+    document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION.strip(), routes=app.routes)
+    document["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "An access token or an API key."},
+        "cookie": {"type": "apiKey", "in": "cookie", "name": ACCESS},
+    }
+    document["security"] = [{"token": []}, {"cookie": []}]
+    for path in document["paths"].values():
+        for operation in path.values():
+            # Ours are 400, in the envelope of all errors.
+            operation["responses"].pop("422", None)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(unused, None)
+    return document

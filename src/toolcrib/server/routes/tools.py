@@ -1,0 +1,164 @@
+"""The endpoint for tools: one address for every tool, and what a caller is offered there."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Response
+from pydantic import BaseModel, Field
+from pydantic_core import to_json
+
+from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.ids import AgentId, CallId
+from toolcrib.domain.outcomes import Outcome
+from toolcrib.engine.executor import ToolCall
+from toolcrib.server.auth import APerson, Authenticated, Principal, caller_for, tenant_for
+from toolcrib.server.bodies import StrictRoute
+from toolcrib.server.errors import examples
+from toolcrib.server.services import Injected
+from toolcrib.server.shapes import Given, Shown
+from toolcrib.tools.tool import ToolDefinition
+
+router = APIRouter(tags=["tools"], route_class=StrictRoute)
+
+
+class Call(Given):
+    """A tool and its arguments."""
+
+    tool: str = Field(max_length=200, examples=["read"])
+    args: dict[str, Any] = Field(examples=[{"path": "/documents/report.md"}])
+    session_id: UUID | None = Field(default=None, description="The session that the call belongs to.")
+
+
+class Called(BaseModel):
+    """A call that succeeded. ``cut`` is there when the result was shortened for a model: fetch it by its id."""
+
+    success: Literal[True] = True
+    result: Any
+    error: None = None
+    cut: dict[str, Any] | None = None
+
+
+_EXAMPLES: Any = {
+    "ls": {"value": {"tool": "ls", "args": {"path": "/documents", "recursive": False, "limit": 100}}},
+    "read": {"value": {"tool": "read", "args": {"path": "/src/main.rs", "offset": 100, "limit": 50}}},
+    "write": {"value": {"tool": "write", "args": {"path": "/notes/thoughts.md", "content": "# My thoughts\n"}}},
+    "edit": {
+        "value": {
+            "tool": "edit",
+            "args": {
+                "path": "/notes/thoughts.md",
+                "old_string": "My",
+                "new_string": "Our",
+                "last_read_hash": "a1b2…",
+            },
+        }
+    },
+    "mv": {"value": {"tool": "mv", "args": {"source": "/file.txt", "destination": "/archive/"}}},
+}
+
+
+@router.post(
+    "/workspaces/{workspace_id}/tools",
+    response_model=Called,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
+)
+async def call_tool(
+    workspace_id: UUID,
+    call: Annotated[Call, Body(openapi_examples=_EXAMPLES)],
+    principal: Authenticated,
+    services: Injected,
+) -> Response:
+    """Executes a tool in a workspace."""
+    caller = caller_for(principal, workspace_id, session_id=call.session_id)
+    outcome = await services.executor.execute(ToolCall(call.tool, call.args), caller)
+    return answer(outcome)
+
+
+def answer(outcome: Outcome) -> Response:
+    """An outcome over HTTP: its error raised, or its result in the envelope."""
+    if outcome.error is not None:
+        raise outcome.error
+    content = {"success": True, "result": outcome.result, "error": None}
+    if outcome.metadata:
+        content["cut"] = dict(outcome.metadata)
+    # Written at once rather than checked against the model first: this is the address that is called most.
+    return Response(to_json(content), media_type="application/json")
+
+
+@router.get("/workspaces/{workspace_id}/tools", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
+async def list_tools(workspace_id: UUID, principal: Authenticated, services: Injected) -> list[ToolDefinition]:
+    """The tools that you are offered here, with the schemas of their arguments."""
+    await services.workspaces.get(tenant_for(principal, workspace_id))
+    return services.registry.definitions_for_scope(principal.agent.rules if principal.agent else None)
+
+
+class Question(Given):
+    """A call that might be made, by you or by one of the workspace's agents."""
+
+    tool: str = Field(max_length=200, examples=["write"])
+    args: dict[str, Any] = Field(examples=[{"path": "/notes/x.md", "content": "x"}])
+    agent_id: UUID | None = None
+
+
+class Explained(Shown):
+    """What the gate would do with a call, and every rule that it would look at."""
+
+    tool: str
+    agent: str | None
+    verdict: str
+    rule: str
+    reason: str
+    needs_role: str
+    considered: list[str]
+    withheld: list[dict[str, str]]
+
+
+@router.post(
+    "/workspaces/{workspace_id}/explain",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+)
+async def explain(workspace_id: UUID, question: Question, principal: APerson, services: Injected) -> Explained:
+    """Which rule decides a call and why, without running it."""
+    await services.workspaces.get(tenant_for(principal, workspace_id))
+    caller = await _as_asked(principal, workspace_id, question.agent_id, services)
+    found = services.executor.explain(ToolCall(question.tool, question.args), caller)
+    withheld = [{"path": w.path, "rule": w.rule, "reason": w.reason} for w in found.withheld]
+    return Explained(
+        tool=found.tool,
+        agent=found.agent,
+        verdict=found.verdict,
+        rule=found.rule,
+        reason=found.reason,
+        needs_role=found.needs_role,
+        considered=list(found.considered),
+        withheld=withheld,
+    )
+
+
+async def _as_asked(principal: Principal, workspace_id: UUID, agent_id: UUID | None, services: Injected) -> Caller:
+    if agent_id is None:
+        return caller_for(principal, workspace_id)
+    agent = await services.agents.get(tenant_for(principal, workspace_id), AgentId(agent_id))
+    return caller_for(principal, workspace_id, agent=Agent(agent.id, agent.name, agent.rules))
+
+
+class KeptCall(Shown):
+    """A call as it was kept, with its whole result."""
+
+    id: UUID
+    tool: str
+    arguments: Any
+    state: str
+    result: Any
+    error: Any
+    change_set_id: UUID | None
+
+
+@router.get(
+    "/workspaces/{workspace_id}/calls/{call_id}",
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+)
+async def get_call(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> KeptCall:
+    """A call that was kept: one that changed something, or whose result was cut for a model."""
+    found = await services.calls.get(tenant_for(principal, workspace_id), CallId(call_id))
+    return KeptCall.model_validate(found)

@@ -1,0 +1,58 @@
+"""What the routes work with. Wiring makes it once; the application carries it."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from toolcrib.server.limits import RateLimits
+from toolcrib.server.passwords import Passwords
+from toolcrib.server.tokens import AccessTokens
+from toolcrib.settings import Settings
+from toolcrib.storage.accounts import Accounts
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.audit import Audit
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.database import Database
+from toolcrib.storage.files import Files
+from toolcrib.storage.keys import Keys
+from toolcrib.storage.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from toolcrib.engine.executor import Executor
+    from toolcrib.tools.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything a route may use."""
+
+    settings: Settings
+    database: Database
+    accounts: Accounts
+    keys: Keys
+    workspaces: Workspaces
+    agents: Agents
+    files: Files
+    audit: Audit
+    calls: Calls
+    executor: "Executor"
+    registry: "Registry"
+    passwords: Passwords
+    tokens: AccessTokens
+    limits: RateLimits = field(default_factory=RateLimits)
+
+
+def services_of(connection: HTTPConnection) -> Services:
+    """The services of the application that answers this request."""
+    services: Services = connection.scope["app"].state.services
+    return services
+
+
+async def _injected(connection: HTTPConnection) -> Services:
+    # Not a plain function, which FastAPI would send to a thread.
+    return services_of(connection)
+
+
+Injected = Annotated[Services, Depends(_injected)]

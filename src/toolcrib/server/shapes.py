@@ -1,0 +1,40 @@
+"""Shapes that several routes share."""
+
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+ItemT = TypeVar("ItemT")
+
+# Printable ASCII around one @: what can be compared without regard to case, and looks like nothing else.
+Email = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, to_lower=True, max_length=254, pattern=r"^[!-?A-~]+@[!-?A-~]+\.[!-?A-~]+$"
+    ),
+    Field(examples=["ada@example.com"]),
+]
+# Without control characters, which PostgreSQL refuses (NUL) or a terminal obeys.
+Name = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+]
+
+
+class Given(BaseModel):
+    """A request's body: nothing is taken that nobody asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Shown(BaseModel):
+    """An answer, made from what storage gave."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class Page(Shown, Generic[ItemT]):
+    """Some items of a list, and where the next ones begin; null at the end."""
+
+    items: list[ItemT]
+    next: str | None = Field(default=None, description="Give it as `before` to get the next page.")

@@ -1,0 +1,98 @@
+"""Settings of the server, from the environment (``TOOLCRIB_…``) or a file named by ``TOOLCRIB_ENV_FILE``."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from toolcrib.domain.errors import Misconfigured
+
+MINIMUM_SECRET_BYTES = 32
+# Secrets that stand in documentation and examples everywhere, our own included.
+_SAMPLE_SECRETS = ("change", "example", "secret-key", "your-secret", "insecure", "0123456789", "password")
+
+
+class Settings(BaseSettings):
+    """Everything an operator may set. Nothing here has a default that weakens security."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TOOLCRIB_", env_file=os.environ.get("TOOLCRIB_ENV_FILE"), extra="ignore", frozen=True
+    )
+
+    database_url: str = Field(description="The server's database, as the role toolcrib_app.")
+    system_database_url: str | None = Field(
+        default=None,
+        description="The same database as toolcrib_system; by default database_url with that role.",
+    )
+    owner_database_url: str | None = Field(
+        default=None, description="The same database as its owner; only `toolcrib db upgrade` uses it."
+    )
+    pool_size: int = Field(default=16, ge=2, le=200, description="Database connections of one server process.")
+
+    jwt_secret: SecretStr = Field(description="Signs access tokens; at least 32 random bytes.")
+    jwt_previous_secret: SecretStr | None = Field(
+        default=None, description="Still accepted while tokens signed with it live: for changing the secret."
+    )
+    access_token_minutes: int = Field(default=15, ge=1, le=24 * 60)
+    refresh_token_days: int = Field(default=30, ge=1, le=365)
+    audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
+    seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
+
+    data_dir: Path = Field(default=Path("toolcrib-data"), description="Where the workspaces' files lie.")
+    node: str = Field(default_factory=socket.gethostname, description="This node's name; its disk holds its trees.")
+    host: str = Field(default="127.0.0.1")
+    port: int = Field(default=3000, ge=1, le=65535)
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("localhost", "127.0.0.1", "[::1]"),
+        description="Host headers that are answered; comma-separated.",
+    )
+    allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Origins, besides the server's own, that may use cookies; comma-separated."
+    )
+    secure_cookies: bool = Field(default=True, description="Cookies travel over HTTPS only.")
+    max_request_bytes: int = Field(default=20_000_000, gt=0)
+    max_file_bytes: int = Field(default=10_000_000, gt=0, description="Larger files are not read or written by tools.")
+    open_registration: bool = Field(default=True, description="Whether anyone who reaches the server may register.")
+
+    @field_validator("allowed_hosts", "allowed_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @property
+    def system_url(self) -> str:
+        return self.system_database_url or _with_user(self.database_url, "toolcrib_system")
+
+    @property
+    def audit_anchor(self) -> Path:
+        """Where this node notes the newest seal, outside the database."""
+        return self.data_dir / "audit-anchor.json"
+
+    def refuse_weak_secrets(self) -> None:
+        """Raises Misconfigured unless every secret could have been made at random."""
+        _refuse_weak("TOOLCRIB_JWT_SECRET", self.jwt_secret)
+        _refuse_weak("TOOLCRIB_AUDIT_KEY", self.audit_key)
+        if self.jwt_previous_secret:
+            _refuse_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
+
+
+def _refuse_weak(name: str, secret: SecretStr) -> None:
+    remedy = "Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(48))'"
+    value = secret.get_secret_value()
+    if len(value.encode()) < MINIMUM_SECRET_BYTES:
+        raise Misconfigured(
+            f"{name} has {len(value.encode())} bytes; at least {MINIMUM_SECRET_BYTES} are needed. {remedy}"
+        )
+    if len(set(value)) < 10 or any(sample in value.lower() for sample in _SAMPLE_SECRETS):
+        raise Misconfigured(f"{name} looks like a sample value, not a random one. {remedy}")
+
+
+def _with_user(url: str, user: str) -> str:
+    parts = urlsplit(url)
+    _, _, address = parts.netloc.rpartition("@")
+    password = f":{quote(parts.password)}" if parts.password else ""
+    return urlunsplit(parts._replace(netloc=f"{user}{password}@{address}"))

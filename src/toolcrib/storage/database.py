@@ -1,0 +1,156 @@
+"""The pools, and the tenant that every statement runs for. Knows no table."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+from psycopg_pool import AsyncConnectionPool
+
+from toolcrib.domain.callers import Caller, Role
+from toolcrib.domain.errors import Forbidden, Misconfigured, Unauthenticated
+from toolcrib.domain.ids import UserId, WorkspaceId
+from toolcrib.storage.migrate import newest_revision
+
+Connection = AsyncConnection[tuple[Any, ...]]
+Pool = AsyncConnectionPool[Connection]
+
+NOT_A_MEMBER = "Access forbidden: User is not a member of this workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """For whom a statement runs. Without a user it is the system, which sees a workspace without belonging to it."""
+
+    workspace_id: WorkspaceId
+    user_id: UserId | None = None
+    token_version: int | None = None
+    agent_id: object = None
+
+    @classmethod
+    def of(cls, caller: Caller) -> Self:
+        return cls(caller.workspace_id, caller.user_id, caller.token_version, caller.agent_id)
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """In the order that ``toolcrib.enter`` and ``toolcrib.look`` take them."""
+        return (self.user_id, self.token_version, self.workspace_id, self.agent_id)
+
+
+class Database:
+    """Two pools on one database: the server's, which row-level security binds, and the system's."""
+
+    def __init__(self, app: Pool, system: Pool) -> None:
+        self._app = app
+        self._system = system
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, app_dsn: str, system_dsn: str, *, pool_size: int = 16) -> AsyncIterator[Self]:
+        async with (
+            _pool(app_dsn, "toolcrib", pool_size) as app,
+            _pool(system_dsn, "toolcrib-system", max(2, pool_size // 4)) as system,
+        ):
+            database = cls(app, system)
+            await database._refuse_what_is_unsafe()
+            yield database
+
+    @asynccontextmanager
+    async def connection(self, tenant: Tenant | None = None) -> AsyncIterator[Connection]:
+        """A connection in autocommit: for single statements that name their tenant themselves."""
+        pool = self._system if tenant and tenant.user_id is None else self._app
+        async with pool.connection() as connection:
+            with told_apart():
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self, tenant: Tenant, needs: Role = Role.VIEWER) -> AsyncIterator[Connection]:
+        """A transaction inside a workspace; Forbidden for who does not belong, or not enough."""
+        async with self.connection(tenant) as connection, connection.transaction():
+            if tenant.user_id is not None:
+                cursor = await connection.execute("select toolcrib.enter(%s, %s, %s, %s)", tenant.parameters)
+                row = await cursor.fetchone()
+                require(row[0] if row else None, needs)
+            yield connection
+
+    @asynccontextmanager
+    async def system(self) -> AsyncIterator[Connection]:
+        """A connection that sees every workspace: for recovery, sealing and collecting only."""
+        async with self._system.connection() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def personal(self, user_id: UserId) -> AsyncIterator[Connection]:
+        """A transaction for what is a person's own, outside any workspace."""
+        async with self.connection() as connection, connection.transaction():
+            await connection.execute("select toolcrib.act_as(%s)", (user_id,))
+            yield connection
+
+    async def _refuse_what_is_unsafe(self) -> None:
+        async with self._app.connection() as connection:
+            cursor = await connection.execute(
+                """
+                select r.rolname, r.rolsuper, r.rolbypassrls,
+                       exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                               where n.nspname = 'toolcrib' and pg_has_role(c.relowner, 'usage')),
+                       to_regclass('toolcrib.alembic_version') is not null
+                from pg_roles r where r.rolname = session_user
+                """
+            )
+            row = await cursor.fetchone()
+            assert row is not None
+            name, is_super, bypasses, owns, has_schema = row
+            if not has_schema:
+                raise Misconfigured(
+                    "The database has no Toolcrib schema. Run `toolcrib db upgrade` as its owner first."
+                )
+            if is_super or bypasses or owns:
+                why = "is a superuser" if is_super else "bypasses row-level security" if bypasses else "owns the tables"
+                raise Misconfigured(
+                    f"The database role {name!r} {why}, so row-level security would not bind the server. "
+                    "Serve with the role `toolcrib_app`, which `toolcrib db upgrade` makes."
+                )
+            cursor = await connection.execute("select version_num from toolcrib.alembic_version")
+            found = await cursor.fetchone()
+            if found is None or found[0] != newest_revision():
+                raise Misconfigured(
+                    f"The database is at revision {found and found[0]}, this program needs {newest_revision()}. "
+                    "Run `toolcrib db upgrade`."
+                )
+
+
+def require(role: str | None, needs: Role) -> Role:
+    """The program's own lock: is this a member, and of sufficient role?"""
+    if role is None:
+        raise Forbidden(NOT_A_MEMBER)
+    held = Role(role)
+    if not held.covers(needs):
+        raise Forbidden(f"Your role here is {held}; this needs {needs}. Ask an owner of the workspace.")
+    return held
+
+
+class told_apart:
+    """Turns the database's refusals into ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, psycopg.Error) and error.sqlstate == "TC401":
+            raise Unauthenticated("This token has ended. Log in again.") from None
+
+
+def _pool(dsn: str, name: str, size: int) -> Pool:
+    # Our statements are short: compiling them would cost more than it saves.
+    conninfo = make_conninfo(dsn, application_name=name, options="-c search_path=toolcrib -c jit=off")
+    return AsyncConnectionPool(
+        conninfo,
+        min_size=min(2, size),
+        max_size=size,
+        open=False,
+        kwargs={"autocommit": True, "prepare_threshold": 1},
+        name=name,
+    )

@@ -1,0 +1,302 @@
+"""Files at their head, and their versions. Changing them is in ``changes``."""
+# The columns put into statements here are constants of this module:
+# ruff: noqa: S608
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from toolcrib.domain.callers import Role
+from toolcrib.domain.errors import NotFound
+from toolcrib.domain.files import (
+    AuthorKind,
+    ContentKind,
+    File,
+    FileType,
+    Fingerprint,
+    NodeKind,
+    NodeState,
+    Version,
+)
+from toolcrib.domain.ids import AgentId, CallId, ChangeSetId, FileId, RunId, UserId, VersionId, WorkspaceId
+from toolcrib.domain.places import Place, place_in
+from toolcrib.storage.database import Connection, Database, Tenant, require
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a workspace's tree lies, and the epoch in which that is true."""
+
+    tree: str | None
+    node: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look gave: the caller's role, the workspace's home, and the file at each place that was asked for."""
+
+    role: Role | None
+    home: Home
+    files: tuple[File | None, ...]
+    # Whether some change in the workspace is committed and not known to be on disk yet.
+    any_pending: bool
+
+
+class Files:
+    """Queries on files and versions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def look(self, tenant: Tenant, places: Sequence[Place], needs: Role = Role.VIEWER) -> Seen:
+        """Membership, home and files in one trip. Forbidden for who does not belong."""
+        async with self._database.connection(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                "select * from toolcrib.look(%s, %s, %s, %s, %s, %s)",
+                (*tenant.parameters, [place.tree for place in places], [place.path for place in places]),
+                prepare=True,
+            )
+            rows = await cursor.fetchall()
+        return seen(rows, tenant, needs)
+
+    async def below(self, tenant: Tenant, folder: Place) -> list[File]:
+        """Every live file under a folder, at any depth, by path."""
+        async with self._database.transaction(tenant) as connection:
+            return await below_within(connection, tenant, folder)
+
+    async def off_disk(self, tenant: Tenant, folder: Place, *, recursive: bool) -> list[File]:
+        """What belongs in a listing and may not stand on disk: virtual files, and changes still being applied."""
+        prefix = "/" if folder.is_root else folder.path + "/"
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                select {_COLUMNS} from toolcrib.files f
+                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                where f.workspace_id = %(workspace)s and f.mount = %(tree)s and not f.deleted
+                  and case when %(recursive)s then f.path >= %(low)s and f.path < %(high)s
+                      else f.parent = %(parent)s end
+                  and f.id in (
+                      select v.id from toolcrib.files v
+                      where v.workspace_id = %(workspace)s and v.mount = %(tree)s and v.is_virtual and not v.deleted
+                      union all
+                      select q.file_id from toolcrib.pending q where q.workspace_id = %(workspace)s
+                  )
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "tree": folder.tree,
+                    "recursive": recursive,
+                    "low": prefix,
+                    "high": prefix[:-1] + "0",
+                    "parent": folder.path,
+                },
+            )
+            return [_file(row) for row in await cursor.fetchall()]
+
+    async def by_id(self, tenant: Tenant, file_id: FileId, needs: Role = Role.VIEWER) -> File:
+        async with self._database.transaction(tenant, needs) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                select {_COLUMNS} from toolcrib.files f
+                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                where f.workspace_id = %s and f.id = %s
+                """,
+                (tenant.workspace_id, file_id),
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            raise NotFound(f"File {file_id} not found in this workspace.")
+        return _file(row)
+
+    async def deleted(self, tenant: Tenant, tree: str, *, limit: int) -> list[File]:
+        """Soft-deleted files, the latest first."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                select {_COLUMNS} from toolcrib.files f
+                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                where f.workspace_id = %s and f.mount = %s and f.deleted
+                order by f.updated_at desc, f.id limit %s
+                """,
+                (tenant.workspace_id, tree, limit),
+            )
+            return [_file(row) for row in await cursor.fetchall()]
+
+    async def workspaces_pending(self, node: str) -> list[WorkspaceId]:
+        """Workspaces at home on this node in which something is committed and not known to be on disk."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                """
+                select w.id from toolcrib.workspaces w
+                where (w.home_node = %s or w.home_node is null)
+                  and exists (select from toolcrib.pending p where p.workspace_id = w.id)
+                """,
+                (node,),
+            )
+            return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+
+    async def versions(self, tenant: Tenant, file_id: FileId, *, before: int | None, limit: int) -> list[Version]:
+        """A file's history, the newest first."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                {_VERSIONS} where v.workspace_id = %(workspace)s and v.file_id = %(file)s
+                  and (%(before)s::integer is null or v.number < %(before)s)
+                order by v.number desc limit %(limit)s
+                """,
+                {"workspace": tenant.workspace_id, "file": file_id, "before": before, "limit": limit},
+            )
+            return [_version(row) for row in await cursor.fetchall()]
+
+    async def version(self, tenant: Tenant, version_id: VersionId) -> Version:
+        async with self._database.transaction(tenant) as connection:
+            return await version_within(connection, tenant, version_id)
+
+
+# Within a change's transaction. A change holds locks, so it may not wait for a second connection.
+
+
+async def below_within(connection: Connection, tenant: Tenant, folder: Place) -> list[File]:
+    """Every live file under a folder, at any depth, by path."""
+    prefix = "/" if folder.is_root else folder.path + "/"
+    cursor = connection.cursor(binary=True)
+    # "0" is the character after "/": a range over the index, where LIKE would read every row.
+    await cursor.execute(
+        f"""
+        select {_COLUMNS} from toolcrib.files f
+        left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        where f.workspace_id = %s and f.mount = %s and f.path >= %s and f.path < %s and not f.deleted
+        order by f.path
+        """,
+        (tenant.workspace_id, folder.tree, prefix, prefix[:-1] + "0"),
+    )
+    return [_file(row) for row in await cursor.fetchall()]
+
+
+async def pending_within(connection: Connection, tenant: Tenant, places: Sequence[Place] | None = None) -> list[File]:
+    """Files whose last change is not known to be on disk; only those that are, or were, at the given places."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        f"""
+        select {_COLUMNS} from toolcrib.pending p
+        join toolcrib.files f on f.workspace_id = p.workspace_id and f.id = p.file_id
+        where p.workspace_id = %(workspace)s
+          and (%(trees)s::text[] is null
+               or exists (select from unnest(%(trees)s::text[], %(paths)s::text[]) as w (tree, path)
+                          where (w.tree, w.path) in ((f.mount, f.path), (p.base_mount, p.base_path))))
+        order by f.mount, f.path
+        """,
+        {
+            "workspace": tenant.workspace_id,
+            "trees": None if places is None else [place.tree for place in places],
+            "paths": None if places is None else [place.path for place in places],
+        },
+    )
+    return [_file(row) for row in await cursor.fetchall()]
+
+
+async def version_within(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(f"{_VERSIONS} where v.workspace_id = %s and v.id = %s", (tenant.workspace_id, version_id))
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"Version {version_id} not found in this workspace.")
+    return _version(row)
+
+
+def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
+    """Reads the rows of ``toolcrib.look``; one per place, so there is always a first."""
+    role, tree, node, epoch = rows[0][:4]
+    held = None if tenant.user_id is None else require(role, needs)
+    files = tuple(None if row[5] is None else _file((*row[5:-1], False)) for row in rows)
+    return Seen(held, Home(tree, node, epoch), files, any_pending=rows[0][-1])
+
+
+_COLUMNS = """f.id, f.mount, f.path, f.type, f.is_virtual, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
+    f.lines, f.content, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
+    p.base_version_id, f.deleted"""
+
+_VERSIONS = """
+    select v.id, v.file_id, v.number, v.change_set_id, v.previous_id, v.deleted, v.mount, v.path, v.kind, v.mode,
+           v.sha256, v.size, v.lines, v.content, v.target, v.created_at, c.author, c.user_id, c.agent_id, c.run_id,
+           c.call_id
+    from toolcrib.versions v
+    join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
+"""
+
+
+def _file(row: tuple[Any, ...]) -> File:
+    (
+        id_, mount, path, type_, is_virtual, version_id, number, kind, mode, sha256, size, lines, content, target,
+        fingerprint, created_at, updated_at, pending, base_version_id, deleted,
+    ) = row  # fmt: skip
+    return File(
+        id=FileId(id_),
+        type=FileType(type_),
+        is_virtual=is_virtual,
+        state=_state(mount, path, kind, mode, sha256, size, lines, content, target),
+        version_id=VersionId(version_id),
+        number=number,
+        deleted=deleted,
+        pending=pending,
+        base_version_id=base_version_id,
+        fingerprint=Fingerprint(*fingerprint) if fingerprint else None,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def _state(
+    mount: str,
+    path: str,
+    kind: str,
+    mode: int,
+    sha256: bytes | None,
+    size: int,
+    lines: int | None,
+    content: str,
+    target: str | None,
+) -> NodeState:
+    return NodeState(
+        place=place_in(mount, path),
+        kind=NodeKind(kind),
+        mode=mode,
+        sha256=None if sha256 is None else bytes(sha256),
+        size=size,
+        lines=lines,
+        content=ContentKind(content),
+        target=target,
+    )
+
+
+def _version(row: tuple[Any, ...]) -> Version:
+    id_, file_id, number, change_set_id, previous_id, deleted = row[:6]
+    created_at: datetime
+    created_at, author, user_id, agent_id, run_id, call_id = row[15:]
+    return Version(
+        id=VersionId(id_),
+        file_id=FileId(file_id),
+        number=number,
+        change_set_id=ChangeSetId(change_set_id),
+        previous_id=_maybe(VersionId, previous_id),
+        state=_state(*row[6:15]),
+        deleted=deleted,
+        author=AuthorKind(author),
+        user_id=_maybe(UserId, user_id),
+        agent_id=_maybe(AgentId, agent_id),
+        run_id=_maybe(RunId, run_id),
+        call_id=_maybe(CallId, call_id),
+        created_at=created_at,
+    )
+
+
+def _maybe(kind: Any, value: UUID | None) -> Any:
+    return None if value is None else kind(value)

@@ -1,0 +1,80 @@
+"""Brings a database to the present schema. Runs as its owner; the server never does."""
+
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg import errors, sql
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import create_engine, pool
+
+APP_ROLE = "toolcrib_app"
+SYSTEM_ROLE = "toolcrib_system"
+
+# Held while migrating, so that two nodes that start at once do not both do it.
+_MIGRATION_LOCK = 0x746F6F6C63726962
+
+
+def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | None = None, to: str = "head") -> str:
+    """Creates what is missing and returns the revision reached. Passwords in the given DSNs are set on the roles."""
+    with psycopg.connect(owner_dsn, autocommit=True) as connection:
+        connection.execute("select pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+        _ensure_role(connection, APP_ROLE, app_dsn)
+        _ensure_role(connection, SYSTEM_ROLE, system_dsn)
+        connection.execute("create schema if not exists toolcrib")
+        _run_migrations(owner_dsn, to)
+        with connection.transaction():
+            connection.execute("set local search_path to toolcrib")
+            for script in sorted(files("toolcrib.storage").joinpath("functions").iterdir(), key=lambda f: f.name):
+                # Our own files, whole: there is nothing to quote in them.
+                connection.execute(script.read_text().encode())
+        row = connection.execute("select version_num from toolcrib.alembic_version").fetchone()
+        connection.execute("select pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
+    assert row is not None
+    return str(row[0])
+
+
+def newest_revision() -> str:
+    """The revision that this program was written for."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> None:
+    # Roles belong to the whole server: another database may have made it, even just now.
+    with suppress(errors.DuplicateObject, errors.UniqueViolation):
+        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
+    password = conninfo_to_dict(dsn).get("password") if dsn else None
+    if password:
+        connection.execute(
+            sql.SQL("alter role {} password {}").format(sql.Identifier(role), sql.Literal(str(password)))
+        )
+
+
+def _run_migrations(owner_dsn: str, to: str) -> None:
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(owner_dsn), poolclass=pool.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("set local search_path to toolcrib")
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, to)
+
+
+def current_revision(owner_dsn: str) -> str | None:
+    """The revision a database is at; none if it was never touched."""
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(owner_dsn), poolclass=pool.NullPool)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table_schema": "toolcrib"})
+        return context.get_current_revision()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(str(files("toolcrib.storage"))) / "migrations"))
+    return config

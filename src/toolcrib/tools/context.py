@@ -1,0 +1,30 @@
+"""What a tool is given to work with, besides its arguments."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from toolcrib.domain.callers import Caller
+from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """One call's surroundings. A tool reads through ``tree`` and writes into ``draft``; the gate commits it.
+
+    ``emit`` shows output while the call runs, ``deadline`` is when it will be ended (monotonic seconds), and
+    ``cancelled`` is set when nobody wants the result any more.
+    """
+
+    caller: Caller
+    tree: Tree
+    draft: Draft
+    deadline: float
+    emit: Callable[[str], None]
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - monotonic()

@@ -1,0 +1,62 @@
+"""Brings a version back: of a file that was changed, or of one that was deleted."""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import BadArguments
+from toolcrib.domain.files import File, Version
+from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.paths import shown
+
+
+class Arguments(ToolArguments):
+    file_id: UUID = Field(description="The file to restore.")
+    version_id: UUID | None = Field(
+        default=None, description="The version to bring back; of a deleted file by default its last one."
+    )
+
+
+async def file_restore(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    file = await context.tree.file(FileId(arguments.file_id))
+    version = await _wanted(arguments, file, context)
+    change = await context.draft.restore(file, version)
+    assert change.after is not None
+    return {
+        "path": shown(change.after.place),
+        "file_id": str(file.id),
+        "version_id": str(change.version_id),
+        "restored_version_id": str(version.id),
+        "hash": change.after.sha256.hex() if change.after.sha256 else None,
+    }
+
+
+async def _wanted(arguments: Arguments, file: File, context: ToolContext) -> Version:
+    if arguments.version_id is not None:
+        version = await context.tree.version(VersionId(arguments.version_id))
+        if version.file_id != file.id:
+            raise BadArguments({"version_id": "Is a version of another file."})
+        if version.deleted:
+            raise BadArguments({"version_id": "Is the file's deletion; name a version before it."})
+        return version
+    if not file.deleted:
+        raise BadArguments({"version_id": "The file is not deleted; say which version to bring back."})
+    # A deletion is one version, so the one before it is what was deleted.
+    [version] = await context.tree.versions(file, before=file.number, limit=1)
+    return version
+
+
+tool = Tool(
+    name="file_restore",
+    toolset="history",
+    description="Bring back an earlier version of a file, or a deleted file. Makes a new version; nothing is lost.",
+    category=Category.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=Arguments,
+    effects=lambda _: Effects(),
+    function=file_restore,
+)

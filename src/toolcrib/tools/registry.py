@@ -1,0 +1,53 @@
+"""All tools by name. Safe to use from several threads."""
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.errors import Misconfigured, NotFound
+from toolcrib.policy.permissions import offers
+from toolcrib.tools.tool import Tool, ToolDefinition
+
+
+class Registry:
+    """Finds tools, and says which an agent is offered."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._lock = threading.Lock()
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        with self._lock:
+            if tool.name in self._tools:
+                raise Misconfigured(f"There is a tool named {tool.name!r} already. Give the new one another name.")
+            # A new dict: whoever iterates over the old one is not disturbed.
+            self._tools = {**self._tools, tool.name: tool}
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def require(self, name: str) -> Tool:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise NotFound(f"Tool '{name}' not found")
+        return tool
+
+    def list_for_scope(self, rules: AgentRules | None) -> list[Tool]:
+        """The tools that an agent with these rules is shown; all of them without rules."""
+        return [tool for tool in self._tools.values() if rules is None or offers(rules, tool)]
+
+    def definitions_for_scope(self, rules: AgentRules | None) -> list[ToolDefinition]:
+        return [tool.definition() for tool in self.list_for_scope(rules)]
+
+
+def tools_in(package: ModuleType) -> Iterator[Tool]:
+    """Every tool that a module below ``package`` binds to the name ``tool``."""
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        bound = getattr(importlib.import_module(found.name), "tool", None)
+        if isinstance(bound, Tool):
+            yield bound

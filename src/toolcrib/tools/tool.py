@@ -1,0 +1,81 @@
+"""What a tool is. Knows nothing of who calls it or of what is decided about it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import BadArguments
+from toolcrib.tools.context import ToolContext
+
+
+class ToolArguments(BaseModel):
+    """Base of every tool's arguments. An unknown field is an error: a model should hear that it misspelt one."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+
+class ToolDefinition(BaseModel):
+    """A tool as models and clients are told of it."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+ToolFunction = Callable[[Any, ToolContext], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A name, what it takes, what a call would touch, and the function.
+
+    ``repeatable``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
+    """
+
+    name: str
+    toolset: str
+    description: str
+    category: Category
+    danger: Danger
+    arguments: type[BaseModel]
+    effects: Callable[[Any], Effects]
+    function: ToolFunction
+    repeatable: bool = True
+
+    def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
+        """The arguments, checked; BadArguments says which field is wrong and what was expected."""
+        try:
+            return self.arguments.model_validate(arguments)
+        except ValidationError as error:
+            raise BadArguments(_wrong_fields(error, self.arguments)) from None
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        schema = self.arguments.model_json_schema()
+        schema.pop("title", None)
+        schema.pop("description", None)
+        return schema
+
+    def definition(self) -> ToolDefinition:
+        return ToolDefinition(name=self.name, description=self.description, input_schema=self.input_schema)
+
+
+def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for detail in error.errors(include_url=False, include_context=False):
+        name = ".".join(str(step) for step in detail["loc"]) or "args"
+        match detail["type"]:
+            case "missing":
+                fields[name] = "This field is required."
+            case "extra_forbidden":
+                fields[name] = f"Unknown field. This tool takes: {', '.join(model.model_fields)}."
+            case _:
+                fields[name] = f"{detail['msg']} (got {type(detail['input']).__name__})"
+    return fields

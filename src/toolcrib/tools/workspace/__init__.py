@@ -1,0 +1,1 @@
+"""The ``workspace`` toolset: files by absolute path, typed results."""

@@ -1,0 +1,84 @@
+"""Moves or renames a file, or a folder with all that is in it."""
+
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import BadArguments, Conflict, NotFound
+from toolcrib.domain.places import Place
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.paths import AbsolutePath, parse_absolute, shown
+
+
+class Target(NamedTuple):
+    """Where to: the path itself, or, after a trailing slash, into that folder."""
+
+    place: Place
+    is_folder: bool
+
+
+def _target(text: object) -> Target:
+    if not isinstance(text, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    return Target(parse_absolute(text), text.rstrip().endswith("/"))
+
+
+class Arguments(ToolArguments):
+    source: AbsolutePath = Field(description="Current path.")
+    destination: Annotated[Target, PlainValidator(_target), WithJsonSchema({"type": "string"})] = Field(
+        description="New path, or a folder to move into (an existing one, or with a trailing slash)."
+    )
+
+
+async def mv(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    source = await context.tree.find(arguments.source)
+    if source.place.is_root:
+        raise BadArguments({"source": "The root folder cannot be moved."})
+    if not source.exists:
+        raise NotFound(f"File not found: {shown(arguments.source)}")
+    if source.is_virtual:
+        raise BadArguments({"source": f"{shown(source.place)} is kept by the system and cannot be moved."})
+    destination = await _destination(arguments, context)
+    await context.draft.move(source, destination)
+    return {"from_path": shown(source.place), "to_path": shown(destination)}
+
+
+async def _destination(arguments: Arguments, context: ToolContext) -> Place:
+    """The exact new path, where nothing stands yet and whose folder exists."""
+    target = await context.tree.find(arguments.destination.place)
+    into = target.is_folder or arguments.destination.is_folder
+    place = target.place.child(arguments.source.name) if into else target.place
+    parent = target if into else await context.tree.find(place.parent)
+    if not parent.is_folder:
+        raise BadArguments({"destination": f"Folder not found: {shown(parent.place)}. Create it with `mkdir` first."})
+    if parent.file is None and not parent.place.is_root:
+        await context.tree.take_in([parent.place])
+    if (await context.tree.find(place)).exists:
+        raise Conflict(f"Destination already exists: {shown(place)}. Choose another name, or delete it first.")
+    return place
+
+
+def _effects(arguments: Arguments) -> Effects:
+    destination = arguments.destination.place
+    inside = () if arguments.source.is_root else (destination.child(arguments.source.name),)
+    return Effects(
+        writes=(arguments.source, *inside) if destination.is_root else (arguments.source, destination, *inside)
+    )
+
+
+tool = Tool(
+    name="mv",
+    toolset="workspace",
+    description=(
+        "Move or rename a file or folder. A destination that is a folder, or ends with `/`, is moved into. Nothing is "
+        "overwritten."
+    ),
+    category=Category.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=Arguments,
+    effects=_effects,
+    function=mv,
+)

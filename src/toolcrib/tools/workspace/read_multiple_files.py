@@ -1,0 +1,53 @@
+"""Reads several files in one call; one that cannot be read does not spoil the others."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import Refused, ToolFailed, described
+from toolcrib.domain.places import Place
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.tools.workspace.shapes import content_window
+from toolcrib.workspace.paths import AbsolutePath, shown
+
+
+class Arguments(ToolArguments):
+    paths: list[AbsolutePath] = Field(min_length=1, max_length=50, description="Files to read.")
+    limit: int = Field(default=500, ge=1, description="Maximum number of lines from each file.")
+
+
+async def read_multiple_files(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    return {"files": [await _read(place, arguments.limit, context) for place in arguments.paths]}
+
+
+async def _read(place: Place, limit: int, context: ToolContext) -> dict[str, Any]:
+    try:
+        reading = await context.tree.read(place)
+    except (ToolFailed, Refused) as error:
+        nothing = dict.fromkeys(("content", "hash", "synced", "total_lines", "truncated"))
+        return {"path": shown(place), "success": False, **nothing, "error": described(error)}
+    part = content_window(reading, offset=0, limit=limit)
+    return {
+        "path": shown(place),
+        "success": True,
+        "content": part["content"],
+        "hash": reading.sha256.hex(),
+        "synced": reading.standing.synced,
+        "error": None,
+        "total_lines": part["total_lines"],
+        "truncated": part["truncated"],
+    }
+
+
+tool = Tool(
+    name="read_multiple_files",
+    toolset="workspace",
+    description="Read up to 50 files in one call. Each has its own `success` and `error`.",
+    category=Category.FILE,
+    danger=Danger.SAFE,
+    arguments=Arguments,
+    effects=lambda arguments: Effects(reads_each=tuple(arguments.paths)),
+    function=read_multiple_files,
+)

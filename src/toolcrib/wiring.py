@@ -1,0 +1,99 @@
+"""Puts the parts together. The only place that knows every concrete class."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import toolcrib.tools
+from toolcrib.engine.book import Book
+from toolcrib.engine.executor import Executor
+from toolcrib.engine.recovery import recover
+from toolcrib.engine.seals import Sealer
+from toolcrib.server.passwords import Passwords
+from toolcrib.server.services import Services
+from toolcrib.server.tokens import AccessTokens
+from toolcrib.settings import Settings
+from toolcrib.storage.accounts import Accounts
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.audit import Audit, Sealing
+from toolcrib.storage.blobs import Blobs
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.changes import Changes
+from toolcrib.storage.database import Database
+from toolcrib.storage.files import Files
+from toolcrib.storage.keys import Keys
+from toolcrib.storage.workspaces import Workspaces
+from toolcrib.tools.registry import Registry, tools_in
+from toolcrib.tools.tool import Tool
+from toolcrib.workspace.commit import Committer
+from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.sync import Sync
+from toolcrib.workspace.tree import Shelves
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The tool layer on one database, without a face."""
+
+    registry: Registry
+    shelves: Shelves
+    executor: Executor
+
+
+def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = ()) -> Engine:
+    """The gate and what stands behind it; ``tools`` are added to our own."""
+    files, changes, blobs = Files(database), Changes(database), Blobs(database)
+    mounts = Mounts(settings.data_dir)
+    registry = Registry([*tools_in(toolcrib.tools), *tools])
+    shelves = Shelves(
+        files=files,
+        blobs=blobs,
+        changes=changes,
+        mounts=mounts,
+        sync=Sync(changes, mounts, node=settings.node),
+        max_file_bytes=settings.max_file_bytes,
+    )
+    executor = Executor(
+        registry=registry,
+        shelves=shelves,
+        committer=Committer(changes, mounts, node=settings.node),
+        book=Book(Audit(database)),
+        call_rows=Calls(database),
+    )
+    return Engine(registry, shelves, executor)
+
+
+@asynccontextmanager
+async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIterator[Services]:
+    """Everything the server's routes use, on an open database, after recovery and with the sealer at work."""
+    settings.refuse_weak_secrets()
+    async with Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size) as database:
+        engine = assemble(settings, database, tools=tools)
+        await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
+        sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
+        sealing = asyncio.create_task(sealer.run(settings.seal_seconds))
+        try:
+            yield Services(
+                settings=settings,
+                database=database,
+                accounts=Accounts(database),
+                keys=Keys(database),
+                workspaces=Workspaces(database),
+                agents=Agents(database),
+                files=engine.shelves.files,
+                audit=Audit(database),
+                calls=Calls(database),
+                executor=engine.executor,
+                registry=engine.registry,
+                passwords=Passwords(),
+                tokens=AccessTokens.from_settings(settings),
+            )
+        finally:
+            sealing.cancel()
+            with suppress(asyncio.CancelledError):
+                await sealing
+
+
+def audit_key(settings: Settings) -> bytes:
+    return settings.audit_key.get_secret_value().encode()

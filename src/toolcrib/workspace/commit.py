@@ -1,0 +1,117 @@
+"""Commits a change set: locks, base check, one transaction, then the disk. The one way a tool ever changes a tree."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from toolcrib.domain.callers import Role
+from toolcrib.domain.changes import Change, ChangeSet
+from toolcrib.domain.errors import BaseChanged
+from toolcrib.domain.files import File, NodeKind
+from toolcrib.domain.places import Place
+from toolcrib.storage.changes import Changes, touches_folders
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.workspace.apply import DiskOf, Step, apply
+from toolcrib.workspace.drift import still_holds
+from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.paths import shown
+from toolcrib.workspace.threads import in_thread
+
+Record = Callable[[Connection], Awaitable[None]]
+
+
+class Committer:
+    """Database first, then redo: what is committed is brought to disk, now or by recovery."""
+
+    def __init__(self, changes: Changes, mounts: Mounts, *, node: str) -> None:
+        self._changes = changes
+        self._mounts = mounts
+        self._node = node
+
+    async def commit(
+        self,
+        tenant: Tenant,
+        change_set: ChangeSet,
+        *,
+        needs: Role = Role.MEMBER,
+        record: Record | None = None,
+    ) -> None:
+        """Commits and applies. ``record`` writes what else must be true if and only if the set is.
+
+        BaseChanged if the tree has moved on since the set was planned: plan again.
+        """
+        # A caller who gives up must not leave a change half applied while others wait for its locks.
+        await asyncio.shield(self._commit(tenant, change_set, needs, record))
+
+    async def _commit(self, tenant: Tenant, change_set: ChangeSet, needs: Role, record: Record | None) -> None:
+        places = change_set.places
+        watched = sorted({*places, *_parents(change_set)})
+        async with self._changes.locked(tenant, places, whole=touches_folders(change_set)) as locked:
+            async with locked.transaction() as connection:
+                seen = await locked.look(watched, needs)
+                found = dict(zip(watched, seen.files, strict=True))
+                _check_history(change_set, found)
+                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                await in_thread(_check_disk, change_set, found, disk_of)
+                await locked.commit(change_set, seen.home, node=self._node)
+                if record is not None:
+                    await record(connection)
+            steps = [Step.of(change) for change in change_set.changes]
+            await locked.settle(await in_thread(apply, disk_of, steps))
+
+
+def _parents(change_set: ChangeSet) -> set[Place]:
+    """The folders that must still be there for what is put into them."""
+    parents = {change.after.place.parent for change in change_set.changes if change.after is not None}
+    return {parent for parent in parents if not parent.is_root}
+
+
+def _check_history(change_set: ChangeSet, found: Mapping[Place, File | None]) -> None:
+    """Every change must still stand on the version it was planned on."""
+    freed = {
+        c.before.place for c in change_set.changes if c.before and (not c.after or c.after.place != c.before.place)
+    }
+    made = {c.after.place for c in change_set.changes if c.after}
+    for change in change_set.changes:
+        if change.before is not None:
+            file = found[change.before.place]
+            if file is None or file.id != change.file_id or file.version_id != change.base:
+                raise _moved_on(change.before.place)
+            if file.pending:
+                raise BaseChanged(f"An earlier change of {shown(change.before.place)} is not on disk yet.")
+        if change.after is None:
+            continue
+        if _takes_new_place(change) and found[change.after.place] is not None and change.after.place not in freed:
+            raise _moved_on(change.after.place)
+        parent = change.after.place.parent
+        if not parent.is_root and parent not in made and found[parent] is None:
+            raise BaseChanged(f"The folder {shown(parent)} is gone.")
+
+
+def _check_disk(change_set: ChangeSet, found: Mapping[Place, File | None], disk_of: DiskOf) -> None:
+    """The disk must hold what the history says: what someone did behind its back is never overwritten.
+
+    Between this look and the rename a program outside could still write; that gap cannot be closed from here.
+    """
+    freed = {change.before.place for change in change_set.changes if change.before}
+    for change in change_set.changes:
+        if change.before is not None:
+            disk, file = disk_of(change.before.place), found[change.before.place]
+            assert file is not None
+            if not still_holds(disk, file, disk.look(change.before.place)):
+                raise _moved_on(change.before.place)
+            if change.after is None and change.before.kind is NodeKind.FOLDER:
+                inside = {change.before.place.child(entry.name) for entry in disk.entries(change.before.place)}
+                if not inside <= freed:
+                    raise BaseChanged(f"Something was put into {shown(change.before.place)} meanwhile.")
+        if change.after is not None and _takes_new_place(change) and change.after.place not in freed:
+            node = disk_of(change.after.place).look(change.after.place)
+            if node is not None and not (node.kind is NodeKind.FOLDER is change.after.kind):
+                raise _moved_on(change.after.place)
+
+
+def _takes_new_place(change: Change) -> bool:
+    return change.after is not None and (change.before is None or change.before.place != change.after.place)
+
+
+def _moved_on(place: Place) -> BaseChanged:
+    return BaseChanged(f"{shown(place)} was changed by someone else meanwhile. Read it again, then repeat the call.")

@@ -1,0 +1,89 @@
+"""Between bytes on disk and what a reader sees: text in lines, a JSON value, or neither."""
+
+import base64
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from toolcrib.domain.errors import BadArguments
+from toolcrib.domain.files import FILE_MODE, ContentKind, NodeKind, NodeState
+from toolcrib.domain.places import Place
+
+
+def encoded(value: Any) -> tuple[bytes, ContentKind]:
+    """What is stored for a value: a string's own bytes, or the JSON text of anything else."""
+    try:
+        if isinstance(value, str):
+            return value.encode(), ContentKind.TEXT
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        return text.encode(), ContentKind.JSON
+    except UnicodeEncodeError as error:
+        raise BadArguments({"content": f"Not valid Unicode at character {error.start}: a lone surrogate."}) from None
+    except ValueError:
+        raise BadArguments({"content": "NaN and infinity are not JSON. Send null or a string."}) from None
+
+
+def decoded(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
+    """What a reader sees: a JSON value, a string, or, for what is neither, base64 in an object."""
+    if kind is ContentKind.JSON:
+        try:
+            return json.loads(body)
+        except ValueError:
+            pass  # Someone edited it by hand: then it is text.
+    if is_binary(body):
+        return {"encoding": "base64", "data": base64.b64encode(body).decode()}
+    return body.decode("utf-8", "replace")
+
+
+def file_state(
+    place: Place, body: bytes, *, mode: int = FILE_MODE, content: ContentKind = ContentKind.TEXT
+) -> NodeState:
+    """The state of a file that holds these bytes."""
+    kind = ContentKind.BINARY if is_binary(body) else content
+    return NodeState(
+        place=place,
+        kind=NodeKind.FILE,
+        mode=mode,
+        sha256=sha256(body).digest(),
+        size=len(body),
+        lines=None if kind is ContentKind.BINARY else line_count(body),
+        content=kind,
+    )
+
+
+def is_binary(body: bytes) -> bool:
+    """As grep and git judge: a NUL near the start."""
+    return b"\0" in body[:8192]
+
+
+def line_count(body: bytes) -> int:
+    """Lines as a reader counts them: a last one without a line end is one too."""
+    return body.count(b"\n") + (not body.endswith(b"\n") and bool(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some lines of a text. ``offset`` is where they really start; ``truncated`` says that more follow."""
+
+    text: str
+    offset: int
+    total_lines: int
+    truncated: bool
+
+
+def window(text: str, *, offset: int, limit: int | None) -> Window:
+    """The lines from ``offset`` (counted from the end if negative), at most ``limit`` of them."""
+    if offset == 0 and limit is not None and text.count("\n") < limit:
+        return Window(text, 0, text.count("\n") + (not text.endswith("\n") and bool(text)), truncated=False)
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    total = len(lines)
+    start = max(0, total + offset) if offset < 0 else min(offset, total)
+    end = total if limit is None else min(total, start + limit)
+    chosen = "\n".join(lines[start:end])
+    # The last line has an end unless it is the text's last and had none.
+    if end > start and (end < total or text.endswith("\n")):
+        chosen += "\n"
+    return Window(chosen, start, total, truncated=end < total)

@@ -1,0 +1,180 @@
+"""A change set in the making. Tools put changes into it; nothing happens until the gate commits it."""
+
+from dataclasses import replace
+
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.changes import Author, Change, ChangeSet
+from toolcrib.domain.errors import BadArguments, Conflict, NotFound
+from toolcrib.domain.files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    AuthorKind,
+    ContentKind,
+    File,
+    FileType,
+    NodeKind,
+    NodeState,
+    Version,
+)
+from toolcrib.domain.ids import FileId, VersionId, new_id
+from toolcrib.domain.places import Place
+from toolcrib.workspace.content import file_state
+from toolcrib.workspace.paths import shown
+from toolcrib.workspace.tree import Standing, Tree
+
+
+class Draft:
+    """Collects changes, each based on what the tree held when it was planned."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._changes: list[Change] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._changes
+
+    def change_set(self, caller: Caller) -> ChangeSet:
+        """What was collected, in the caller's name."""
+        return ChangeSet(author_of(caller), tuple(self._changes))
+
+    async def put(
+        self, standing: Standing, body: bytes, *, content: ContentKind, type: FileType = FileType.DOCUMENT
+    ) -> Change:
+        """A file with this content, new or in place of the one that stands there."""
+        self._tree.check_write(standing.place)
+        self._refuse_special(standing)
+        file = standing.file
+        if file is None:
+            await self._make_parents(standing.place)
+        mode = file.state.mode if file and file.state.kind is NodeKind.FILE else FILE_MODE
+        state = file_state(standing.place, body, mode=mode, content=content)
+        return self._add(file, state, body=body, type=file.type if file else type)
+
+    async def make_folder(self, standing: Standing) -> FileId:
+        """A folder and those above it; the one that stands there, if it does."""
+        self._tree.check_write(standing.place)
+        if standing.exists and not standing.is_folder:
+            raise Conflict(f"A file stands at {shown(standing.place)}. Choose another path, or remove it first.")
+        if standing.exists and standing.file is None and not standing.place.is_root:
+            [standing] = await self._tree.take_in([standing.place])
+        if standing.file is not None:
+            return standing.file.id
+        await self._make_parents(standing.place)
+        return self._add(None, _folder(standing.place), type=FileType.FOLDER).file_id
+
+    async def touch(self, standing: Standing) -> FileId:
+        """A new date for what stands there, or an empty file."""
+        if not standing.exists:
+            return (await self.put(standing, b"", content=ContentKind.TEXT)).file_id
+        self._tree.check_write(standing.place)
+        if standing.place.is_root or standing.is_virtual:
+            raise BadArguments({"path": f"{shown(standing.place)} is kept by the system and has its own dates."})
+        file = (await self.known(standing)).file
+        assert file is not None
+        return self._add(file, file.state).file_id
+
+    async def remove(self, standing: Standing) -> None:
+        """Takes away a file, a link or an empty folder. What was on disk only is taken in first, for undo."""
+        self._tree.check_write(standing.place)
+        file = (await self.known(standing)).file
+        assert file is not None
+        self._add(file, None)
+
+    async def move(self, source: Standing, destination: Place) -> None:
+        """Moves a file, or a folder with all that is in it."""
+        self._tree.check_write(source.place)
+        self._tree.check_write(destination)
+        if destination == source.place:
+            return
+        if destination.is_below(source.place):
+            raise Conflict(f"{shown(source.place)} cannot be moved into itself. Choose a path outside it.")
+        file = (await self.known(source)).file
+        assert file is not None
+        self._add(file, replace(file.state, place=destination))
+        if not source.is_folder:
+            return
+        for child in await self._tree.known_below(source.place):
+            self._tree.check_write(child.state.place)
+            self._add(child, replace(child.state, place=child.state.place.moved(source.place, destination)))
+
+    async def restore(self, file: File, version: Version) -> Change:
+        """What a version held: where the file is now, or, if it was deleted, where it was."""
+        place = version.state.place if file.deleted else file.state.place
+        self._tree.check_write(place)
+        standing = await self._tree.find(place)
+        if file.deleted and standing.exists:
+            raise Conflict(f"{shown(place)} is taken by another file. Move that away first, then restore.")
+        if not file.deleted:
+            # What was changed on disk meanwhile has just been booked; the restored version goes on top.
+            file = standing.file if standing.file and standing.file.id == file.id else file
+        await self._make_parents(place)
+        body = await self._tree.body(version) if version.state.sha256 else None
+        return self._add(file, replace(version.state, place=place), body=body)
+
+    async def known(self, standing: Standing) -> Standing:
+        """The same, in the history."""
+        if standing.file is not None:
+            return standing
+        [taken] = await self._tree.take_in([standing.place])
+        if taken.file is None:
+            raise NotFound(f"File not found: {shown(standing.place)}")
+        return taken
+
+    async def _make_parents(self, place: Place) -> None:
+        """Every folder above, made if missing, taken in if it is on disk only."""
+        if not place.ancestors:
+            return
+        planned = {change.after.place for change in self._changes if change.after is not None}
+        for above in await self._tree.find_all(place.ancestors):
+            if above.exists and not above.is_folder:
+                raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
+            if above.file is not None or above.place in planned:
+                continue
+            if above.exists:
+                await self._tree.take_in([above.place])
+            else:
+                self._add(None, _folder(above.place), type=FileType.FOLDER)
+
+    def _add(
+        self,
+        file: File | None,
+        after: NodeState | None,
+        *,
+        body: bytes | None = None,
+        type: FileType | None = None,
+    ) -> Change:
+        change = Change(
+            file_id=file.id if file else FileId(new_id()),
+            version_id=VersionId(new_id()),
+            type=type or (file.type if file else FileType.DOCUMENT),
+            base=file.version_id if file else None,
+            before=file.state if file and not file.deleted else None,
+            after=after,
+            body=body,
+        )
+        self._changes.append(change)
+        return change
+
+    def _refuse_special(self, standing: Standing) -> None:
+        if standing.is_virtual:
+            raise BadArguments(
+                {"path": f"{shown(standing.place)} is kept by the system. Use its own API to change it."}
+            )
+        if standing.is_folder:
+            raise BadArguments({"path": f"Cannot write to a folder: {shown(standing.place)}"})
+
+
+def author_of(caller: Caller) -> Author:
+    return Author(
+        kind=AuthorKind.AGENT if caller.is_agent else AuthorKind.USER,
+        user_id=caller.user_id,
+        agent_id=caller.agent_id,
+        session_id=caller.session_id,
+        run_id=caller.run_id,
+        call_id=caller.call_id,
+    )
+
+
+def _folder(place: Place) -> NodeState:
+    return NodeState(place, NodeKind.FOLDER, FOLDER_MODE)

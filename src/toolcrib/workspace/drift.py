@@ -1,0 +1,55 @@
+"""Does the disk hold what the history says? By fingerprint first, by content where that proves nothing."""
+
+from dataclasses import replace
+
+from toolcrib.domain.files import FOLDER_MODE, ContentKind, File, NodeKind, NodeState
+from toolcrib.domain.places import Place
+from toolcrib.storage.blobs import digest
+from toolcrib.workspace.content import decoded, file_state
+from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.nodes import Node
+
+# What the history can take in. Larger files stay on disk only.
+MOST_BYTES = 256_000_000
+
+
+def still_holds(disk: Disk, file: File, node: Node | None) -> bool:
+    """Whether the disk holds a file's head."""
+    if node is not None and node.kind is NodeKind.FILE and file.fingerprint is not None:
+        if file.fingerprint.proves(node.fingerprint):
+            return file.state.kind is NodeKind.FILE
+        if not file.fingerprint.looks_like(node.fingerprint):
+            return False
+    return holds(disk, file.state, node)
+
+
+def holds(disk: Disk, state: NodeState, node: Node | None) -> bool:
+    """Whether the disk holds a state, by content where there is any."""
+    if node is None or node.kind is not state.kind:
+        return False
+    if state.kind is NodeKind.LINK:
+        return node.target == state.target
+    if node.mode != state.mode:
+        return False
+    if state.kind is NodeKind.FOLDER:
+        return True
+    if node.fingerprint.size != state.size:
+        return False
+    body, _ = disk.read(state.place, limit=MOST_BYTES)
+    return digest(body) == state.sha256
+
+
+def observed(disk: Disk, place: Place, known: NodeState | None) -> tuple[NodeState | None, bytes | None, Node | None]:
+    """What stands on disk now, as a state with its content; nothing for special files, which no history can keep."""
+    node = disk.look(place)
+    if node is None or node.kind is None:
+        return None, None, None
+    if node.kind is NodeKind.FOLDER:
+        return NodeState(place, NodeKind.FOLDER, node.mode or FOLDER_MODE), None, node
+    if node.kind is NodeKind.LINK:
+        return NodeState(place, NodeKind.LINK, node.mode, target=node.target), None, node
+    body, node = disk.read(place, limit=MOST_BYTES)
+    state = file_state(place, body, mode=node.mode, content=known.content if known else ContentKind.TEXT)
+    if state.content is ContentKind.JSON and isinstance(decoded(body, ContentKind.JSON), str):
+        state = replace(state, content=ContentKind.TEXT)
+    return state, body, node

@@ -1,0 +1,55 @@
+"""Where a workspace's trees lie on this node, and their open roots."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.domain.ids import WorkspaceId
+from toolcrib.domain.places import Mount, Place
+from toolcrib.workspace.disk import Disk
+
+# Roots held open at once. An evicted one closes when the last who uses it lets go.
+_OPEN_ROOTS = 512
+
+
+class Mounts:
+    """Gives the disk that a place is on."""
+
+    def __init__(self, data_dir: Path, *, openat2: bool | None = None) -> None:
+        self._data_dir = data_dir
+        self._openat2 = openat2
+        self._disks: OrderedDict[Path, Disk] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def disk(self, workspace_id: WorkspaceId, tree: str | None, place: Place) -> Disk:
+        """The disk of a place's mount; ``tree`` is where @project lies if it is the user's own directory."""
+        root = self._root(workspace_id, tree, place)
+        with self._lock:
+            disk = self._disks.get(root)
+            if disk is None:
+                disk = self._disks[root] = self._open(root, place, own=tree is not None)
+                if len(self._disks) > _OPEN_ROOTS:
+                    self._disks.popitem(last=False)
+            self._disks.move_to_end(root)
+            return disk
+
+    def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> Callable[[Place], Disk]:
+        """The same, for all places of one workspace."""
+        return lambda place: self.disk(workspace_id, tree, place)
+
+    def _root(self, workspace_id: WorkspaceId, tree: str | None, place: Place) -> Path:
+        if place.mount is Mount.PROJECT and tree is not None:
+            return Path(tree)
+        return self._data_dir / "workspaces" / str(workspace_id) / place.tree
+
+    def _open(self, root: Path, place: Place, *, own: bool) -> Disk:
+        if not (own and place.mount is Mount.PROJECT):
+            root.mkdir(parents=True, exist_ok=True)
+        try:
+            return Disk(root, writable=place.mount.writable, openat2=self._openat2)
+        except FileNotFoundError:
+            raise Misconfigured(
+                f"The workspace's directory {root} is gone. Put it back, or delete the workspace."
+            ) from None

@@ -1,0 +1,70 @@
+"""What was seen on disk: an entry of a folder, and a node with its fingerprint. Looks at nothing itself."""
+
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from toolcrib.domain.files import Fingerprint, NodeKind
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KINDS = {stat.S_IFREG: NodeKind.FILE, stat.S_IFDIR: NodeKind.FOLDER, stat.S_IFLNK: NodeKind.LINK}
+_BIGGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in a folder. ``kind`` is ``None`` for a special file: a FIFO, a socket, a device."""
+
+    name: str
+    kind: NodeKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What stands at a place. ``kind`` is ``None`` for a special file; ``target`` is where a link points."""
+
+    kind: NodeKind | None
+    mode: int
+    fingerprint: Fingerprint
+    links: int
+    target: str | None = None
+
+    @property
+    def mtime(self) -> datetime:
+        return _EPOCH + timedelta(microseconds=self.fingerprint.mtime_ns // 1000)
+
+
+def node_of(seen: os.stat_result, *, seen_ns: int, target: str | None = None) -> Node:
+    """The node that ``seen`` describes. ``seen_ns`` is the time just before it was asked for."""
+    return Node(
+        kind=_KINDS.get(stat.S_IFMT(seen.st_mode)),
+        mode=seen.st_mode & 0o777,
+        fingerprint=Fingerprint(
+            inode=_wrapped(seen.st_ino),
+            size=seen.st_size,
+            mtime_ns=_clamped(seen.st_mtime_ns),
+            ctime_ns=_clamped(seen.st_ctime_ns),
+            seen_ns=seen_ns,
+        ),
+        links=seen.st_nlink,
+        target=target,
+    )
+
+
+def entry_of(found: os.DirEntry[str]) -> Entry:
+    if found.is_file(follow_symlinks=False):
+        return Entry(found.name, NodeKind.FILE)
+    if found.is_dir(follow_symlinks=False):
+        return Entry(found.name, NodeKind.FOLDER)
+    return Entry(found.name, NodeKind.LINK if found.is_symlink() else None)
+
+
+def _wrapped(inode: int) -> int:
+    """An inode as a signed 64-bit number, which is what the database keeps."""
+    return inode if inode <= _BIGGEST else inode - 2**64
+
+
+def _clamped(time_ns: int) -> int:
+    """Anyone can date a file past 2262, where nanoseconds no longer fit; its ctime still tells it apart."""
+    return max(-_BIGGEST, min(time_ns, _BIGGEST))

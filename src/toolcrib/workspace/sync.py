@@ -1,0 +1,194 @@
+"""Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import structlog
+
+from toolcrib.domain.callers import Role
+from toolcrib.domain.changes import EXTERNAL, Change, ChangeSet
+from toolcrib.domain.files import File, FileType, NodeKind, NodeState
+from toolcrib.domain.ids import FileId, VersionId, new_id
+from toolcrib.domain.places import Mount, Place, root_of
+from toolcrib.storage import blobs
+from toolcrib.storage.changes import Changes, Settled
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.files import below_within, pending_within, version_within
+from toolcrib.workspace.apply import DiskOf, Step, apply
+from toolcrib.workspace.drift import holds, observed
+from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.threads import in_thread
+
+log = structlog.get_logger(__name__)
+
+
+class Sync:
+    """Reconciles places, and recovers workspaces."""
+
+    def __init__(self, changes: Changes, mounts: Mounts, *, node: str) -> None:
+        self._changes = changes
+        self._mounts = mounts
+        self._node = node
+
+    async def reconcile(self, tenant: Tenant, places: Sequence[Place], *, take_in: bool = False) -> None:
+        """Makes the history say what the disk holds at these places; with ``take_in``, of unknown files too.
+
+        Waits for whoever is changing them. A change that is still pending then was left by a crash.
+        """
+        places = sorted(set(places))
+        async with self._changes.locked(tenant, places) as locked:
+            async with locked.transaction() as connection:
+                seen = await locked.look(places, Role.VIEWER)
+                crashed = seen.any_pending and bool(await pending_within(connection, tenant, places))
+                found = Found((), ())
+                if not crashed:
+                    disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                    found = await in_thread(partial(_observe, disk_of, places, seen.files, take_in=take_in))
+                    found = await _with_lost_children(connection, tenant, found)
+                    if found.changes:
+                        await locked.commit(ChangeSet(EXTERNAL, found.changes), seen.home, node=self._node)
+            await locked.settle(found.settled)
+        if crashed:
+            await self.recover(tenant)
+
+    async def recover(self, tenant: Tenant) -> int:
+        """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
+        async with self._changes.locked(tenant, [], whole=True) as locked:
+            async with locked.transaction() as connection:
+                seen = await locked.look([_ANYWHERE], Role.VIEWER)
+                pending = await pending_within(connection, tenant)
+                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                steps = [await _step(connection, tenant, file) for file in pending]
+                await in_thread(_sweep, disk_of, steps)
+                redo, clashes = await in_thread(_sorted_out, disk_of, steps, pending)
+                if clashes.changes:
+                    log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.places])
+                    await locked.commit(ChangeSet(EXTERNAL, clashes.changes), seen.home, node=self._node)
+            settled = await in_thread(apply, disk_of, redo)
+            await locked.settle([*settled, *clashes.settled])
+        return len(pending)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the disk showed: changes to book, and how every file looks there."""
+
+    changes: tuple[Change, ...]
+    settled: tuple[Settled, ...]
+
+
+_ANYWHERE = root_of(Mount.PROJECT)
+
+
+async def _step(connection: Connection, tenant: Tenant, file: File) -> Step:
+    """What a pending file still has to go through."""
+    before = None
+    if file.base_version_id is not None:
+        base = await version_within(connection, tenant, file.base_version_id)
+        before = None if base.deleted else base.state
+    after = None if file.deleted else file.state
+    body = None
+    if after is not None and after.sha256 is not None:
+        body = (await blobs.fetch(connection, tenant, [after.sha256]))[after.sha256]
+    # A file that was made and deleted before it ever reached the disk is looked for where it would have been.
+    return Step(file.id, file.version_id, before or (file.state if after is None else None), after, body)
+
+
+async def _with_lost_children(connection: Connection, tenant: Tenant, found: Found) -> Found:
+    """A folder that is gone took along what was in it."""
+    changes, settled = list(found.changes), list(found.settled)
+    gone = [c.before for c in found.changes if c.after is None and c.before and c.before.kind is NodeKind.FOLDER]
+    for folder in gone:
+        known = {change.file_id for change in changes}
+        for file in await below_within(connection, tenant, folder.place):
+            if file.id not in known and not file.is_virtual:
+                changes.append(_change(file, None, None))
+                settled.append(Settled(file.id, changes[-1].version_id, None))
+    return Found(tuple(changes), tuple(settled))
+
+
+def _observe(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | None], *, take_in: bool) -> Found:
+    changes: list[Change] = []
+    settled: list[Settled] = []
+    for place, file in zip(places, files, strict=True):
+        if file is None and not take_in:
+            continue
+        if file is not None and file.is_virtual:
+            continue
+        state, body, node = observed(disk_of(place), place, file.state if file else None)
+        if file is None and state is None:
+            continue
+        version_id = file.version_id if file else None
+        if file is None or state != _comparable(file.state, state):
+            change = _change(file, state, body)
+            changes.append(change)
+            version_id = change.version_id
+        assert version_id is not None
+        file_id = file.id if file else changes[-1].file_id
+        fingerprint = node.fingerprint if node and node.kind is not NodeKind.FOLDER else None
+        settled.append(Settled(file_id, version_id, fingerprint))
+    return Found(tuple(changes), tuple(settled))
+
+
+def _comparable(known: NodeState, state: NodeState | None) -> NodeState:
+    """A known state without what an observation cannot tell: a link's own mode means nothing."""
+    if state is None or state.kind is not NodeKind.LINK:
+        return known
+    return replace(known, mode=state.mode)
+
+
+def _change(file: File | None, state: NodeState | None, body: bytes | None) -> Change:
+    kind = state.kind if state else None
+    type_ = file.type if file else FileType.DOCUMENT
+    if kind is NodeKind.FOLDER:
+        type_ = FileType.FOLDER
+    elif kind is not None and type_ is FileType.FOLDER:
+        type_ = FileType.DOCUMENT
+    return Change(
+        file_id=file.id if file else FileId(new_id()),
+        version_id=VersionId(new_id()),
+        type=type_,
+        base=file.version_id if file else None,
+        before=None if file is None or file.deleted else file.state,
+        after=state,
+        body=body,
+    )
+
+
+def _sweep(disk_of: DiskOf, steps: Sequence[Step]) -> None:
+    """Temporaries lie beside what was being written."""
+    places = {state.place.parent for step in steps for state in (step.before, step.after) if state is not None}
+    for folder in places:
+        if folder.mount.writable:
+            disk_of(folder).sweep(folder)
+
+
+def _sorted_out(disk_of: DiskOf, steps: Sequence[Step], files: Sequence[File]) -> tuple[list[Step], Found]:
+    """Which steps to do again, and where someone else wrote meanwhile: there the disk is kept, and booked on top."""
+    redo: list[Step] = []
+    changes: list[Change] = []
+    settled: list[Settled] = []
+    for step, file in zip(steps, files, strict=True):
+        if _is_ours(disk_of, step):
+            redo.append(step)
+            continue
+        place = (step.after or step.before).place  # type: ignore[union-attr]
+        state, body, node = observed(disk_of(place), place, step.after)
+        change = _change(file, state, body)
+        changes.append(change)
+        settled.append(Settled(change.file_id, change.version_id, node.fingerprint if node else None))
+    return redo, Found(tuple(changes), tuple(settled))
+
+
+def _is_ours(disk_of: DiskOf, step: Step) -> bool:
+    """Whether the disk holds nothing but the state before or after this step, so that doing it again loses nothing."""
+    for place in {state.place for state in (step.before, step.after) if state is not None}:
+        disk = disk_of(place)
+        node = disk.look(place)
+        if node is None:
+            continue
+        expected = [s for s in (step.before, step.after) if s is not None and s.place == place]
+        if not any(holds(disk, state, node) or state.kind is NodeKind.FOLDER is node.kind for state in expected):
+            return False
+    return True

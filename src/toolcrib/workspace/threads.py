@@ -1,0 +1,14 @@
+"""Threads for disk work, so that a slow disk does not stop the server."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="disk")
+
+
+async def in_thread(work: Callable[..., T], *arguments: object) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_pool, work, *arguments)

@@ -1,0 +1,326 @@
+"""The tree as one caller sees it: history and disk merged, guarded place by place. What tools read through."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol, assert_never
+
+from toolcrib.domain.callers import Caller, Role
+from toolcrib.domain.errors import BadArguments, Conflict, NotFound
+from toolcrib.domain.files import AuthorKind, File, FileType, NodeKind, Version
+from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.domain.places import Mount, Place, root_of
+from toolcrib.storage.blobs import Blobs, digest
+from toolcrib.storage.changes import Changes, Settled
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.files import Files, Seen
+from toolcrib.workspace.apply import DiskOf
+from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.nodes import Node
+from toolcrib.workspace.paths import shown
+from toolcrib.workspace.sync import Sync
+from toolcrib.workspace.threads import in_thread
+
+# Looking again after someone changed the file under our eyes. More often than this is no accident.
+_LOOKS = 20
+_LISTING_CHUNK = 5_000
+
+
+class Guard(Protocol):
+    """Says no by raising. The policy's guard, or one that lets everything pass."""
+
+    def check_read(self, place: Place) -> None: ...
+
+    def check_write(self, place: Place) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stands at a place: in the history, on disk, in both or in neither."""
+
+    place: Place
+    file: File | None
+    node: Node | None
+
+    @property
+    def exists(self) -> bool:
+        return self.file is not None or (self.node is not None and self.node.kind is not None)
+
+    @property
+    def kind(self) -> NodeKind | None:
+        if self.file is not None:
+            return self.file.state.kind
+        if self.place.is_root:
+            return NodeKind.FOLDER
+        return self.node.kind if self.node else None
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind is NodeKind.FOLDER
+
+    @property
+    def synced(self) -> bool:
+        return self.file is not None
+
+    @property
+    def type(self) -> FileType:
+        if self.file is not None:
+            return self.file.type
+        return FileType.FOLDER if self.is_folder else FileType.DOCUMENT
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.file is not None and self.file.is_virtual
+
+    @property
+    def updated_at(self) -> datetime:
+        if self.file is not None:
+            return self.file.updated_at
+        assert self.node is not None
+        return self.node.mtime
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A file's whole content, and where it stands."""
+
+    standing: Standing
+    body: bytes
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shelves:
+    """What every tree of this server is made of."""
+
+    files: Files
+    blobs: Blobs
+    changes: Changes
+    mounts: Mounts
+    sync: Sync
+    max_file_bytes: int
+
+
+class Tree:
+    """One caller's view of the workspace. ``needs`` is the role that the call asks of whoever answers for it."""
+
+    def __init__(self, shelves: Shelves, caller: Caller, guard: Guard, *, needs: Role = Role.VIEWER) -> None:
+        self._shelves = shelves
+        self._caller = caller
+        self._guard = guard
+        self._needs = needs
+        self._tenant = Tenant.of(caller)
+
+    @property
+    def max_file_bytes(self) -> int:
+        return self._shelves.max_file_bytes
+
+    async def find(self, place: Place) -> Standing:
+        """What stands at a place."""
+        return (await self.find_all([place]))[0]
+
+    async def find_all(self, places: Sequence[Place]) -> list[Standing]:
+        """What stands at each place, after booking what others did to it on disk."""
+        wanted = [self.bound(place) for place in places]
+        asked_about: set[Place] = set()
+        for _ in range(_LOOKS):
+            seen = await self._look(wanted)
+            nodes = await in_thread(_look_all, self._disks(seen), wanted, seen.files)
+            found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
+            stale = [s.place for s in found if _is_stale(s, seen, asked_about)]
+            if not stale:
+                return found
+            asked_about.update(stale)
+            await self._shelves.sync.reconcile(self._tenant, stale)
+        raise Conflict(f"{shown(places[0])} keeps changing on disk. Stop the program that writes it, then try again.")
+
+    async def read(self, place: Place) -> Reading:
+        """A file's content as it is now. In the usual case one trip to the database and one to the disk."""
+        self._guard.check_read(place)
+        place = self.bound(place)
+        asked_about: set[Place] = set()
+        for _ in range(_LOOKS):
+            seen = await self._look([place])
+            file = seen.files[0]
+            if file is not None and file.is_virtual:
+                return await self._read_virtual(file)
+            if file is None or not file.pending:
+                reading = await in_thread(self._read_disk, self._disks(seen)(place), place, file)
+                if reading is not None and not _is_stale(reading.standing, seen, asked_about):
+                    return await self._trusted(reading)
+            asked_about.add(place)
+            await self._shelves.sync.reconcile(self._tenant, [place])
+        raise Conflict(f"{shown(place)} keeps changing on disk. Stop the program that writes it, then try again.")
+
+    async def require_unchanged(self, reading: Reading, last_read_hash: str | None) -> None:
+        """Conflict, saying who changed it, unless the content is still what the caller last read."""
+        if last_read_hash is None or last_read_hash.lower() == reading.sha256.hex():
+            return
+        who = "someone outside Toolcrib"
+        if reading.standing.file is not None:
+            [version] = await self._shelves.files.versions(self._tenant, reading.standing.file.id, before=None, limit=1)
+            who = _author(version, self._caller)
+        raise Conflict(
+            f"{shown(reading.standing.place)} changed since you read it (by {who}). "
+            "Read it again, then repeat the edit."
+        )
+
+    async def take_in(self, places: Sequence[Place]) -> list[Standing]:
+        """Brings files that are on disk only into the history, with the folders above them."""
+        wanted = [self.bound(place) for place in places]
+        everything = {above for place in wanted for above in (*place.ancestors, place)}
+        await self._shelves.sync.reconcile(self._tenant, sorted(everything), take_in=True)
+        return await self.find_all(places)
+
+    async def listing(self, folder: Place, *, recursive: bool, limit: int | None) -> list[Standing]:
+        """What a folder holds, folders first, then by path; ``limit`` is applied after sorting."""
+        self._guard.check_read(folder)
+        standing = await self.find(folder)
+        if not standing.exists and not folder.is_root:
+            raise NotFound(f"Folder not found: {shown(folder)}")
+        if not standing.is_folder:
+            raise BadArguments({"path": f"Not a folder: {shown(folder)}. Use `read` for files."})
+        folder = standing.place
+        disk = self._disks(await self._look([folder]))(folder)
+        on_disk = await in_thread(partial(_names, disk, folder, recursive=recursive))
+        others = await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive)
+        kinds = {file.state.place: file.state.kind for file in others} | on_disk
+        ordered = sorted(kinds, key=lambda place: (kinds[place] is not NodeKind.FOLDER, place.path))
+        return await self._standing_in_listing(ordered[:limit] if limit else ordered)
+
+    # The past
+
+    async def file(self, file_id: FileId) -> File:
+        """A file of the history, deleted or not."""
+        file = await self._shelves.files.by_id(self._tenant, file_id, self._needs)
+        self._guard.check_read(file.state.place)
+        return file
+
+    async def versions(self, file: File, *, before: int | None, limit: int) -> list[Version]:
+        return await self._shelves.files.versions(self._tenant, file.id, before=before, limit=limit)
+
+    async def version(self, version_id: VersionId) -> Version:
+        version = await self._shelves.files.version(self._tenant, version_id)
+        self._guard.check_read(version.state.place)
+        return version
+
+    async def body(self, version: Version) -> bytes:
+        """A version's content."""
+        assert version.state.sha256 is not None
+        return await self._shelves.blobs.get(self._tenant, version.state.sha256)
+
+    async def deleted(self, *, limit: int) -> list[File]:
+        """What was deleted from @project, the latest first."""
+        return await self._shelves.files.deleted(self._tenant, root_of(Mount.PROJECT).tree, limit=limit)
+
+    async def known_below(self, folder: Place) -> list[File]:
+        """Everything in the history under a folder."""
+        return await self._shelves.files.below(self._tenant, self.bound(folder))
+
+    def bound(self, place: Place) -> Place:
+        """A place with the caller's own scope where its mount has one."""
+        if place.mount is Mount.STATE and not place.scope:
+            return replace(place, scope=self._caller.state_scope)
+        return place
+
+    def check_write(self, place: Place) -> None:
+        self._guard.check_write(place)
+
+    async def _look(self, places: Sequence[Place]) -> Seen:
+        return await self._shelves.files.look(self._tenant, places, self._needs)
+
+    def _disks(self, seen: Seen) -> DiskOf:
+        return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)
+
+    def _read_disk(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
+        """Reads and compares; nothing if the history does not know this content."""
+        try:
+            body, node = disk.read(place, limit=self.max_file_bytes, hard_links=not self._caller.is_agent)
+        except NotFound:
+            if file is None:
+                raise
+            return None
+        standing = Standing(place, file, node)
+        if file is None:
+            return Reading(standing, body, digest(body))
+        if file.fingerprint is not None and file.fingerprint.proves(node.fingerprint) and file.state.sha256:
+            return Reading(standing, body, file.state.sha256)
+        found = digest(body)
+        same = found == file.state.sha256 and node.mode == file.state.mode
+        return Reading(standing, body, found) if same else None
+
+    async def _trusted(self, reading: Reading) -> Reading:
+        """Remembers a fingerprint that was found right by reading, so that the next look need not read."""
+        file, node = reading.standing.file, reading.standing.node
+        if file and node and not (file.fingerprint and file.fingerprint.proves(node.fingerprint)):
+            seen = Settled(file.id, file.version_id, node.fingerprint)
+            await self._shelves.changes.remember(self._tenant, [seen])
+        return reading
+
+    async def _read_virtual(self, file: File) -> Reading:
+        assert file.state.sha256 is not None
+        body = await self._shelves.blobs.get(self._tenant, file.state.sha256)
+        return Reading(Standing(file.state.place, file, None), body, file.state.sha256)
+
+    async def _standing_in_listing(self, places: Sequence[Place]) -> list[Standing]:
+        found: list[Standing] = []
+        for start in range(0, len(places), _LISTING_CHUNK):
+            chunk = places[start : start + _LISTING_CHUNK]
+            seen = await self._look(chunk)
+            unknown = [None if file else place for place, file in zip(chunk, seen.files, strict=True)]
+            nodes = await in_thread(_look_some, self._disks(seen), unknown)
+            found += [Standing(*row) for row in zip(chunk, seen.files, nodes, strict=True)]
+        # What vanished between the names and the look is simply not there any more.
+        return [standing for standing in found if standing.exists]
+
+
+def _author(version: Version, caller: Caller) -> str:
+    """Who made a version, and how long ago, in words."""
+    match version.author:
+        case AuthorKind.AGENT:
+            who = f"run {version.run_id}" if version.run_id else f"agent {version.agent_id}"
+        case AuthorKind.USER:
+            who = "you" if version.user_id == caller.user_id and not caller.is_agent else f"user {version.user_id}"
+        case AuthorKind.EXTERNAL:
+            who = "a program outside Toolcrib"
+        case AuthorKind.SYSTEM:
+            who = "the system"
+        case _:
+            assert_never(version.author)
+    seconds = max(0, int((datetime.now(UTC) - version.created_at).total_seconds()))
+    return f"{who}, {seconds} s ago"
+
+
+def _is_stale(standing: Standing, seen: Seen, asked_about: set[Place]) -> bool:
+    """Whether history and disk must be brought together before anyone is told."""
+    file, node = standing.file, standing.node
+    if file is None:
+        # It may be the old end of a move, or a deletion, that a crash left on disk: worth one question.
+        return seen.any_pending and node is not None and standing.place not in asked_about
+    if file.is_virtual:
+        return False
+    if file.pending or node is None or node.kind is not file.state.kind:
+        return True
+    if node.kind is NodeKind.LINK:
+        return node.target != file.state.target
+    if node.mode != file.state.mode:
+        return True
+    return node.kind is NodeKind.FILE and not (file.fingerprint and file.fingerprint.looks_like(node.fingerprint))
+
+
+def _look_all(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | None]) -> list[Node | None]:
+    return [
+        None if file is not None and file.is_virtual else disk_of(place).look(place)
+        for place, file in zip(places, files, strict=True)
+    ]
+
+
+def _look_some(disk_of: DiskOf, places: Sequence[Place | None]) -> list[Node | None]:
+    return [None if place is None else disk_of(place).look(place) for place in places]
+
+
+def _names(disk: Disk, folder: Place, *, recursive: bool) -> dict[Place, NodeKind]:
+    found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
+    return {place: entry.kind for place, entry in found if entry.kind is not None}

@@ -1,0 +1,37 @@
+/* Exchanges two paths without pause, so that what was checked is never what is opened.
+ *
+ *   swapper ONE OTHER
+ *
+ * Writes one byte once it swaps, and dies with whoever started it.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXCHANGE 2u
+
+static long swap(const char *one, const char *other) {
+    return syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, EXCHANGE);
+}
+
+int main(int count, char **arguments) {
+    if (count != 3) {
+        fprintf(stderr, "usage: swapper ONE OTHER\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (swap(arguments[1], arguments[2]) != 0) {
+        perror("renameat2");
+        return 1;
+    }
+    if (write(STDOUT_FILENO, "!", 1) != 1) {
+        return 1;
+    }
+    for (;;) {
+        swap(arguments[1], arguments[2]);
+    }
+}

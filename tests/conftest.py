@@ -1,0 +1,82 @@
+"""A real PostgreSQL for every run: one fresh database per test process, dropped afterwards."""
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from toolcrib.settings import Settings
+from toolcrib.storage import migrate
+from toolcrib.storage.database import Database
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class DatabaseUrls:
+    """One test database, as its owner and as the two roles that serve."""
+
+    owner: str
+    app: str
+    system: str
+
+
+def admin_url() -> str:
+    """Where test databases are made: the environment's word, or what ``make setup`` found."""
+    if url := os.environ.get("TOOLCRIB_TEST_DATABASE_URL"):
+        return url
+    noted = ROOT / ".local" / "test-database-url"
+    if noted.exists():
+        return noted.read_text().strip()
+    return "postgresql://postgres@127.0.0.1:5432/postgres"
+
+
+def url_for(database: str, user: str | None = None) -> str:
+    facts = conninfo_to_dict(admin_url())
+    return f"postgresql://{user or facts.get('user', 'postgres')}@{facts['host']}:{facts.get('port', 5432)}/{database}"
+
+
+@pytest.fixture(scope="session")
+def empty_database() -> Iterator[str]:
+    """A database with nothing in it."""
+    name = f"toolcrib_test_{os.getpid()}_{secrets.token_hex(3)}"
+    with psycopg.connect(admin_url(), autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield name
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def database_urls(empty_database: str) -> DatabaseUrls:
+    """A database at the present schema."""
+    migrate.upgrade(url_for(empty_database))
+    return DatabaseUrls(
+        owner=url_for(empty_database),
+        app=url_for(empty_database, migrate.APP_ROLE),
+        system=url_for(empty_database, migrate.SYSTEM_ROLE),
+    )
+
+
+@pytest.fixture
+async def database(database_urls: DatabaseUrls) -> AsyncIterator[Database]:
+    async with Database.open(database_urls.app, database_urls.system, pool_size=8) as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
+    return Settings(
+        database_url=database_urls.app,
+        system_database_url=database_urls.system,
+        jwt_secret=secrets.token_urlsafe(48),
+        audit_key=secrets.token_urlsafe(48),
+        data_dir=tmp_path / "data",
+        node="test-node",
+        secure_cookies=False,
+    )

@@ -1,0 +1,73 @@
+"""A whole engine without a face: a person, a workspace, and the gate."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.ids import AgentId, CallId, UserId, WorkspaceId, new_id
+from toolcrib.domain.outcomes import Outcome
+from toolcrib.engine.executor import ToolCall
+from toolcrib.settings import Settings
+from toolcrib.storage.accounts import Accounts, Person
+from toolcrib.storage.database import Database
+from toolcrib.storage.workspaces import Workspaces
+from toolcrib.wiring import Engine, assemble
+
+
+@dataclass(frozen=True)
+class Crib:
+    """A workspace and someone in it."""
+
+    engine: Engine
+    database: Database
+    settings: Settings
+    caller: Caller
+
+    @property
+    def project(self) -> Path:
+        """Where @project lies on disk."""
+        return self.mount("project")
+
+    def mount(self, tree: str) -> Path:
+        path = self.settings.data_dir / "workspaces" / str(self.caller.workspace_id) / tree
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    async def call(self, tool: str, _caller: Caller | None = None, /, **arguments: Any) -> Outcome:
+        """One call through the gate, with a call id of its own."""
+        caller = replace(_caller or self.caller, call_id=CallId(new_id()))
+        return await self.engine.executor.execute(ToolCall(tool, arguments), caller)
+
+    async def result(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a call that must succeed."""
+        outcome = await self.call(tool, **arguments)
+        assert outcome.succeeded, (outcome.error, outcome.error and outcome.error.fields)
+        return dict(outcome.result)
+
+    def agent(self, **rules: Any) -> Caller:
+        """An agent of this workspace that its owner answers for. It has no row: only the gate judges it."""
+        return replace(self.caller, agent=Agent(AgentId(new_id()), "helper", AgentRules(**rules)))
+
+
+async def new_person(database: Database) -> UserId:
+    profile = await Accounts(database).create_user(
+        email=f"{new_id()}@example.org", full_name=None, password_hash="x"
+    )
+    return profile.user_id
+
+
+async def new_caller(database: Database, settings: Settings) -> Caller:
+    """A person who owns a new workspace."""
+    user_id = await new_person(database)
+    workspace = await Workspaces(database).create(Person(user_id), name="w", node=settings.node)
+    return Caller(WorkspaceId(workspace.id), user_id)
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
+    yield Crib(assemble(settings, database), database, settings, await new_caller(database, settings))

@@ -1,0 +1,93 @@
+"""The application over a real database, and people who are already logged in to it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from pwdlib.hashers.argon2 import Argon2Hasher
+
+from tests.integration.server.people import API, PASSWORD, Founder, Newcomer, Someone, new_email
+from toolcrib.server.app import create_app
+from toolcrib.server.passwords import Passwords
+from toolcrib.server.services import Services
+from toolcrib.server.tokens import AccessTokens
+from toolcrib.settings import Settings
+from toolcrib.storage.accounts import Accounts, Person
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.audit import Audit
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.database import Database
+from toolcrib.storage.files import Files
+from toolcrib.storage.keys import Keys
+from toolcrib.storage.workspaces import Workspaces
+
+
+@pytest.fixture
+def services(settings: Settings, database: Database) -> Services:
+    # No route of these tests calls a tool.
+    no_tools: Any = None
+    return Services(
+        settings=settings,
+        database=database,
+        accounts=Accounts(database),
+        keys=Keys(database),
+        workspaces=Workspaces(database),
+        agents=Agents(database),
+        files=Files(database),
+        audit=Audit(database),
+        calls=Calls(database),
+        executor=no_tools,
+        registry=no_tools,
+        passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
+        tokens=AccessTokens.from_settings(settings),
+    )
+
+
+@pytest.fixture
+def app(services: Services) -> FastAPI:
+    return create_app(services)
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=API) as opened:
+        yield opened
+
+
+@pytest.fixture
+def newcomer(services: Services) -> Newcomer:
+    """Makes another person."""
+
+    async def make() -> Someone:
+        email = new_email()
+        profile = await services.accounts.create_user(
+            email=email, full_name="Ada", password_hash=await services.passwords.hash(PASSWORD)
+        )
+        return Someone(profile.user_id, email, services.tokens.issue(profile.user_id, 0))
+
+    return make
+
+
+@pytest.fixture
+def founded(services: Services) -> Founder:
+    """Makes a workspace that belongs to someone."""
+
+    async def make(owner: Someone) -> UUID:
+        workspace = await services.workspaces.create(Person(owner.id), name="website", node="test-node")
+        return workspace.id
+
+    return make
+
+
+@pytest.fixture
+async def ada(newcomer: Newcomer) -> Someone:
+    return await newcomer()
+
+
+@pytest.fixture
+async def workspace_id(founded: Founder, ada: Someone) -> UUID:
+    """Ada's workspace."""
+    return await founded(ada)
