@@ -197,8 +197,8 @@ def test_case_30_link_into_proc(disk: Disk, root: Path) -> None:
 @WAYS
 def test_case_30_magic_link(openat2: bool) -> None:
     with Disk(Path(f"/proc/{os.getpid()}"), openat2=openat2) as disk:
-        for path in ("/root/etc/passwd", "/cwd", "/exe", "/fd/0", "/task/../root"):
-            with pytest.raises(OutsideMount):
+        for path in ("/root/etc/passwd", "/cwd", "/exe", "/fd/0"):
+            with pytest.raises((OutsideMount, LinkInTheWay)):
                 disk.read(at(path), limit=1 << 20)
 
 

@@ -28,8 +28,8 @@ from toolcrib.policy.decisions import Decision, Verdict, decide
 from toolcrib.policy.explain import Explanation, explain
 from toolcrib.policy.guard import Guard
 from toolcrib.policy.permissions import permission_for
-from toolcrib.storage import audit, calls
-from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.registry import Registry
 from toolcrib.tools.tool import Tool
@@ -75,7 +75,7 @@ class Executor:
         shelves: Shelves,
         committer: Committer,
         book: Book,
-        call_rows: calls.Calls,
+        call_rows: Calls,
         *,
         limits: Limits | None = None,
     ) -> None:
@@ -143,13 +143,13 @@ class Executor:
 
     async def _commit(self, entry: "_Entry", result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
         """The change, the call's outcome and its record in the book: one transaction."""
-
-        async def record(connection: Connection) -> None:
-            await calls.insert(connection, entry.call_record("done", result, change_set))
-            await audit.insert(connection, [entry.audit_record("done", change_set=change_set)])
-
-        tenant = Tenant.of(entry.caller)
-        await self._committer.commit(tenant, change_set, needs=decision.needs_role, record=record)
+        await self._committer.commit(
+            Tenant.of(entry.caller),
+            change_set,
+            needs=decision.needs_role,
+            call=entry.call_record("done", result, change_set),
+            audit=entry.audit_record("done", change_set=change_set),
+        )
         return Outcome(entry.caller.call_id, OutcomeState.DONE, result, change_set_id=change_set.id)
 
     async def _answer(self, entry: "_Entry", result: Any) -> Outcome:

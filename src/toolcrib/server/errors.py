@@ -45,6 +45,7 @@ _FRAMEWORK: Final[Mapping[int, tuple[str, str]]] = {
         "This address does not take that method; the Allow header says which it takes.",
     ),
     429: ("RATE_LIMITED", "Too many attempts."),
+    503: ("UNAVAILABLE", "The server cannot serve just now. Try again."),
 }
 
 _log = structlog.get_logger(__name__)

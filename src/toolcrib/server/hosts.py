@@ -29,7 +29,7 @@ def may_use_cookies(headers: Headers, allowed_origins: Sequence[str]) -> bool:
     if origin in allowed_origins:
         return True
     scheme, _, host = origin.partition("://")
-    return scheme in ("http", "https") and host.lower() == headers.get("host", "").lower()
+    return scheme in ("http", "https") and host != "" and host.lower() == headers.get("host", "").lower()
 
 
 def _origin_of(address: str) -> str:

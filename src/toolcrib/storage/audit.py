@@ -62,7 +62,8 @@ class Audit:
     async def add(self, records: Sequence[AuditRecord]) -> None:
         """Writes records of any workspaces in one statement, and so in one commit."""
         async with self._database.connection() as connection:
-            await insert(connection, records)
+            rows = json_text([audit_row(record) for record in records])
+            await connection.execute("select toolcrib.record_audit(%s)", (rows,), prepare=True)
 
     async def page(self, tenant: Tenant, *, before: int | None, limit: int) -> list[BookedRecord]:
         """A workspace's records, the newest first; for its owners."""
@@ -170,12 +171,6 @@ class Sealing:
             return [position for (position,) in await cursor.fetchall()]
 
 
-async def insert(connection: Connection, records: Sequence[AuditRecord]) -> None:
-    """Writes records; the policy lets anyone write down, and the grants let nobody rewrite."""
-    columns = zip(*(_row(record) for record in records), strict=True)
-    await connection.execute(_INSERT, [list(column) for column in columns], prepare=True)
-
-
 _SEALER_LOCK = 0x746F6F6C7365616C
 
 _SEALS = "select number, covered, open, top, records, mac from toolcrib.seals "
@@ -186,43 +181,31 @@ _SELECT = """
     from toolcrib.audit
 """
 
-_INSERT = """
-    insert into toolcrib.audit
-        (id, workspace_id, at, user_id, agent_id, session_id, run_id, call_id, via, tool, decision, rule, approver_id,
-         input, outcome, error_code, files, isolation, duration_us)
-    select id, workspace_id, at, user_id, agent_id, session_id, run_id, call_id, via, tool, decision, rule,
-           approver_id, input::jsonb, outcome, error_code, files::jsonb, isolation, duration_us
-    from unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[],
-                %s::text[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[],
-                %s::text[], %s::text[], %s::bigint[])
-        as r (id, workspace_id, at, user_id, agent_id, session_id, run_id, call_id, via, tool, decision, rule,
-              approver_id, input, outcome, error_code, files, isolation, duration_us)
-"""
 
-
-def _row(record: AuditRecord) -> tuple[Any, ...]:
+def audit_row(record: AuditRecord) -> dict[str, Any]:
+    """A record as ``toolcrib.record_audit`` takes it."""
     caller = record.caller
-    return (
-        record.id,
-        caller.workspace_id,
-        record.at,
-        caller.user_id,
-        caller.agent_id,
-        caller.session_id,
-        caller.run_id,
-        caller.call_id,
-        caller.via,
-        record.tool,
-        record.decision,
-        record.rule,
-        record.approver_id,
-        json_text(record.input),
-        record.outcome,
-        record.error_code,
-        json_text(record.files),
-        record.isolation,
-        record.duration_us,
-    )
+    return {
+        "id": record.id,
+        "workspace_id": caller.workspace_id,
+        "at": record.at,
+        "user_id": caller.user_id,
+        "agent_id": caller.agent_id,
+        "session_id": caller.session_id,
+        "run_id": caller.run_id,
+        "call_id": caller.call_id,
+        "via": caller.via,
+        "tool": record.tool,
+        "decision": record.decision,
+        "rule": record.rule,
+        "approver_id": record.approver_id,
+        "input": record.input,
+        "outcome": record.outcome,
+        "error_code": record.error_code,
+        "files": record.files,
+        "isolation": record.isolation,
+        "duration_us": record.duration_us,
+    }
 
 
 def _seal(row: tuple[Any, ...]) -> Seal:

@@ -7,7 +7,7 @@ from typing import Any
 from toolcrib.domain.book import CallRecord
 from toolcrib.domain.errors import NotFound
 from toolcrib.domain.ids import CallId
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.json_text import json_text
 
 
@@ -48,33 +48,25 @@ class Calls:
 
     async def record(self, tenant: Tenant, call: CallRecord) -> None:
         async with self._database.transaction(tenant) as connection:
-            await insert(connection, call)
+            await connection.execute(
+                "select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call)))
+            )
 
 
-async def insert(connection: Connection, call: CallRecord) -> None:
-    """Writes a call that has ended, within a transaction that has its tenant."""
+def call_row(call: CallRecord) -> dict[str, Any]:
+    """A call that has ended, as ``toolcrib.record_call`` takes it."""
     caller = call.caller
-    await connection.execute(
-        """
-        insert into toolcrib.tool_calls
-            (workspace_id, id, session_id, run_id, fence, user_id, agent_id, tool, arguments, state, result, error,
-             change_set_id, ended_at)
-        values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, now())
-        """,
-        (
-            caller.workspace_id,
-            caller.call_id,
-            caller.session_id,
-            caller.run_id,
-            caller.fence,
-            caller.user_id,
-            caller.agent_id,
-            call.tool,
-            json_text(call.arguments),
-            call.state,
-            None if call.result is None else json_text(call.result),
-            None if call.error is None else json_text(call.error),
-            call.change_set_id,
-        ),
-        prepare=True,
-    )
+    return {
+        "id": caller.call_id,
+        "session_id": caller.session_id,
+        "run_id": caller.run_id,
+        "fence": caller.fence,
+        "user_id": caller.user_id,
+        "agent_id": caller.agent_id,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "state": call.state,
+        "result": call.result,
+        "error": call.error,
+        "change_set_id": call.change_set_id,
+    }

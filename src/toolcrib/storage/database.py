@@ -40,6 +40,22 @@ class Tenant:
         return (self.user_id, self.token_version, self.workspace_id, self.agent_id)
 
 
+# Every statement looks rows up by key and is short. So plans are made once, not for each call; they use indexes,
+# because a plan that reads a table whole while it is small is kept when it is not small any more; and compiling
+# them would cost more than it saves.
+_OPTIONS = " ".join(
+    f"-c {option}"
+    for option in (
+        "search_path=toolcrib",
+        "plan_cache_mode=force_generic_plan",
+        "enable_seqscan=off",
+        "enable_hashjoin=off",
+        "enable_mergejoin=off",
+        "jit=off",
+    )
+)
+
+
 class Database:
     """Two pools on one database: the server's, which row-level security binds, and the system's."""
 
@@ -144,8 +160,7 @@ class told_apart:
 
 
 def _pool(dsn: str, name: str, size: int) -> Pool:
-    # Our statements are short: compiling them would cost more than it saves.
-    conninfo = make_conninfo(dsn, application_name=name, options="-c search_path=toolcrib -c jit=off")
+    conninfo = make_conninfo(dsn, application_name=name, options=_OPTIONS)
     return AsyncConnectionPool(
         conninfo,
         min_size=min(2, size),

@@ -1,22 +1,21 @@
 """Commits a change set: locks, base check, one transaction, then the disk. The one way a tool ever changes a tree."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
+from toolcrib.domain.book import AuditRecord, CallRecord
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import Change, ChangeSet
 from toolcrib.domain.errors import BaseChanged
 from toolcrib.domain.files import File, NodeKind
 from toolcrib.domain.places import Place
 from toolcrib.storage.changes import Changes, touches_folders
-from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.database import Tenant
 from toolcrib.workspace.apply import DiskOf, Step, apply
 from toolcrib.workspace.drift import still_holds
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.paths import shown
-from toolcrib.workspace.threads import in_thread
-
-Record = Callable[[Connection], Awaitable[None]]
+from toolcrib.workspace.threads import in_thread, in_thread_if_many
 
 
 class Committer:
@@ -33,28 +32,33 @@ class Committer:
         change_set: ChangeSet,
         *,
         needs: Role = Role.MEMBER,
-        record: Record | None = None,
+        call: CallRecord | None = None,
+        audit: AuditRecord | None = None,
     ) -> None:
-        """Commits and applies. ``record`` writes what else must be true if and only if the set is.
+        """Commits and applies; ``call`` and ``audit`` are written if and only if the set is.
 
         BaseChanged if the tree has moved on since the set was planned: plan again.
         """
         # A caller who gives up must not leave a change half applied while others wait for its locks.
-        await asyncio.shield(self._commit(tenant, change_set, needs, record))
+        await asyncio.shield(self._commit(tenant, change_set, needs, call, audit))
 
-    async def _commit(self, tenant: Tenant, change_set: ChangeSet, needs: Role, record: Record | None) -> None:
+    async def _commit(
+        self,
+        tenant: Tenant,
+        change_set: ChangeSet,
+        needs: Role,
+        call: CallRecord | None,
+        audit: AuditRecord | None,
+    ) -> None:
         places = change_set.places
         watched = sorted({*places, *_parents(change_set)})
         async with self._changes.locked(tenant, places, whole=touches_folders(change_set)) as locked:
-            async with locked.transaction() as connection:
-                seen = await locked.look(watched, needs)
-                found = dict(zip(watched, seen.files, strict=True))
-                _check_history(change_set, found)
-                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
-                await in_thread(_check_disk, change_set, found, disk_of)
-                await locked.commit(change_set, seen.home, node=self._node)
-                if record is not None:
-                    await record(connection)
+            seen = await locked.look(watched, needs)
+            found = dict(zip(watched, seen.files, strict=True))
+            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+            _check_history(change_set, found)
+            await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
+            await locked.commit(change_set, seen.home, node=self._node, call=call, audit=audit)
             steps = [Step.of(change) for change in change_set.changes]
             await locked.settle(await in_thread(apply, disk_of, steps))
 

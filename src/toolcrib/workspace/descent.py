@@ -78,7 +78,11 @@ class Descent:
         finally:
             os.close(above)
         if is_ours:
-            _settle(opened, mode)
+            try:
+                _settle(opened, mode)
+            except OSError:
+                os.close(opened)
+                raise
         return opened
 
     def link_met(self, place: Place) -> LinkInTheWay | OutsideMount:

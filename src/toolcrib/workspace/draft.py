@@ -29,6 +29,7 @@ class Draft:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._changes: list[Change] = []
+        self._folders: dict[Place, Standing] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -37,6 +38,12 @@ class Draft:
     def change_set(self, caller: Caller) -> ChangeSet:
         """What was collected, in the caller's name."""
         return ChangeSet(author_of(caller), tuple(self._changes))
+
+    async def at(self, place: Place) -> Standing:
+        """What stands where something is about to be put; the folders above are looked at in the same trip."""
+        *above, standing = await self._tree.find_all([*self._tree.bound(place).ancestors, place])
+        self._folders.update((folder.place, folder) for folder in above)
+        return standing
 
     async def put(
         self, standing: Standing, body: bytes, *, content: ContentKind, type: FileType = FileType.DOCUMENT
@@ -126,13 +133,15 @@ class Draft:
         if not place.ancestors:
             return
         planned = {change.after.place for change in self._changes if change.after is not None}
-        for above in await self._tree.find_all(place.ancestors):
+        if not all(above in self._folders for above in place.ancestors):
+            await self.at(place)
+        for above in (self._folders[folder] for folder in place.ancestors):
             if above.exists and not above.is_folder:
                 raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
             if above.file is not None or above.place in planned:
                 continue
             if above.exists:
-                await self._tree.take_in([above.place])
+                [self._folders[above.place]] = await self._tree.take_in([above.place])
             else:
                 self._add(None, _folder(above.place), type=FileType.FOLDER)
 

@@ -38,16 +38,16 @@ class Sync:
         """
         places = sorted(set(places))
         async with self._changes.locked(tenant, places) as locked:
+            seen = await locked.look(places, Role.VIEWER)
             async with locked.transaction() as connection:
-                seen = await locked.look(places, Role.VIEWER)
                 crashed = seen.any_pending and bool(await pending_within(connection, tenant, places))
                 found = Found((), ())
                 if not crashed:
                     disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
                     found = await in_thread(partial(_observe, disk_of, places, seen.files, take_in=take_in))
                     found = await _with_lost_children(connection, tenant, found)
-                    if found.changes:
-                        await locked.commit(ChangeSet(EXTERNAL, found.changes), seen.home, node=self._node)
+                if found.changes:
+                    await locked.commit(ChangeSet(EXTERNAL, found.changes), seen.home, node=self._node)
             await locked.settle(found.settled)
         if crashed:
             await self.recover(tenant)
@@ -55,8 +55,8 @@ class Sync:
     async def recover(self, tenant: Tenant) -> int:
         """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
         async with self._changes.locked(tenant, [], whole=True) as locked:
+            seen = await locked.look([_ANYWHERE], Role.VIEWER)
             async with locked.transaction() as connection:
-                seen = await locked.look([_ANYWHERE], Role.VIEWER)
                 pending = await pending_within(connection, tenant)
                 disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
                 steps = [await _step(connection, tenant, file) for file in pending]

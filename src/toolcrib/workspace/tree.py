@@ -19,13 +19,14 @@ from toolcrib.workspace.apply import DiskOf
 from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.nodes import Node
-from toolcrib.workspace.paths import shown
+from toolcrib.workspace.paths import is_sayable, shown
 from toolcrib.workspace.sync import Sync
-from toolcrib.workspace.threads import in_thread
+from toolcrib.workspace.threads import in_thread, in_thread_if_many
 
 # Looking again after someone changed the file under our eyes. More often than this is no accident.
 _LOOKS = 20
 _LISTING_CHUNK = 5_000
+_SMALL = 65_536
 
 
 class Guard(Protocol):
@@ -127,7 +128,7 @@ class Tree:
         asked_about: set[Place] = set()
         for _ in range(_LOOKS):
             seen = await self._look(wanted)
-            nodes = await in_thread(_look_all, self._disks(seen), wanted, seen.files)
+            nodes = await in_thread_if_many(len(wanted), _look_all, self._disks(seen), wanted, seen.files)
             found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
             stale = [s.place for s in found if _is_stale(s, seen, asked_about)]
             if not stale:
@@ -147,7 +148,7 @@ class Tree:
             if file is not None and file.is_virtual:
                 return await self._read_virtual(file)
             if file is None or not file.pending:
-                reading = await in_thread(self._read_disk, self._disks(seen)(place), place, file)
+                reading = await self._read_here_or_in_thread(self._disks(seen)(place), place, file)
                 if reading is not None and not _is_stale(reading.standing, seen, asked_about):
                     return await self._trusted(reading)
             asked_about.add(place)
@@ -233,6 +234,12 @@ class Tree:
 
     def _disks(self, seen: Seen) -> DiskOf:
         return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)
+
+    async def _read_here_or_in_thread(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
+        # A small file that was just looked up is read in less time than a thread is woken.
+        if file is not None and file.state.size <= _SMALL:
+            return self._read_disk(disk, place, file)
+        return await in_thread(self._read_disk, disk, place, file)
 
     def _read_disk(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
         """Reads and compares; nothing if the history does not know this content."""
@@ -323,4 +330,5 @@ def _look_some(disk_of: DiskOf, places: Sequence[Place | None]) -> list[Node | N
 
 def _names(disk: Disk, folder: Place, *, recursive: bool) -> dict[Place, NodeKind]:
     found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
-    return {place: entry.kind for place, entry in found if entry.kind is not None}
+    # What no path language can say cannot be asked for either: special files, and names that are not text.
+    return {place: entry.kind for place, entry in found if entry.kind is not None and is_sayable(entry.name)}

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import UUID
 
 import httpx2
 import pytest
@@ -10,6 +9,7 @@ from fastapi import FastAPI
 from pwdlib.hashers.argon2 import Argon2Hasher
 
 from tests.integration.server.people import API, PASSWORD, Founder, Newcomer, Someone, new_email
+from toolcrib.domain.ids import WorkspaceId
 from toolcrib.server.app import create_app
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -75,7 +75,7 @@ def newcomer(services: Services) -> Newcomer:
 def founded(services: Services) -> Founder:
     """Makes a workspace that belongs to someone."""
 
-    async def make(owner: Someone) -> UUID:
+    async def make(owner: Someone) -> WorkspaceId:
         workspace = await services.workspaces.create(Person(owner.id), name="website", node="test-node")
         return workspace.id
 
@@ -88,6 +88,6 @@ async def ada(newcomer: Newcomer) -> Someone:
 
 
 @pytest.fixture
-async def workspace_id(founded: Founder, ada: Someone) -> UUID:
+async def workspace_id(founded: Founder, ada: Someone) -> WorkspaceId:
     """Ada's workspace."""
     return await founded(ada)

@@ -3,11 +3,10 @@
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from uuid import UUID
 
 import httpx2
 
-from toolcrib.domain.ids import UserId
+from toolcrib.domain.ids import UserId, WorkspaceId
 
 PASSWORD = "correct horse battery staple"
 API = "http://localhost/api/v1"
@@ -31,7 +30,7 @@ class Someone:
 
 
 Newcomer = Callable[[], Awaitable[Someone]]
-Founder = Callable[[Someone], Awaitable[UUID]]
+Founder = Callable[[Someone], Awaitable[WorkspaceId]]
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Agents over HTTP, and what their keys open."""
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx2
 import pytest
 
 from tests.integration.server.people import Founder, Newcomer, Someone, bearer, code_of
 from toolcrib.domain.callers import Role
+from toolcrib.domain.ids import WorkspaceId
 from toolcrib.server.services import Services
 from toolcrib.storage.database import Tenant
 
@@ -20,7 +21,7 @@ tool_permissions:
 
 
 @pytest.fixture
-def agents(workspace_id: UUID) -> str:
+def agents(workspace_id: WorkspaceId) -> str:
     return f"/workspaces/{workspace_id}/agents"
 
 
@@ -94,7 +95,7 @@ async def test_members_see_agents_and_only_owners_manage_them(
     services: Services,
     ada: Someone,
     newcomer: Newcomer,
-    workspace_id: UUID,
+    workspace_id: WorkspaceId,
     agents: str,
     writer: str,
 ) -> None:
@@ -129,7 +130,7 @@ async def test_an_agent_that_is_not_there_is_not_found(
 
 @pytest.mark.req("AP-2", part="keys of agents")
 async def test_an_agents_key_reads_its_own_workspace_only(
-    client: httpx2.AsyncClient, ada: Someone, founded: Founder, workspace_id: UUID, writers_key: str
+    client: httpx2.AsyncClient, ada: Someone, founded: Founder, workspace_id: WorkspaceId, writers_key: str
 ) -> None:
     another = await founded(ada)
 
@@ -142,7 +143,7 @@ async def test_an_agents_key_reads_its_own_workspace_only(
 
 @pytest.mark.req("AP-2", part="keys of agents")
 async def test_an_agents_key_manages_nothing(
-    client: httpx2.AsyncClient, ada: Someone, workspace_id: UUID, agents: str, writer: str, writers_key: str
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, agents: str, writer: str, writers_key: str
 ) -> None:
     workspace = f"/workspaces/{workspace_id}"
     attempts: list[tuple[str, str, object]] = [
@@ -175,7 +176,7 @@ async def test_an_agents_key_manages_nothing(
 
 @pytest.mark.req("AP-2", part="keys of agents")
 async def test_an_agents_keys_end_with_it(
-    client: httpx2.AsyncClient, ada: Someone, workspace_id: UUID, writer: str, writers_key: str
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writer: str, writers_key: str
 ) -> None:
     await client.delete(writer, headers=ada.headers)
 
@@ -185,7 +186,7 @@ async def test_an_agents_keys_end_with_it(
 
 
 async def test_whoever_made_an_agents_key_sees_and_revokes_it(
-    client: httpx2.AsyncClient, ada: Someone, workspace_id: UUID, writers_key: str
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writers_key: str
 ) -> None:
     [key] = (await client.get("/api-keys", headers=ada.headers)).json()["items"]
 

@@ -1,6 +1,6 @@
 """API keys: a person's own. Those of agents are in ``test_agents``."""
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx2
 import psycopg
@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.integration.server.people import Newcomer, Someone, bearer, code_of
+from toolcrib.domain.ids import WorkspaceId
 
 
 async def made(client: httpx2.AsyncClient, ada: Someone, **given: object) -> tuple[str, str]:
@@ -18,7 +19,7 @@ async def made(client: httpx2.AsyncClient, ada: Someone, **given: object) -> tup
 
 
 @pytest.mark.req("AP-2")
-async def test_a_key_stands_for_its_person(client: httpx2.AsyncClient, ada: Someone, workspace_id: UUID) -> None:
+async def test_a_key_stands_for_its_person(client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
     _, secret = await made(client, ada)
 
     me = await client.get("/auth/me", headers=bearer(secret))

@@ -1,11 +1,12 @@
 """Members over HTTP: taking in, changing roles, letting go."""
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx2
 import pytest
 
 from tests.integration.server.people import Newcomer, Someone, code_of, new_email
+from toolcrib.domain.ids import WorkspaceId
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ async def bob(newcomer: Newcomer) -> Someone:
 
 
 @pytest.fixture
-def members(workspace_id: UUID) -> str:
+def members(workspace_id: WorkspaceId) -> str:
     return f"/workspaces/{workspace_id}/members"
 
 

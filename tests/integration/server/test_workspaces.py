@@ -1,12 +1,13 @@
 """Workspaces over HTTP: who founds, sees, names and removes them."""
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx2
 import pytest
 
 from tests.integration.server.people import Founder, Newcomer, Someone, code_of
 from toolcrib.domain.callers import Role
+from toolcrib.domain.ids import WorkspaceId
 from toolcrib.server.services import Services
 from toolcrib.storage.database import Tenant
 
@@ -93,7 +94,7 @@ async def test_only_owners_rename_and_remove(
     services: Services,
     ada: Someone,
     newcomer: Newcomer,
-    workspace_id: UUID,
+    workspace_id: WorkspaceId,
     role: Role,
 ) -> None:
     bob = await newcomer()
@@ -108,7 +109,9 @@ async def test_only_owners_rename_and_remove(
 
 
 @pytest.mark.req("AP-3", part="workspaces")
-async def test_an_owner_renames_and_removes(client: httpx2.AsyncClient, ada: Someone, workspace_id: UUID) -> None:
+async def test_an_owner_renames_and_removes(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
+) -> None:
     renamed = await client.patch(f"/workspaces/{workspace_id}", headers=ada.headers, json={"name": "shop"})
     removed = await client.delete(f"/workspaces/{workspace_id}", headers=ada.headers)
     after = await client.get(f"/workspaces/{workspace_id}", headers=ada.headers)

@@ -1,4 +1,4 @@
--- Looking at files, and beginning and ending a change. One trip each.
+-- Looking at files, and taking the locks of a change. One trip each.
 
 -- Who the caller is here, where the tree lies, and what stands at each of the given places: always one row a place.
 -- A null user leaves the tenant unset: only the system role then sees anything.
@@ -18,13 +18,18 @@ begin
            f.id, wanted.mount, wanted.path, f.type, f.is_virtual, f.version_id, f.number,
            f.kind, f.mode, f.sha256, f.size, f.lines, f.content, f.target,
            f.fingerprint, f.created_at, f.updated_at,
-           p.file_id is not null, p.base_version_id,
+           f.pending, f.base_version_id,
            exists (select from toolcrib.pending q where q.workspace_id = p_workspace)
     from unnest(p_mounts, p_paths) with ordinality as wanted (mount, path, ordinal)
     left join toolcrib.workspaces w on w.id = p_workspace
-    left join toolcrib.files f
-        on f.workspace_id = p_workspace and f.mount = wanted.mount and f.path = wanted.path and not f.deleted
-    left join toolcrib.pending p on p.workspace_id = p_workspace and p.file_id = f.id
+    -- One index look-up a place, whatever the planner believes of the table's size: its plan is kept for long.
+    left join lateral (
+        select f.*, p.file_id is not null as pending, p.base_version_id
+        from toolcrib.files f
+        left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        where f.workspace_id = p_workspace and f.mount = wanted.mount and f.path = wanted.path and not f.deleted
+        limit 1
+    ) f on true
     order by wanted.ordinal;
 end
 $$;
@@ -51,25 +56,5 @@ begin
         end loop;
     end if;
     return query select * from toolcrib.look(p_user, p_token_version, p_workspace, p_agent, p_mounts, p_paths);
-end
-$$;
-
--- The change is on disk: remember how the files look there, clear their marks, give the locks back.
--- Its own commit need not reach the platter: if it is lost, recovery finds the disk right and clears the marks.
-create or replace function toolcrib.settle(
-    p_workspace uuid, p_files uuid[], p_versions uuid[],
-    p_inodes bigint[], p_sizes bigint[], p_mtimes bigint[], p_ctimes bigint[], p_seen bigint[]
-) returns void
-language plpgsql volatile security definer set search_path = toolcrib, pg_temp
-as $$
-begin
-    perform set_config('synchronous_commit', 'off', true);
-    update files f
-    set fingerprint = case when s.inode is null then null else array[s.inode, s.size, s.mtime, s.ctime, s.seen] end
-    from unnest(p_files, p_versions, p_inodes, p_sizes, p_mtimes, p_ctimes, p_seen)
-         as s (file_id, version_id, inode, size, mtime, ctime, seen)
-    where f.workspace_id = p_workspace and f.id = s.file_id and f.version_id = s.version_id;
-    delete from pending where workspace_id = p_workspace and file_id = any (p_files);
-    perform pg_advisory_unlock_all();
 end
 $$;

@@ -18,7 +18,7 @@ class Arguments(ToolArguments):
 async def mkdir(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
     if arguments.path.is_root:
         raise BadArguments({"path": "The root folder exists already. Name a folder inside it."})
-    standing = await context.tree.find(arguments.path)
+    standing = await context.draft.at(arguments.path)
     file_id = await context.draft.make_folder(standing)
     return {"path": shown(arguments.path), "file_id": str(file_id)}
 

@@ -15,7 +15,7 @@ class Arguments(ToolArguments):
 
 
 async def touch(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.tree.find(arguments.path)
+    standing = await context.draft.at(arguments.path)
     file_id = await context.draft.touch(standing)
     return {"path": shown(arguments.path), "file_id": str(file_id)}
 

@@ -23,7 +23,7 @@ class Arguments(ToolArguments):
 async def write(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
     if arguments.file_type is FileType.FOLDER:
         raise BadArguments({"file_type": "A folder has no content. Use `mkdir` to create one."})
-    standing = await context.tree.find(arguments.path)
+    standing = await context.draft.at(arguments.path)
     if standing.is_folder:
         raise BadArguments({"path": f"Cannot write to a folder: {shown(arguments.path)}"})
     if standing.exists:

@@ -140,8 +140,7 @@ create table files (
     primary key (workspace_id, id)
 ) with (fillfactor = 80);
 create unique index files_live on files (workspace_id, mount, path) where not deleted;
-create index files_children on files (workspace_id, mount, parent) where not deleted;
-create index files_virtual on files (workspace_id, mount, parent) where is_virtual and not deleted;
+create index files_virtual on files (workspace_id, mount) where is_virtual and not deleted;
 create index files_deleted on files (workspace_id, mount, path) where deleted;
 
 create table versions (

@@ -1,0 +1,112 @@
+"""The two servers under load: ours, and the bare one, on one fresh database."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import psycopg
+from psycopg import sql
+
+from toolcrib.storage import migrate
+
+ADMIN = os.environ.get("TOOLCRIB_TEST_DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Both servers, and someone who may use them."""
+
+    ours: int
+    bare: int
+    token: str
+    workspace: str
+    database: str
+
+
+@contextmanager
+def fresh_database() -> Iterator[str]:
+    name = f"toolcrib_bench_{secrets.token_hex(4)}"
+    with psycopg.connect(ADMIN, autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        try:
+            yield name
+        finally:
+            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def stand(scratch: Path) -> Iterator[Stand]:
+    """Both servers, started and ended here."""
+    with fresh_database() as name:
+        owner = _url(name, None)
+        migrate.upgrade(owner)
+        with _server(scratch, _url(name, migrate.APP_ROLE)) as ours:
+            token, workspace, user = _member(ours)
+            folder = scratch / "bare"
+            folder.mkdir()
+            port = _free_port()
+            command = [sys.executable, "-m", "bench.bare", owner, str(folder), workspace, user, str(port)]
+            with _running(command, {}, port, "/openapi.json"):
+                yield Stand(ours, port, token, workspace, name)
+
+
+@contextmanager
+def _server(scratch: Path, url: str) -> Iterator[int]:
+    port = _free_port()
+    environment = {
+        "TOOLCRIB_DATABASE_URL": url,
+        "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
+        "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+        "TOOLCRIB_DATA_DIR": str(scratch / "data"),
+        "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
+    }
+    with _running(
+        [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)], environment, port, "/health"
+    ):
+        yield port
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str], port: int, probe: str) -> Iterator[None]:
+    process = subprocess.Popen(command, env={**os.environ, **environment})
+    try:
+        for _ in range(200):
+            try:
+                httpx2.get(f"http://127.0.0.1:{port}{probe}", timeout=1)
+                break
+            except httpx2.TransportError:
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _member(port: int) -> tuple[str, str, str]:
+    client = httpx2.Client(base_url=f"http://127.0.0.1:{port}/api/v1")
+    account = {"email": "bench@example.org", "password": secrets.token_urlsafe(24)}
+    user = client.post("/auth/register", json=account).raise_for_status().json()["id"]
+    token = client.post("/auth/login", json=account).raise_for_status().json()["access_token"]
+    client.cookies.clear()
+    client.headers["authorization"] = f"Bearer {token}"
+    workspace = client.post("/workspaces", json={"name": "bench"}).raise_for_status().json()["id"]
+    return token, workspace, user
+
+
+def _url(database: str, user: str | None) -> str:
+    facts = psycopg.conninfo.conninfo_to_dict(ADMIN)
+    return f"postgresql://{user or facts.get('user')}@{facts.get('host')}:{facts.get('port', 5432)}/{database}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

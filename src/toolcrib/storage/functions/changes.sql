@@ -1,0 +1,98 @@
+-- Committing a change set: everything that must be true together, in one statement and so in one transaction.
+
+-- Writes the set, its contents, its files at their new heads, their versions and the marks that say "not on disk yet";
+-- and, if it came of a call, the call's outcome and its record in the book.
+-- Whoever calls holds the locks of every place and has checked the base.
+create or replace function toolcrib.commit_change(
+    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid,
+    p_set jsonb, p_files jsonb, p_hashes bytea[], p_encodings text[], p_sizes bigint[], p_bodies bytea[],
+    p_call jsonb, p_audit jsonb
+) returns text
+language plpgsql volatile
+as $$
+declare
+    v_role  text;
+begin
+    if p_user is not null then
+        v_role := toolcrib.enter(p_user, p_token_version, p_workspace, p_agent);
+    end if;
+
+    insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)
+    select p_workspace, b.sha256, b.size, b.encoding, b.body
+    from unnest(p_hashes, p_sizes, p_encodings, p_bodies) as b (sha256, size, encoding, body)
+    on conflict do nothing;
+
+    insert into toolcrib.change_sets
+        (workspace_id, id, state, author, user_id, agent_id, session_id, run_id, call_id, committed_at)
+    select p_workspace, s.id, 'committed', s.author, s.user_id, s.agent_id, s.session_id, s.run_id, s.call_id, now()
+    from jsonb_to_record(p_set) as s (id uuid, author text, user_id uuid, agent_id uuid, session_id uuid, run_id uuid,
+                                      call_id uuid)
+    on conflict (workspace_id, id) do update set state = 'committed', committed_at = now();
+
+    with given as (
+        select g.*, case when g.hash is not null then decode(g.hash, 'hex') end as sha256
+        from jsonb_to_recordset(p_files)
+             as g (file_id uuid, version_id uuid, type text, deleted boolean, mount text, path text, parent text,
+                   kind text, mode integer, hash text, size bigint, lines integer, content text, target text)
+    ), numbered as (
+        select g.*, coalesce(f.number, 0) + 1 as number, f.version_id as previous_id,
+               f.mount as base_mount, f.path as base_path
+        from given g left join toolcrib.files f on f.workspace_id = p_workspace and f.id = g.file_id
+    ), new_files as (
+        insert into toolcrib.files
+            (workspace_id, id, mount, path, parent, type, deleted, version_id, number, kind, mode, sha256, size,
+             lines, content, target)
+        select p_workspace, file_id, mount, path, parent, type, deleted, version_id, number, kind, mode, sha256, size,
+               lines, content, target
+        from numbered
+        on conflict (workspace_id, id) do update set
+            mount = excluded.mount, path = excluded.path, parent = excluded.parent, type = excluded.type,
+            deleted = excluded.deleted, version_id = excluded.version_id, number = excluded.number,
+            kind = excluded.kind, mode = excluded.mode, sha256 = excluded.sha256, size = excluded.size,
+            lines = excluded.lines, content = excluded.content, target = excluded.target, fingerprint = null,
+            updated_at = now()
+    ), marks as (
+        insert into toolcrib.pending (workspace_id, file_id, base_version_id, base_mount, base_path)
+        select p_workspace, file_id, previous_id, base_mount, base_path from numbered
+        on conflict (workspace_id, file_id) do nothing
+    )
+    insert into toolcrib.versions
+        (workspace_id, id, file_id, number, change_set_id, previous_id, deleted, mount, path, kind, mode, sha256, size,
+         lines, content, target)
+    select p_workspace, version_id, file_id, number, (p_set ->> 'id')::uuid, previous_id, deleted, mount, path, kind,
+           mode, sha256, size, lines, content, target
+    from numbered;
+
+    insert into toolcrib.usage as u (workspace_id, slot, files, versions, bytes)
+    values (p_workspace, pg_backend_pid() % 16, (p_set ->> 'new_files')::bigint, jsonb_array_length(p_files),
+            (select coalesce(sum(b.size), 0) from unnest(p_sizes) as b (size)))
+    on conflict (workspace_id, slot) do update set
+        files = u.files + excluded.files, versions = u.versions + excluded.versions, bytes = u.bytes + excluded.bytes;
+
+    if p_call is not null then
+        perform toolcrib.record_call(p_workspace, p_call);
+    end if;
+    if p_audit is not null then
+        perform toolcrib.record_audit(p_audit);
+    end if;
+    return v_role;
+end
+$$;
+
+-- The change is on disk: remember how the files look there, clear their marks, give the locks back.
+-- Its own commit need not reach the platter: if it is lost, recovery finds the disk right and clears the marks.
+create or replace function toolcrib.settle(p_workspace uuid, p_settled jsonb) returns void
+language plpgsql volatile security definer set search_path = toolcrib, pg_temp
+as $$
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    with settled as (
+        select * from jsonb_to_recordset(p_settled) as s (file_id uuid, version_id uuid, fingerprint bigint[])
+    ), seen as (
+        update files f set fingerprint = s.fingerprint from settled s
+        where f.workspace_id = p_workspace and f.id = s.file_id and f.version_id = s.version_id
+    )
+    delete from pending p using settled s where p.workspace_id = p_workspace and p.file_id = s.file_id;
+    perform pg_advisory_unlock_all();
+end
+$$;

@@ -1,0 +1,84 @@
+"""One real server per test process, a few people who are logged in to it, and a new workspace for every test."""
+
+from collections.abc import Callable, Iterator
+
+import httpx2
+import psycopg
+import pytest
+
+from tests.acceptance.serving import Serving, serving
+from tests.acceptance.workspace import PASSWORD, Someone, Workspace
+from tests.conftest import DatabaseUrls
+
+
+@pytest.fixture(scope="session")
+def server(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """``toolcrib serve`` on a database and a data directory of its own."""
+    with serving(tmp_path_factory.mktemp("server"), database_urls) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def http(server: Serving) -> Iterator[httpx2.Client]:
+    """A client of the API that keeps no cookies: who asks is said with each request."""
+    with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def ada(server: Serving) -> Someone:
+    """Owns the workspaces."""
+    return _registered(server, "ada@example.com")
+
+
+@pytest.fixture(scope="session")
+def grace(server: Serving) -> Someone:
+    """Belongs to a workspace only if a test says so."""
+    return _registered(server, "grace@example.com")
+
+
+@pytest.fixture
+def new_workspace(server: Serving, http: httpx2.Client) -> Callable[[Someone], Workspace]:
+    """Founds a workspace for someone."""
+
+    def found(owner: Someone) -> Workspace:
+        made = http.post("/workspaces", json={"name": "website"}, headers={"Authorization": f"Bearer {owner.token}"})
+        assert made.status_code == 201, made.text
+        workspace_id = made.json()["id"]
+        project = server.data_dir / "workspaces" / workspace_id / "project"
+        project.mkdir(parents=True)
+        return Workspace(http, workspace_id, owner.token, project)
+
+    return found
+
+
+@pytest.fixture
+def workspace(new_workspace: Callable[[Someone], Workspace], ada: Someone) -> Workspace:
+    """Ada's new workspace, as she has it."""
+    return new_workspace(ada)
+
+
+@pytest.fixture
+def make_virtual(server: Serving, workspace: Workspace) -> Callable[[str], None]:
+    """Makes a file system-managed, as chats will be. No face makes such files yet, so the database is told."""
+
+    def make(path: str) -> None:
+        with psycopg.connect(server.database_urls.owner) as connection:
+            changed = connection.execute(
+                "update toolcrib.files set is_virtual = true where workspace_id = %s and path = %s",
+                (workspace.id, path),
+            )
+            assert changed.rowcount == 1
+        workspace.on_disk(path).unlink()
+
+    return make
+
+
+def _registered(server: Serving, email: str) -> Someone:
+    # A client of their own: a login sets cookies, which nobody else must send.
+    with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
+        person = client.post("/auth/register", json={"email": email, "password": PASSWORD})
+        assert person.status_code == 201, person.text
+        login = client.post("/auth/login", json={"email": email, "password": PASSWORD})
+        assert login.status_code == 200, login.text
+    return Someone(person.json()["id"], email, login.json()["access_token"])

@@ -1,0 +1,103 @@
+"""A real ``toolcrib serve``: started as an operator would, on a port and a data directory of its own."""
+
+import os
+import random
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from tests.conftest import DatabaseUrls
+
+_START_SECONDS = 30
+_END_SECONDS = 20
+_LOOK_EVERY_SECONDS = 0.05
+# Below the ports that outgoing connections are given, so that none of them takes ours before the server does.
+_PORTS = range(20_000, 32_000)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server that answers, what it signs tokens with, and where it keeps its files."""
+
+    origin: str
+    jwt_secret: str
+    data_dir: Path
+    database_urls: DatabaseUrls
+
+    @property
+    def api(self) -> str:
+        return f"{self.origin}/api/v1"
+
+
+@contextmanager
+def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
+    """Starts the server, waits until it is healthy, and ends it afterwards."""
+    port = _free_port()
+    server = Serving(f"http://127.0.0.1:{port}", secrets.token_urlsafe(48), directory / "data", urls)
+    said = directory / "server.log"
+    command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", str(port)]
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(command, env=_environment(server), stdout=log, stderr=log) as process,
+    ):
+        try:
+            _wait_until_healthy(server, process, said)
+            yield server
+            assert process.poll() is None, f"The server ended by itself with {process.returncode}:\n{said.read_text()}"
+        finally:
+            _end(process)
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("None of 100 ports is free.")
+
+
+def _environment(server: Serving) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "TOOLCRIB_DATABASE_URL": server.database_urls.app,
+        "TOOLCRIB_SYSTEM_DATABASE_URL": server.database_urls.system,
+        "TOOLCRIB_JWT_SECRET": server.jwt_secret,
+        "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+        "TOOLCRIB_DATA_DIR": str(server.data_dir),
+        "TOOLCRIB_NODE": "acceptance",
+    }
+
+
+def _wait_until_healthy(server: Serving, process: subprocess.Popen[bytes], said: Path) -> None:
+    tick = threading.Event()
+    for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
+        if process.poll() is not None:
+            raise AssertionError(f"The server ended with {process.returncode}:\n{said.read_text()}")
+        if _is_healthy(server):
+            return
+        tick.wait(_LOOK_EVERY_SECONDS)
+    raise AssertionError(f"The server is not healthy after {_START_SECONDS} s:\n{said.read_text()}")
+
+
+def _is_healthy(server: Serving) -> bool:
+    try:
+        return httpx2.get(f"{server.origin}/health", trust_env=False).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise

@@ -1,0 +1,136 @@
+"""``rm``: its request example, and what is said of how it behaves."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.shapes import A_UUID, Says, refused
+from tests.acceptance.workspace import Workspace
+
+pytestmark = pytest.mark.req("TL-4", part="rm")
+
+
+def test_request_example(workspace: Workspace) -> None:
+    file_id = workspace.write("/documents/old-report.md", "old\n")["file_id"]
+
+    result = workspace.result("rm", path="/documents/old-report.md")
+
+    assert result == {"path": "/documents/old-report.md", "file_id": file_id}
+    assert not workspace.on_disk("/documents/old-report.md").exists()
+    assert workspace.history(file_id) == [("user", "old\n"), ("user", None)]
+
+
+@pytest.mark.req("WS-9", part="soft delete")
+def test_a_deleted_file_stays_in_the_database(workspace: Workspace) -> None:
+    file_id = workspace.write("/a.md", "x")["file_id"]
+
+    workspace.result("rm", path="/a.md")
+
+    [deleted] = workspace.deleted()
+    assert (deleted["file_id"], deleted["path"], deleted["deleted"]) == (file_id, "/a.md", True)
+
+
+@pytest.mark.req("WS-7", part="rm of a disk-only file")
+def test_filesystem_only_files_are_deleted_with_file_id_null(workspace: Workspace) -> None:
+    file = workspace.place("/a.md", "x")
+
+    assert workspace.result("rm", path="/a.md") == {"path": "/a.md", "file_id": None}
+    assert not file.exists()
+
+
+def test_an_empty_folder_is_deleted(workspace: Workspace) -> None:
+    folder_id = workspace.result("mkdir", path="/a/b")["file_id"]
+
+    assert workspace.result("rm", path="/a/b") == {"path": "/a/b", "file_id": folder_id}
+    assert not workspace.on_disk("/a/b").exists()
+    assert workspace.on_disk("/a").is_dir()
+
+
+def test_an_empty_folder_on_disk_only_is_deleted(workspace: Workspace) -> None:
+    workspace.on_disk("/a").mkdir()
+
+    assert workspace.result("rm", path="/a") == {"path": "/a", "file_id": None}
+    assert not workspace.on_disk("/a").exists()
+
+
+def test_folder_protection_a_folder_with_children_is_a_conflict(workspace: Workspace) -> None:
+    workspace.write("/a/b.md", "x")
+
+    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+    assert workspace.on_disk("/a/b.md").read_text() == "x"
+
+
+def test_folder_protection_a_folder_with_a_file_further_down_is_a_conflict(workspace: Workspace) -> None:
+    workspace.write("/a/b/c/d.md", "x")
+
+    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+
+
+def test_folder_protection_counts_files_on_disk_only(workspace: Workspace) -> None:
+    workspace.result("mkdir", path="/a")
+    file = workspace.place("/a/b.md", "x")
+
+    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+    assert file.read_text() == "x"
+
+
+def test_folder_protection_counts_virtual_files(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
+    workspace.write("/a/talk.chat", "hello\n")
+    make_virtual("/a/talk.chat")
+
+    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+
+
+def test_a_folder_can_be_deleted_once_its_children_are(workspace: Workspace) -> None:
+    workspace.write("/a/b.md", "x")
+    workspace.result("rm", path="/a/b.md")
+
+    workspace.result("rm", path="/a")
+
+    assert workspace.names() == []
+    assert not workspace.on_disk("/a").exists()
+
+
+def test_a_sibling_with_the_same_prefix_does_not_stand_in_the_way(workspace: Workspace) -> None:
+    workspace.result("mkdir", path="/a")
+    workspace.write("/ab/c.md", "x")
+
+    assert workspace.call("rm", path="/a").status_code == 200
+
+
+def test_not_found_error(workspace: Workspace) -> None:
+    refused(workspace.call("rm", path="/nope.md"), 404, "NOT_FOUND", "File not found: /nope.md")
+
+
+def test_what_is_deleted_cannot_be_deleted_again(workspace: Workspace) -> None:
+    workspace.write("/a.md", "x")
+    workspace.result("rm", path="/a.md")
+
+    refused(workspace.call("rm", path="/a.md"), 404, "NOT_FOUND", "File not found: /a.md")
+
+
+def test_the_root_stays(workspace: Workspace) -> None:
+    refused(workspace.call("rm", path="/"), 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("root")})
+
+
+@pytest.mark.req("WS-10", part="not deleted by rm")
+def test_a_virtual_file_is_not_deleted(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
+    workspace.write("/talk.chat", "hello\n")
+    make_virtual("/talk.chat")
+
+    response = workspace.call("rm", path="/talk.chat")
+
+    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("/talk.chat")})
+    assert workspace.names() == ["/talk.chat"]
+
+
+@pytest.mark.req("WS-9", part="restore of a deleted file")
+def test_recovery_through_the_files_api(workspace: Workspace) -> None:
+    workspace.write("/a.md", "x")
+    file_id = workspace.result("rm", path="/a.md")["file_id"]
+
+    restored = workspace.post(f"/files/{file_id}/restore", {})
+
+    assert restored.status_code == 200
+    assert workspace.result("read", path="/a.md")["content"] == "x"
+    assert workspace.file_id("/a.md") == file_id == A_UUID

@@ -1,0 +1,84 @@
+"""A process that commits a change in the database and dies at a chosen step of bringing it to disk."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.processes import FORKED, Site, engine_at
+from toolcrib.domain.callers import Caller
+from toolcrib.engine.executor import ToolCall
+from toolcrib.workspace import commit, disk
+
+# The process did every step and died before it could say so to the database.
+ALL_STEPS_DONE = 77
+_NEVER_APPLIED = 78
+_CHANGING = ("write", "fchmod", "fsync", "rename", "unlink", "rmdir", "mkdir", "chmod", "utime", "symlink")
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A call, and how many steps on disk its process lives to do."""
+
+    site: Site
+    caller: Caller
+    call: ToolCall
+    steps: int
+
+
+def crash(doomed: Doomed) -> bool:
+    """Makes the call in a process that dies of it. True if all steps were done before, so that there is no later one.
+
+    Returns when the database has noticed, too.
+    """
+    process = FORKED.Process(target=_die, args=(doomed,), daemon=True)
+    process.start()
+    process.join()
+    assert process.exitcode in (-signal.SIGKILL, ALL_STEPS_DONE), f"ended with {process.exitcode}"
+    return process.exitcode == ALL_STEPS_DONE
+
+
+def _die(doomed: Doomed) -> None:
+    _Death(doomed.steps).lie_in_wait()
+    asyncio.run(_call(doomed))
+    os._exit(_NEVER_APPLIED)
+
+
+async def _call(doomed: Doomed) -> None:
+    async with engine_at(doomed.site) as engine:
+        await engine.executor.execute(doomed.call, doomed.caller)
+
+
+class _Death:
+    """Comes before the disk is changed once more than ``steps`` times. Looking and reading are no steps."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+        self._applying = False
+
+    def lie_in_wait(self) -> None:
+        for name in _CHANGING:
+            setattr(os, name, self._counted(getattr(os, name)))
+        os.open = self._counted(os.open, when=lambda _, flags, *__: bool(flags & os.O_CREAT))
+        disk.renameat2 = self._counted(disk.renameat2)
+        commit.apply = self._fatal(commit.apply)
+
+    def _counted(self, real: Callable[..., Any], *, when: Callable[..., bool] | None = None) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if self._applying and (when is None or when(*arguments)):
+                if self._left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                self._left -= 1
+            return real(*arguments, **options)
+
+        return counted
+
+    def _fatal(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        def apply_and_die(*arguments: Any) -> None:
+            self._applying = True
+            apply(*arguments)
+            os._exit(ALL_STEPS_DONE)
+
+        return apply_and_die

@@ -1,0 +1,103 @@
+"""A real ``toolcrib serve`` that can be killed and started again on the same data."""
+
+import os
+import random
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+import httpx2
+
+from tests.conftest import DatabaseUrls
+
+TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
+_START_SECONDS = 60
+_LOOK_EVERY_SECONDS = 0.05
+# Below the ports that outgoing connections are given, so that none of them takes ours between two starts.
+_PORTS = range(10_000, 20_000)
+
+
+class Server:
+    """One server after the other, at the same address."""
+
+    def __init__(self, directory: Path, urls: DatabaseUrls) -> None:
+        self.data_dir = directory / "data"
+        self.jwt_secret = secrets.token_urlsafe(48)
+        self.node = "killed"
+        self._port = _free_port()
+        self._log = directory / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "TOOLCRIB_DATABASE_URL": urls.app,
+            "TOOLCRIB_SYSTEM_DATABASE_URL": urls.system,
+            "TOOLCRIB_JWT_SECRET": self.jwt_secret,
+            "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+            # So often that some of the kills fall into sealing.
+            "TOOLCRIB_SEAL_SECONDS": "0.1",
+            "TOOLCRIB_DATA_DIR": str(self.data_dir),
+            "TOOLCRIB_NODE": self.node,
+        }
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        """Returns when the server answers, which it does after it has recovered."""
+        with self._log.open("ab") as log:
+            command = [TOOLCRIB, "serve", "--port", str(self._port)]
+            self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        tick = threading.Event()
+        for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
+            assert self._process.poll() is None, f"The server ended by itself:\n{self._log.read_text()}"
+            if self._answers():
+                return
+            tick.wait(_LOOK_EVERY_SECONDS)
+        raise AssertionError(f"The server does not answer after {_START_SECONDS} s:\n{self._log.read_text()}")
+
+    def kill(self) -> None:
+        """As the kernel does it when memory runs out: at once, with no last word."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another command of an operator, with the server's settings."""
+        return subprocess.run(
+            [TOOLCRIB, *arguments], env=self.environment, capture_output=True, text=True, check=False
+        )
+
+    def _answers(self) -> bool:
+        # A connection is enough, and is cheap: the port is opened after recovery.
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("None of 100 ports is free.")
+
+
+def client_of(server: Server, token: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        base_url=f"{server.origin}/api/v1",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=60,
+        trust_env=False,
+    )

@@ -1,0 +1,101 @@
+"""Writers in several processes change one file, or make one folder: nobody's change is lost."""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
+
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.faults.processes import Site
+from tests.faults.truth import Workspace
+from tests.faults.writers import Writers, writers
+from tests.integration.conftest import Crib, new_caller
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+pytestmark = [pytest.mark.req("WS-8"), pytest.mark.xdist_group("writers")]
+
+PATH = "/notes/shared.md"
+
+
+@pytest.fixture(scope="module")
+def site(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(database_urls.app, database_urls.system, tmp_path_factory.mktemp("writers"), "writers")
+
+
+@pytest.fixture(scope="module")
+def eight(site: Site) -> Iterator[Writers]:
+    with writers(8, site) as started:
+        yield started
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings, site: Site) -> AsyncIterator[Crib]:
+    """A workspace on the writers' node, seen from yet another process."""
+    settings = settings.model_copy(update={"node": site.node, "data_dir": site.data_dir})
+    yield Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+async def test_no_edit_of_eight_processes_is_lost(crib: Crib, eight: Writers, database_urls: DatabaseUrls) -> None:
+    await edit_together(crib, eight, database_urls, edits=200, by_hash=True)
+
+
+async def test_edits_that_name_no_hash_are_planned_again_and_none_is_lost(
+    crib: Crib, eight: Writers, database_urls: DatabaseUrls
+) -> None:
+    await edit_together(crib, eight, database_urls, edits=80, by_hash=False)
+
+
+async def test_folders_that_several_processes_make_at_once_are_made_once(
+    crib: Crib, eight: Writers, database_urls: DatabaseUrls
+) -> None:
+    folders = [f"/made/at{n}/once" for n in range(4)]
+
+    said = eight.all_do("create", crib.caller, folders=folders, count=3)
+
+    truth = Workspace(database_urls.owner, crib.caller.workspace_id, crib.project)
+    acknowledged = [path for each in said for path in each.acknowledged]
+    assert len(acknowledged) == len(eight) * 4 * 3
+    made = {"/made", *(f"/made/at{n}" for n in range(4)), *folders}
+    assert set(truth.live()) == {*acknowledged, *made}
+    # A folder made twice would have two rows, or a second version.
+    assert [version.number for version in truth.versions() if version.kind == "folder"] == [1] * len(made)
+    assert all((crib.project / path[1:]).read_text() == path for path in acknowledged)
+    truth.assert_true()
+
+
+@pytest.mark.long
+async def test_no_edit_of_thirty_two_processes_is_lost(
+    crib: Crib, database_urls: DatabaseUrls, site: Site
+) -> None:
+    with writers(32, site) as started:
+        await edit_together(crib, started, database_urls, edits=2_016, by_hash=True)
+
+
+async def edit_together(
+    crib: Crib, together: Writers, urls: DatabaseUrls, *, edits: int, by_hash: bool
+) -> None:
+    await crib.result("write", path=PATH, content="BEGIN\nEND\n")
+
+    said = together.all_do("edit", crib.caller, path=PATH, count=edits // len(together), by_hash=by_hash)
+
+    acknowledged = [line for each in said for line in each.acknowledged]
+    assert len(acknowledged) == edits
+    if by_hash:
+        # Otherwise they wrote one after the other, and nothing was shown.
+        assert sum(each.conflicts for each in said) > 0
+    on_disk = (crib.project / PATH[1:]).read_text().splitlines()
+    assert sorted(on_disk) == sorted(["BEGIN", *acknowledged, "END"])
+    truth = Workspace(urls.owner, crib.caller.workspace_id, crib.project)
+    truth.assert_true()
+    assert_each_version_adds_one_line(truth, edits)
+
+
+def assert_each_version_adds_one_line(truth: Workspace, edits: int) -> None:
+    history = truth.versions(PATH)
+    assert len(history) == edits + 1
+    contents = [truth.content(version.sha256).decode().splitlines() for version in history if version.sha256]
+    for earlier, later in pairwise(contents):
+        [added] = set(later) - set(earlier)
+        assert [line for line in later if line != added] == earlier

@@ -1,0 +1,155 @@
+"""Whether history and disk of a workspace agree, told from the outside: by SQL as the owner, and by the file system.
+
+Nothing of the program is used here, so that what it believes cannot hide what it did.
+"""
+
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row
+
+TEMPORARY = ".~toolcrib-*.tmp"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A version, or a file at its head; ``id`` is the version's."""
+
+    file_id: UUID
+    id: UUID
+    number: int
+    deleted: bool
+    path: str
+    kind: str
+    mode: int
+    sha256: bytes | None
+    previous_id: UUID | None = None
+    change_set_id: UUID | None = None
+    author: str = ""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One workspace, by its rows and by its tree."""
+
+    owner_url: str
+    id: UUID
+    project: Path
+
+    def rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.owner_url) as connection:
+            return connection.execute(query, {"workspace": self.id, **parameters}).fetchall()
+
+    def heads(self) -> list[Row]:
+        """Every file, deleted ones too, at its head."""
+        return self._read(
+            """
+            select id as file_id, version_id as id, number, deleted, path, kind, mode, sha256
+            from toolcrib.files where workspace_id = %(workspace)s and mount = 'project' order by path
+            """
+        )
+
+    def versions(self, path: str | None = None) -> list[Row]:
+        """Every version in order; with ``path``, those of the live file that stands there now."""
+        return self._read(
+            """
+            select v.file_id, v.id, v.number, v.deleted, v.path, v.kind, v.mode, v.sha256, v.previous_id,
+                   v.change_set_id, c.author
+            from toolcrib.versions v
+            join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
+            where v.workspace_id = %(workspace)s
+              and (%(path)s::text is null or v.file_id in (
+                  select f.id from toolcrib.files f
+                  where f.workspace_id = %(workspace)s and f.mount = 'project' and f.path = %(path)s and not f.deleted))
+            order by v.file_id, v.number
+            """,
+            path=path,
+        )
+
+    def content(self, digest: bytes) -> bytes:
+        [(encoding, body)] = self.rows(
+            "select encoding, body from toolcrib.blobs where workspace_id = %(workspace)s and sha256 = %(digest)s",
+            digest=digest,
+        )
+        return zlib.decompress(body) if encoding == "zlib" else bytes(body)
+
+    def live(self) -> dict[str, bytes | None]:
+        """Paths in the history to the hash of what they hold; nothing for folders."""
+        return {row.path: row.sha256 for row in self.heads() if not row.deleted}
+
+    def assert_true(self, *, external: bool = False) -> None:
+        """History whole, disk equal to it, nothing left over. ``external``: others may have written, too."""
+        self._assert_nothing_left_over()
+        self._assert_history_is_whole()
+        self._assert_change_sets_are_whole()
+        self._assert_disk_is_history()
+        if not external:
+            assert [row for row in self.versions() if row.author == "external"] == []
+
+    def _assert_nothing_left_over(self) -> None:
+        assert self.rows("select file_id from toolcrib.pending where workspace_id = %(workspace)s") == []
+        assert list(self.project.rglob(TEMPORARY)) == []
+
+    def _assert_history_is_whole(self) -> None:
+        histories: dict[UUID, list[Row]] = defaultdict(list)
+        for version in self.versions():
+            histories[version.file_id].append(version)
+        for head in self.heads():
+            history = histories.pop(head.file_id)
+            assert [version.number for version in history] == list(range(1, len(history) + 1))
+            assert history[0].previous_id is None
+            for earlier, later in pairwise(history):
+                assert later.previous_id == earlier.id
+            last = history[-1]
+            assert (last.id, last.number, last.deleted, last.path, last.kind, last.mode, last.sha256) == (
+                head.id, head.number, head.deleted, head.path, head.kind, head.mode, head.sha256,
+            )  # fmt: skip
+        assert histories == {}
+
+    def _assert_change_sets_are_whole(self) -> None:
+        """The book, the calls and the history were written together, so they must tell the same of every set."""
+        told = {
+            change_set_id: sorted((file["path"].removeprefix("@project"), file["after"]) for file in files)
+            for change_set_id, files in self.rows(
+                """
+                select t.change_set_id, a.files from toolcrib.tool_calls t
+                join toolcrib.audit a on a.workspace_id = t.workspace_id and a.call_id = t.id
+                where t.workspace_id = %(workspace)s and t.change_set_id is not null
+                """
+            )
+        }
+        found: dict[UUID | None, list[tuple[str, str | None]]] = defaultdict(list)
+        for version in self.versions():
+            if version.author != "external":
+                after = version.sha256.hex() if version.sha256 and not version.deleted else None
+                found[version.change_set_id].append((version.path, after))
+        assert {key: sorted(value, key=str) for key, value in found.items()} == {
+            key: sorted(value, key=str) for key, value in told.items()
+        }
+
+    def _assert_disk_is_history(self) -> None:
+        expected = {row.path: _said(row) for row in self.heads() if not row.deleted}
+        found = {f"/{path.relative_to(self.project)}": _seen(path) for path in self.project.rglob("*")}
+        assert found == expected
+
+    def _read(self, query: str, **parameters: Any) -> list[Row]:
+        with psycopg.connect(self.owner_url) as connection, connection.cursor(row_factory=class_row(Row)) as cursor:
+            return cursor.execute(query, {"workspace": self.id, **parameters}).fetchall()
+
+
+def _said(row: Row) -> tuple[str, int, str | None]:
+    return row.kind, row.mode, row.sha256.hex() if row.sha256 else None
+
+
+def _seen(path: Path) -> tuple[str, int, str | None]:
+    mode = path.lstat().st_mode & 0o777
+    if path.is_dir():
+        return "folder", mode, None
+    return "file", mode, sha256(path.read_bytes()).hexdigest()

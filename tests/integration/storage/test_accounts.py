@@ -1,0 +1,112 @@
+"""Accounts as rows: logins that end when they must, also when two come at once."""
+
+import asyncio
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.integration.storage.people import new_email, someone
+from toolcrib.domain.errors import Conflict, Unauthenticated
+from toolcrib.storage.accounts import Accounts, Person, Refreshed
+from toolcrib.storage.database import Database
+
+MONTH = timedelta(days=30)
+
+
+@pytest.fixture
+def accounts(database: Database) -> Accounts:
+    return Accounts(database)
+
+
+async def test_a_login_is_found_by_address_in_any_case(accounts: Accounts, database: Database) -> None:
+    email = new_email()
+    ada = await someone(database, email)
+
+    login = await accounts.find_login(email.upper())
+
+    assert login is not None
+    assert (login.user_id, login.email, login.token_version) == (ada.user_id, email, 0)
+    assert await accounts.find_login(new_email()) is None
+
+
+async def test_an_address_is_taken_once(database: Database) -> None:
+    email = new_email()
+    await someone(database, email)
+
+    with pytest.raises(Conflict):
+        await someone(database, email)
+
+
+async def test_a_disabled_person_can_do_nothing(
+    accounts: Accounts, database: Database, database_urls: DatabaseUrls
+) -> None:
+    email = new_email()
+    ada = await someone(database, email)
+    token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
+    async with await psycopg.AsyncConnection.connect(database_urls.owner) as connection:
+        await connection.execute("update toolcrib.users set disabled_at = now() where id = %s", (ada.user_id,))
+
+    assert await accounts.find_login(email) is None
+    with pytest.raises(Unauthenticated):
+        await accounts.profile(ada)
+    with pytest.raises(Unauthenticated):
+        await accounts.rotate_refresh_token(token, lifetime=MONTH)
+
+
+@pytest.mark.req("AP-2", part="refresh tokens")
+async def test_of_two_that_refresh_with_one_token_at_once_one_wins_and_the_family_ends(
+    accounts: Accounts, database: Database
+) -> None:
+    ada = await someone(database)
+    token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
+
+    outcomes = await asyncio.gather(
+        *(accounts.rotate_refresh_token(token, lifetime=MONTH) for _ in range(4)), return_exceptions=True
+    )
+
+    [won] = [outcome for outcome in outcomes if isinstance(outcome, Refreshed)]
+    assert sum(isinstance(outcome, Unauthenticated) for outcome in outcomes) == 3
+    with pytest.raises(Unauthenticated):
+        await accounts.rotate_refresh_token(won.secret, lifetime=MONTH)
+
+
+@pytest.mark.req("AP-2", part="refresh tokens")
+async def test_an_expired_token_is_refused_and_harms_no_other(accounts: Accounts, database: Database) -> None:
+    ada = await someone(database)
+    expired = await accounts.store_refresh_token(ada.user_id, lifetime=timedelta(seconds=-1))
+    living = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
+
+    with pytest.raises(Unauthenticated):
+        await accounts.rotate_refresh_token(expired, lifetime=MONTH)
+
+    assert (await accounts.rotate_refresh_token(living, lifetime=MONTH)).user_id == ada.user_id
+
+
+@pytest.mark.req("AP-2", part="refresh tokens")
+async def test_tokens_are_kept_as_hashes(accounts: Accounts, database: Database, database_urls: DatabaseUrls) -> None:
+    ada = await someone(database)
+    token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
+
+    async with await psycopg.AsyncConnection.connect(database_urls.owner) as connection:
+        cursor = await connection.execute(
+            "select t::text from toolcrib.refresh_tokens t where user_id = %s", (ada.user_id,)
+        )
+        [(row,)] = await cursor.fetchall()
+
+    assert token not in row
+    assert token.removeprefix("tcr_").encode().hex() not in row
+
+
+async def test_ending_all_tokens_ends_old_versions_and_logins(accounts: Accounts, database: Database) -> None:
+    ada = await someone(database)
+    token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
+
+    await accounts.end_all_tokens(ada)
+
+    with pytest.raises(Unauthenticated):
+        await accounts.profile(ada)
+    with pytest.raises(Unauthenticated):
+        await accounts.rotate_refresh_token(token, lifetime=MONTH)
+    assert (await accounts.profile(Person(ada.user_id, 1))).user_id == ada.user_id

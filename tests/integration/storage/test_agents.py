@@ -1,0 +1,134 @@
+"""Agents and their keys as rows."""
+
+import pytest
+
+from tests.integration.storage.people import founded, joined, someone, user_of
+from toolcrib.domain.agents import Trust
+from toolcrib.domain.callers import Role
+from toolcrib.domain.errors import BadArguments, Conflict, Forbidden, NotFound
+from toolcrib.storage.accounts import Person
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.keys import Keys
+from toolcrib.storage.workspaces import Workspaces
+
+DEFINITION = "trust: autonomous  # it knows its trade\n"
+
+
+@pytest.fixture
+def agents(database: Database) -> Agents:
+    return Agents(database)
+
+
+@pytest.fixture
+def keys(database: Database) -> Keys:
+    return Keys(database)
+
+
+@pytest.fixture
+async def ada(database: Database) -> Tenant:
+    """Ada, in her workspace."""
+    return await founded(database, await someone(database))
+
+
+async def test_rules_are_what_the_definition_says(agents: Agents, ada: Tenant) -> None:
+    made = await agents.create(ada, name="writer", definition=DEFINITION)
+    changed = await agents.update(ada, made.id, definition="trust: supervised")
+
+    assert (made.definition, made.rules.trust) == (DEFINITION, Trust.AUTONOMOUS)
+    assert (changed.name, changed.rules.trust) == ("writer", Trust.SUPERVISED)
+    assert await agents.get(ada, made.id) == changed
+    assert await agents.list(ada) == [changed]
+
+
+async def test_a_wrong_definition_changes_nothing(agents: Agents, ada: Tenant) -> None:
+    made = await agents.create(ada, name="writer", definition=DEFINITION)
+
+    with pytest.raises(BadArguments):
+        await agents.update(ada, made.id, name="author", definition="trust: blind")
+
+    assert await agents.get(ada, made.id) == made
+
+
+async def test_names_are_taken_within_a_workspace_only(agents: Agents, database: Database, ada: Tenant) -> None:
+    elsewhere = await founded(database, await someone(database))
+    await agents.create(ada, name="writer", definition="")
+    reader = await agents.create(ada, name="reader", definition="")
+    await agents.create(elsewhere, name="writer", definition="")
+
+    with pytest.raises(Conflict):
+        await agents.create(ada, name="writer", definition="")
+    with pytest.raises(Conflict):
+        await agents.update(ada, reader.id, name="writer")
+
+
+@pytest.mark.req("AP-5", part="agents")
+async def test_an_agent_of_another_workspace_is_not_found(agents: Agents, database: Database, ada: Tenant) -> None:
+    made = await agents.create(ada, name="writer", definition="")
+    elsewhere = await founded(database, await someone(database))
+
+    for attempt in (
+        agents.get(elsewhere, made.id),
+        agents.update(elsewhere, made.id, name="mine"),
+        agents.delete(elsewhere, made.id),
+        Keys(database).create_for_agent(elsewhere, made.id, name="mine", expires_at=None),
+    ):
+        with pytest.raises(NotFound):
+            await attempt
+
+
+async def test_members_may_not_manage_agents(agents: Agents, keys: Keys, database: Database, ada: Tenant) -> None:
+    made = await agents.create(ada, name="writer", definition="")
+    bob = await joined(database, ada, Role.MEMBER)
+
+    for attempt in (
+        agents.create(bob, name="another", definition=""),
+        agents.update(bob, made.id, definition=DEFINITION),
+        agents.delete(bob, made.id),
+        keys.create_for_agent(bob, made.id, name="mine", expires_at=None),
+    ):
+        with pytest.raises(Forbidden):
+            await attempt
+
+
+@pytest.mark.req("AP-2", part="keys of agents")
+async def test_an_agents_key_gives_the_agent_with_its_present_rules(agents: Agents, keys: Keys, ada: Tenant) -> None:
+    made = await agents.create(ada, name="writer", definition="")
+    key, secret = await keys.create_for_agent(ada, made.id, name="ci", expires_at=None)
+    changed = await agents.update(ada, made.id, definition=DEFINITION)
+
+    holder = await keys.find(secret)
+
+    assert holder is not None
+    assert (holder.user_id, holder.workspace_id) == (ada.user_id, ada.workspace_id)
+    assert holder.agent == changed.as_caller
+    assert (key.workspace_id, key.agent_id) == (ada.workspace_id, made.id)
+
+
+@pytest.mark.req("AP-2", part="keys of agents")
+async def test_a_deleted_agent_has_no_key_and_no_entry(
+    agents: Agents, keys: Keys, database: Database, ada: Tenant
+) -> None:
+    made = await agents.create(ada, name="writer", definition="")
+    _, secret = await keys.create_for_agent(ada, made.id, name="ci", expires_at=None)
+    as_agent = Tenant(ada.workspace_id, ada.user_id, 0, made.id)
+    assert (await Workspaces(database).get(as_agent)).id == ada.workspace_id
+
+    await agents.delete(ada, made.id)
+
+    assert await keys.find(secret) is None
+    with pytest.raises(Forbidden):
+        await Workspaces(database).get(as_agent)
+
+
+async def test_who_left_a_workspace_can_still_revoke_the_key_they_made_there(
+    agents: Agents, keys: Keys, database: Database, ada: Tenant
+) -> None:
+    bob = await joined(database, ada, Role.OWNER)
+    made = await agents.create(ada, name="writer", definition="")
+    key, secret = await keys.create_for_agent(bob, made.id, name="ci", expires_at=None)
+    await Workspaces(database).remove_member(bob, user_of(bob))
+
+    await keys.revoke(Person(user_of(bob)), key.id)
+
+    assert await keys.find(secret) is None

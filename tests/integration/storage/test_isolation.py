@@ -1,0 +1,199 @@
+"""The second lock alone: what the database itself shows and takes, whatever the program forgets to ask."""
+
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.conftest import DatabaseUrls
+from tests.integration.storage.people import founded, someone
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.domain.ids import new_id
+from toolcrib.storage import migrate
+from toolcrib.storage.database import Connection, Database, Tenant
+
+# A row of every kind in one workspace, written behind the program's back.
+FILL = """
+insert into toolcrib.agents (workspace_id, id, name, definition, rules, created_by)
+    values (%(workspace)s, %(id)s, 'writer', '', '{}', %(user)s);
+insert into toolcrib.api_keys (id, user_id, workspace_id, agent_id, name, hint, secret_hash)
+    values (%(id)s, %(user)s, %(workspace)s, %(id)s, 'key', 'tck_', %(hash)s);
+insert into toolcrib.refresh_tokens (id, user_id, family_id, secret_hash, expires_at)
+    values (%(id)s, %(user)s, %(id)s, %(hash)s, now() + interval '1 day');
+insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body) values (%(workspace)s, %(hash)s, 0, 'raw', '');
+insert into toolcrib.change_sets (workspace_id, id, state, author) values (%(workspace)s, %(id)s, 'proposed', 'user');
+insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version_id, number, kind, mode, size, content)
+    values (%(workspace)s, %(id)s, 'project', '/a', '/', 'document', %(id)s, 1, 'file', 420, 0, 'text');
+insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path, kind, mode, size,
+                               content)
+    values (%(workspace)s, %(id)s, %(id)s, 1, %(id)s, false, 'project', '/a', 'file', 420, 0, 'text');
+insert into toolcrib.pending (workspace_id, file_id) values (%(workspace)s, %(id)s);
+insert into toolcrib.proposed_changes (workspace_id, change_set_id, ordinal, file_id, version_id, type)
+    values (%(workspace)s, %(id)s, 1, %(id)s, %(id)s, 'document');
+insert into toolcrib.sessions (workspace_id, id, created_by) values (%(workspace)s, %(id)s, %(user)s);
+insert into toolcrib.events (workspace_id, session_id, seq, type, payload) values (%(workspace)s, %(id)s, 1, 't', '{}');
+insert into toolcrib.tool_calls (workspace_id, id, user_id, tool, arguments, state)
+    values (%(workspace)s, %(id)s, %(user)s, 'read', '{}', 'done');
+insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome,
+                            duration_us)
+    values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
+insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
+"""
+# Neither holds anything of a tenant: the chain of seals is the system's, the other is the schema's revision.
+NOBODYS = {"seals", "alembic_version"}
+
+
+@pytest.fixture
+async def owner(database_urls: DatabaseUrls) -> AsyncIterator[Connection]:
+    """The database as its owner sees it, without any policy."""
+    async with await psycopg.AsyncConnection.connect(database_urls.owner, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def tables(owner: Connection) -> list[str]:
+    cursor = await owner.execute("select tablename from pg_tables where schemaname = 'toolcrib'")
+    return sorted({name for (name,) in await cursor.fetchall()} - NOBODYS)
+
+
+@pytest.fixture
+async def ada(database: Database, owner: Connection) -> Tenant:
+    """Ada in her workspace, which holds one row of every kind."""
+    return await filled(database, owner)
+
+
+@pytest.fixture
+async def eve(database: Database, owner: Connection) -> Tenant:
+    """Someone with a workspace of her own, which is filled as well."""
+    return await filled(database, owner)
+
+
+async def filled(database: Database, owner: Connection) -> Tenant:
+    tenant = await founded(database, await someone(database))
+    facts = {"workspace": tenant.workspace_id, "user": tenant.user_id, "id": new_id(), "hash": new_id().bytes * 2}
+    async with psycopg.AsyncClientCursor(owner) as cursor:
+        await cursor.execute(FILL, facts)
+    return tenant
+
+
+async def owners_of_rows(connection: Connection, table: str) -> set[object]:
+    """Whose rows a statement without any ``where`` sees."""
+    column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "workspaces": "id"}
+    query = sql.SQL("select distinct {} from toolcrib.{}").format(
+        sql.Identifier(column.get(table, "workspace_id")), sql.Identifier(table)
+    )
+    return {whose for (whose,) in await (await connection.execute(query)).fetchall()}
+
+
+@pytest.mark.req("AP-5")
+async def test_a_statement_without_where_sees_only_its_tenants_rows(
+    database: Database, owner: Connection, tables: list[str], ada: Tenant, eve: Tenant
+) -> None:
+    async with database.transaction(eve) as connection:
+        seen = {table: await owners_of_rows(connection, table) for table in tables}
+
+    assert {table for table in tables if not seen[table]} == set()
+    assert set().union(*seen.values()) == {eve.workspace_id, eve.user_id}
+
+
+@pytest.mark.req("AP-5")
+async def test_a_statement_without_a_tenant_sees_nothing(database: Database, tables: list[str], ada: Tenant) -> None:
+    async with database.connection() as connection:
+        seen = {table: await owners_of_rows(connection, table) for table in tables}
+
+    assert set().union(*seen.values()) == set()
+
+
+@pytest.mark.req("AP-5")
+async def test_without_the_programs_check_a_stranger_still_sees_nothing(
+    database: Database, tables: list[str], ada: Tenant, eve: Tenant
+) -> None:
+    async with database.connection() as connection, connection.transaction():
+        # Eve names Ada's workspace, and nobody looks at the role that comes back.
+        await connection.execute(
+            "select toolcrib.enter(%s, %s, %s, null)", (eve.user_id, eve.token_version, ada.workspace_id)
+        )
+        seen = {table: await owners_of_rows(connection, table) for table in tables}
+
+    # What is left is her own: herself, her tokens and keys, the list of her workspaces.
+    assert set().union(*seen.values()) == {eve.workspace_id, eve.user_id}
+
+
+@pytest.mark.req("AP-5")
+async def test_a_stranger_changes_and_deletes_nothing(
+    database: Database, owner: Connection, ada: Tenant, eve: Tenant
+) -> None:
+    async with database.transaction(eve) as connection:
+        changed = await connection.execute("update toolcrib.agents set name = 'mine'")
+        renamed = await connection.execute("update toolcrib.workspaces set name = 'mine'")
+        removed = await connection.execute("delete from toolcrib.members where workspace_id = %s", (ada.workspace_id,))
+        ended = await connection.execute("delete from toolcrib.api_keys where user_id = %s", (ada.user_id,))
+
+    assert [cursor.rowcount for cursor in (changed, renamed, removed, ended)] == [1, 1, 0, 0]
+    cursor = await owner.execute("select name from toolcrib.workspaces where id = %s", (ada.workspace_id,))
+    assert await cursor.fetchone() == ("website",)
+
+
+@pytest.mark.req("AP-5")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into toolcrib.members (workspace_id, user_id, role) values (%(adas)s, %(eve)s, 'owner')",
+        "update toolcrib.members set workspace_id = %(adas)s where user_id = %(eve)s",
+        "update toolcrib.agents set workspace_id = %(adas)s",
+        "insert into toolcrib.sessions (workspace_id, id, created_by) values (%(adas)s, %(new)s, %(eve)s)",
+        "insert into toolcrib.refresh_tokens (id, user_id, family_id, secret_hash, expires_at) "
+        "values (%(new)s, %(ada)s, %(new)s, 'x', now())",
+        "insert into toolcrib.api_keys (id, user_id, name, hint, secret_hash) values (%(new)s, %(ada)s, 'k', 'h', 'y')",
+        "update toolcrib.users set id = %(new)s where id = %(eve)s",
+        "update toolcrib.audit set outcome = 'done'",
+        "delete from toolcrib.audit",
+        "delete from toolcrib.versions",
+        "update toolcrib.blobs set body = ''",
+        "select count(*) from toolcrib.seals",
+        "set row_security = off; select count(*) from toolcrib.files",
+        "alter table toolcrib.files disable row level security",
+        "set role toolcrib_system",
+    ],
+)
+async def test_what_reaches_beyond_ones_own_is_refused(
+    database: Database, ada: Tenant, eve: Tenant, statement: str
+) -> None:
+    facts = {"adas": ada.workspace_id, "ada": ada.user_id, "eve": eve.user_id, "new": new_id()}
+
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        async with database.transaction(eve) as connection, psycopg.AsyncClientCursor(connection) as cursor:
+            await cursor.execute(statement, facts)
+
+
+@pytest.mark.req("AP-5")
+async def test_every_table_has_row_level_security(owner: Connection) -> None:
+    cursor = await owner.execute(
+        """
+        select relname from pg_class where relnamespace = 'toolcrib'::regnamespace and relkind in ('r', 'p')
+        and not relrowsecurity
+        """
+    )
+
+    assert {name for (name,) in await cursor.fetchall()} == {"alembic_version"}
+
+
+@pytest.mark.req("AP-5")
+async def test_the_server_refuses_a_role_that_policies_do_not_bind(database_urls: DatabaseUrls) -> None:
+    with pytest.raises(Misconfigured, match="is a superuser"):
+        async with Database.open(database_urls.owner, database_urls.system, pool_size=2):
+            pass
+
+
+@pytest.mark.req("AP-5")
+async def test_neither_serving_role_has_power_of_its_own(owner: Connection) -> None:
+    cursor = await owner.execute(
+        """
+        select rolname, rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolreplication
+        from pg_roles where rolname = any (%s)
+        """,
+        ([migrate.APP_ROLE, migrate.SYSTEM_ROLE],),
+    )
+
+    assert dict(await cursor.fetchall()) == {migrate.APP_ROLE: False, migrate.SYSTEM_ROLE: False}
