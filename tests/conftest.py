@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
+from pydantic import SecretStr
 
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
@@ -74,8 +75,8 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
     return Settings(
         database_url=database_urls.app,
         system_database_url=database_urls.system,
-        jwt_secret=secrets.token_urlsafe(48),
-        audit_key=secrets.token_urlsafe(48),
+        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
+        audit_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=tmp_path / "data",
         node="test-node",
         secure_cookies=False,

@@ -47,7 +47,7 @@ class Workspace:
     def post(self, path: str, body: Any) -> httpx2.Response:
         return self.http.post(f"/workspaces/{self.id}{path}", json=body, headers=self.headers)
 
-    def get(self, path: str, **query: Any) -> httpx2.Response:
+    def get(self, path: str, /, **query: Any) -> httpx2.Response:
         return self.http.get(f"/workspaces/{self.id}{path}", params=query, headers=self.headers)
 
     @property

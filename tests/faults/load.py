@@ -52,6 +52,7 @@ class Client:
         deeds: list[Callable[[], Awaitable[None]]] = [
             self._write, self._write, self._overwrite, self._edit, self._touch, self._touch_new,
             self._move, self._remove, self._make_folder, self._remove_folder, self._move_bulk, self._add_line,
+            self._read_shared, self._list,
         ]  # fmt: skip
         try:
             while True:
@@ -136,6 +137,13 @@ class Client:
         self.lines.append(line)
         self.doubtful_line = None
 
+    async def _read_shared(self) -> None:
+        """Changes nothing, but remembers how the file looks: while others change it, that must not hurt."""
+        await self._call("read", {"path": SHARED})
+
+    async def _list(self) -> None:
+        await self._call("ls", {"path": self.home, "recursive": True})
+
     async def _put(self, path: str, *, overwrite: bool) -> None:
         body = self.random.randbytes(self.random.choice([1, 100, 20_000])).hex().encode()
         parents = {folder: None for folder in _parents(path) if folder not in self.tree}
@@ -145,13 +153,16 @@ class Client:
     async def _change(self, tool: str, arguments: dict[str, Any], after: Tree) -> None:
         """One call. Until it is acknowledged, both trees are possible."""
         self.doubtful = dict(after)
-        answer = await self.http.post(f"/workspaces/{self.workspace_id}/tools", json={"tool": tool, "args": arguments})
-        assert answer.status_code == 200, (tool, arguments, answer.text)
+        result = await self._call(tool, arguments)
         self.calls += 1
         self.tree, self.doubtful = self.doubtful, None
-        result = answer.json()["result"]
         if "version_id" in result:
             self.versions[result["version_id"]] = bytes.fromhex(result["hash"])
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> Any:
+        answer = await self.http.post(f"/workspaces/{self.workspace_id}/tools", json={"tool": tool, "args": arguments})
+        assert answer.status_code == 200, (tool, arguments, answer.text)
+        return answer.json()["result"]
 
     # Which path next
 

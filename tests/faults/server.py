@@ -41,6 +41,8 @@ class Server:
             "TOOLCRIB_SEAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
             "TOOLCRIB_NODE": self.node,
+            # One login lasts for all the kills.
+            "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
         }
 
     @property
@@ -94,10 +96,6 @@ def _free_port() -> int:
     raise AssertionError("None of 100 ports is free.")
 
 
-def client_of(server: Server, token: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        base_url=f"{server.origin}/api/v1",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=60,
-        trust_env=False,
-    )
+def client_of(server: Server, token: str | None = None) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {token}"} if token else None
+    return httpx2.AsyncClient(base_url=f"{server.origin}/api/v1", headers=headers, timeout=60, trust_env=False)

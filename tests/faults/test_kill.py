@@ -132,7 +132,7 @@ async def campaign(server: Server, urls: DatabaseUrls, seed: int) -> AsyncIterat
 
 
 async def _registered(server: Server) -> str:
-    async with client_of(server, "") as http:
+    async with client_of(server) as http:
         person = {"email": "ada@example.com", "password": PASSWORD}
         assert (await http.post("/auth/register", json=person)).status_code == 201
         login = await http.post("/auth/login", json=person)

@@ -41,7 +41,8 @@ class Seen:
     role: Role | None
     home: Home
     files: tuple[File | None, ...]
-    # Whether some change in the workspace is committed and not known to be on disk yet.
+    # Whether some change is committed and not known to be on disk yet, at one of these places or, if the history
+    # knows nothing of one, anywhere in the workspace.
     any_pending: bool
 
 
@@ -190,7 +191,9 @@ async def pending_within(connection: Connection, tenant: Tenant, places: Sequenc
     await cursor.execute(
         f"""
         select {_COLUMNS} from toolcrib.pending p
-        join toolcrib.files f on f.workspace_id = p.workspace_id and f.id = p.file_id
+        cross join lateral (
+            select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
+        ) f
         where p.workspace_id = %(workspace)s
           and (%(trees)s::text[] is null
                or exists (select from unnest(%(trees)s::text[], %(paths)s::text[]) as w (tree, path)
@@ -220,7 +223,7 @@ def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
     role, tree, node, epoch = rows[0][:4]
     held = None if tenant.user_id is None else require(role, needs)
     files = tuple(None if row[5] is None else _file((*row[5:-1], False)) for row in rows)
-    return Seen(held, Home(tree, node, epoch), files, any_pending=rows[0][-1])
+    return Seen(held, Home(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
 
 
 _COLUMNS = """f.id, f.mount, f.path, f.type, f.is_virtual, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,

@@ -1,4 +1,6 @@
 -- Committing a change set: everything that must be true together, in one statement and so in one transaction.
+-- `lateral … limit 1` and loops make sure that every row is looked up by its whole key: the plans are made once, when
+-- the planner may still believe that a workspace has a handful of files, and kept.
 
 -- Writes the set, its contents, its files at their new heads, their versions and the marks that say "not on disk yet";
 -- and, if it came of a call, the call's outcome and its record in the book.
@@ -37,7 +39,9 @@ begin
     ), numbered as (
         select g.*, coalesce(f.number, 0) + 1 as number, f.version_id as previous_id,
                f.mount as base_mount, f.path as base_path
-        from given g left join toolcrib.files f on f.workspace_id = p_workspace and f.id = g.file_id
+        from given g left join lateral (
+            select * from toolcrib.files f where f.workspace_id = p_workspace and f.id = g.file_id limit 1
+        ) f on true
     ), new_files as (
         insert into toolcrib.files
             (workspace_id, id, mount, path, parent, type, deleted, version_id, number, kind, mode, sha256, size,
@@ -84,15 +88,17 @@ $$;
 create or replace function toolcrib.settle(p_workspace uuid, p_settled jsonb) returns void
 language plpgsql volatile security definer set search_path = toolcrib, pg_temp
 as $$
+declare
+    v_one  record;
 begin
     perform set_config('synchronous_commit', 'off', true);
-    with settled as (
+    for v_one in
         select * from jsonb_to_recordset(p_settled) as s (file_id uuid, version_id uuid, fingerprint bigint[])
-    ), seen as (
-        update files f set fingerprint = s.fingerprint from settled s
-        where f.workspace_id = p_workspace and f.id = s.file_id and f.version_id = s.version_id
-    )
-    delete from pending p using settled s where p.workspace_id = p_workspace and p.file_id = s.file_id;
+    loop
+        update files f set fingerprint = v_one.fingerprint
+        where f.workspace_id = p_workspace and f.id = v_one.file_id and f.version_id = v_one.version_id;
+        delete from pending p where p.workspace_id = p_workspace and p.file_id = v_one.file_id;
+    end loop;
     perform pg_advisory_unlock_all();
 end
 $$;

@@ -19,7 +19,9 @@ begin
            f.kind, f.mode, f.sha256, f.size, f.lines, f.content, f.target,
            f.fingerprint, f.created_at, f.updated_at,
            f.pending, f.base_version_id,
-           exists (select from toolcrib.pending q where q.workspace_id = p_workspace)
+           -- Of interest only where nothing is known: what stands there may be left over from a crash.
+           case when f.id is null then exists (select from toolcrib.pending q where q.workspace_id = p_workspace)
+                else coalesce(f.pending, false) end
     from unnest(p_mounts, p_paths) with ordinality as wanted (mount, path, ordinal)
     left join toolcrib.workspaces w on w.id = p_workspace
     -- One index look-up a place, whatever the planner believes of the table's size: its plan is kept for long.

@@ -182,6 +182,8 @@ create table pending (
     primary key (workspace_id, file_id),
     foreign key (workspace_id, file_id) references files on delete cascade
 );
+-- Rows come and go with every write: it is cleaned often, since every look at an unknown path asks it.
+alter table pending set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- The changes of a proposed set. Once committed they are versions.
 create table proposed_changes (
