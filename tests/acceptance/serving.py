@@ -25,12 +25,20 @@ _PORTS = range(20_000, 32_000)
 
 @dataclass(frozen=True)
 class Serving:
-    """A server that answers, what it signs tokens with, and where it keeps its files."""
+    """A server that answers, what it signs tokens with, where it keeps its files, and all that it said."""
 
     origin: str
     jwt_secret: str
-    data_dir: Path
+    directory: Path
     database_urls: DatabaseUrls
+
+    @property
+    def data_dir(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
 
     @property
     def api(self) -> str:
@@ -41,17 +49,18 @@ class Serving:
 def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
     """Starts the server, waits until it is healthy, and ends it afterwards."""
     port = _free_port()
-    server = Serving(f"http://127.0.0.1:{port}", secrets.token_urlsafe(48), directory / "data", urls)
-    said = directory / "server.log"
+    server = Serving(f"http://127.0.0.1:{port}", secrets.token_urlsafe(48), directory, urls)
     command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", str(port)]
     with (
-        said.open("wb") as log,
+        server.log.open("wb") as log,
         subprocess.Popen(command, env=_environment(server), stdout=log, stderr=log) as process,
     ):
         try:
-            _wait_until_healthy(server, process, said)
+            _wait_until_healthy(server, process)
             yield server
-            assert process.poll() is None, f"The server ended by itself with {process.returncode}:\n{said.read_text()}"
+            assert process.poll() is None, (
+                f"The server ended by itself with {process.returncode}:\n{server.log.read_text()}"
+            )
         finally:
             _end(process)
 
@@ -76,15 +85,15 @@ def _environment(server: Serving) -> dict[str, str]:
     }
 
 
-def _wait_until_healthy(server: Serving, process: subprocess.Popen[bytes], said: Path) -> None:
+def _wait_until_healthy(server: Serving, process: subprocess.Popen[bytes]) -> None:
     tick = threading.Event()
     for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
         if process.poll() is not None:
-            raise AssertionError(f"The server ended with {process.returncode}:\n{said.read_text()}")
+            raise AssertionError(f"The server ended with {process.returncode}:\n{server.log.read_text()}")
         if _is_healthy(server):
             return
         tick.wait(_LOOK_EVERY_SECONDS)
-    raise AssertionError(f"The server is not healthy after {_START_SECONDS} s:\n{said.read_text()}")
+    raise AssertionError(f"The server is not healthy after {_START_SECONDS} s:\n{server.log.read_text()}")
 
 
 def _is_healthy(server: Serving) -> bool:

@@ -69,7 +69,7 @@ def result_of(response: httpx2.Response) -> Any:
     """The result of a call that succeeded, once its envelope is seen to be whole."""
     body = response.json()
     assert response.status_code == 200, body
-    assert body == {"success": True, "result": body["result"], "error": None}
+    assert body == {"success": True, "result": body["result"], "error": None}, body
     return body["result"]
 
 
@@ -87,5 +87,5 @@ def refused(
     expected["code"] = code
     if fields is not None:
         expected["fields"] = dict(fields)
-    assert (response.status_code, body) == (status, expected)
+    assert (response.status_code, body) == (status, expected), f"{response.status_code} {body} is not {expected}"
     assert body["error"]

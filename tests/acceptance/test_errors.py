@@ -7,6 +7,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Someone, Workspace
 
@@ -183,3 +184,19 @@ def test_500_a_fault_of_the_server_tells_nothing_but_where_it_is_logged(workspac
 
     refused(response, 500, "INTERNAL_ERROR", Says("It is logged as"))
     assert str(workspace.project) not in response.text
+
+
+@pytest.mark.req("AU-2", part="logs without secrets")
+def test_500_is_logged_under_its_id_without_the_token(server: Serving, workspace: Workspace, ada: Someone) -> None:
+    workspace.project.rmdir()
+    workspace.project.write_text("A file where the server needs its directory.")
+
+    error = workspace.call("ls").json()["error"]
+
+    error_id = error.removesuffix(".").rpartition(" ")[2]
+    log = server.log.read_text()
+    assert error_id in log
+    assert "FileExistsError" in log
+    # The claims of the token, of which a log may have the beginning only.
+    assert ada.token.split(".")[1][:24] not in log
+    assert server.jwt_secret not in log

@@ -152,13 +152,3 @@ def test_the_longest_names_are_taken(workspace: Workspace, path: str) -> None:
     workspace.write(path, "x")
 
     assert workspace.result("read", path=path)["content"] == "x"
-
-
-@pytest.mark.req("WS-3", part="links, over HTTP")
-def test_a_link_in_the_tree_is_not_followed(workspace: Workspace) -> None:
-    outside = workspace.project.parent / "outside.txt"
-    outside.write_text("outside")
-    workspace.on_disk("/link").symlink_to(outside)
-
-    refused(workspace.call("read", path="/link"), 400, "VALIDATION_ERROR", Says("link"))
-    assert outside.read_text() == "outside"

@@ -327,6 +327,17 @@ def test_mv_of_a_folder_takes_changes_along_that_nobody_had_seen(workspace: Work
     assert "external" in authors
 
 
+def test_mv_of_a_folder_books_what_was_deleted_from_it(workspace: Workspace) -> None:
+    gone = workspace.write("/src/a.md", "a\n")["file_id"]
+    workspace.write("/src/b.md", "b\n")
+    workspace.on_disk("/src/a.md").unlink()
+
+    workspace.result("mv", source="/src", destination="/lib")
+
+    assert workspace.names(recursive=True) == ["/lib", "/lib/b.md"]
+    assert workspace.history(gone) == [("user", "a\n"), ("external", None)]
+
+
 def test_restore_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -> None:
     first = workspace.write("/a.md", "ours\n")
     workspace.place("/a.md", "theirs\n")
@@ -382,3 +393,53 @@ def test_a_file_replaced_by_a_folder_on_disk_is_noticed(workspace: Workspace) ->
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("folder")})
     assert workspace.result("file_info", path="/a")["file_type"] == "folder"
     assert workspace.names(path="/a") == ["/a/b.md"]
+
+
+# What is neither a file nor a folder
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("write", {"path": "/pipe", "content": "x"}),
+        ("touch", {"path": "/pipe"}),
+        ("mkdir", {"path": "/pipe"}),
+        ("mv", {"source": "/a.md", "destination": "/pipe"}),
+    ],
+)
+def test_nothing_is_put_where_a_special_file_stands(workspace: Workspace, tool: str, args: dict[str, Any]) -> None:
+    workspace.write("/a.md", "x")
+    os.mkfifo(workspace.on_disk("/pipe"))
+
+    refused(workspace.call(tool, **args), 409, "CONFLICT", Says("/pipe", "special file"))
+    assert workspace.on_disk("/pipe").is_fifo()
+    assert workspace.names() == ["/a.md"]
+
+
+@pytest.mark.parametrize("name", ["pipe", "back\\slash"])
+def test_a_folder_is_not_empty_if_it_holds_what_cannot_be_listed(workspace: Workspace, name: str) -> None:
+    workspace.result("mkdir", path="/a")
+    os.mkfifo(workspace.on_disk(f"/a/{name}"))
+
+    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+    assert workspace.on_disk(f"/a/{name}").is_fifo()
+
+
+@pytest.mark.req("WS-3", part="links, over HTTP")
+@pytest.mark.parametrize("target", ["../outside.txt", "inside.txt", "nowhere"])
+def test_a_link_is_neither_followed_nor_replaced_and_can_be_removed(workspace: Workspace, target: str) -> None:
+    outside, inside = workspace.project.parent / "outside.txt", workspace.place("/inside.txt", "inside")
+    outside.write_text("outside")
+    workspace.on_disk("/link").symlink_to(target)
+
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("read", {"path": "/link"}),
+        ("write", {"path": "/link", "content": "x", "overwrite": True}),
+        ("edit", {"path": "/link", "old_string": "side", "new_string": "x"}),
+    ]
+    for tool, args in calls:
+        refused(workspace.call(tool, **args), 400, "VALIDATION_ERROR", Says("/link", "symbolic link"))
+    assert os.readlink(workspace.on_disk("/link")) == target
+    assert (outside.read_text(), inside.read_text()) == ("outside", "inside")
+    assert workspace.result("rm", path="/link")["path"] == "/link"
+    assert workspace.names() == ["/inside.txt"]

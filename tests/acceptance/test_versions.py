@@ -99,6 +99,16 @@ def test_versions_are_listed_page_by_page(workspace: Workspace) -> None:
     assert [version["number"] for version in (*newest, *older)] == [5, 4, 3, 2]
 
 
+@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 501}, {"before": 10**30}, {"before": "x"}])
+def test_a_page_that_cannot_be_is_refused(workspace: Workspace, query: dict[str, Any]) -> None:
+    file_id = workspace.write("/a.md", "x")["file_id"]
+    [field] = query
+
+    response = workspace.get(f"/files/{file_id}/versions", **query)
+
+    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={field: Says("")})
+
+
 def test_versions_of_a_deleted_file_are_listed(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "x")["file_id"]
     workspace.result("rm", path="/a.md")

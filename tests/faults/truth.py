@@ -90,12 +90,14 @@ class Workspace:
         self._assert_history_is_whole()
         self._assert_change_sets_are_whole()
         self._assert_disk_is_history()
-        if not external:
-            assert [row for row in self.versions() if row.author == "external"] == []
+        foreign = [row for row in self.versions() if row.author == "external"]
+        assert external or not foreign, f"Booked as someone else's: {foreign}"
 
     def _assert_nothing_left_over(self) -> None:
-        assert self.rows("select file_id from toolcrib.pending where workspace_id = %(workspace)s") == []
-        assert list(self.project.rglob(TEMPORARY)) == []
+        marks = self.rows("select file_id from toolcrib.pending where workspace_id = %(workspace)s")
+        strays = list(self.project.rglob(TEMPORARY))
+        assert not marks, f"Still to be brought to disk: {marks}"
+        assert not strays, f"Left behind: {strays}"
 
     def _assert_history_is_whole(self) -> None:
         histories: dict[UUID, list[Row]] = defaultdict(list)
@@ -116,7 +118,7 @@ class Workspace:
     def _assert_change_sets_are_whole(self) -> None:
         """The book, the calls and the history were written together, so they must tell the same of every set."""
         told = {
-            change_set_id: sorted((file["path"].removeprefix("@project"), file["after"]) for file in files)
+            change_set_id: sorted(((file["path"].removeprefix("@project"), file["after"]) for file in files), key=str)
             for change_set_id, files in self.rows(
                 """
                 select t.change_set_id, a.files from toolcrib.tool_calls t
@@ -130,14 +132,14 @@ class Workspace:
             if version.author != "external":
                 after = version.sha256.hex() if version.sha256 and not version.deleted else None
                 found[version.change_set_id].append((version.path, after))
-        assert {key: sorted(value, key=str) for key, value in found.items()} == {
-            key: sorted(value, key=str) for key, value in told.items()
-        }
+        wrong = {k: (found.get(k), told.get(k)) for k in {*found, *told} if sorted(found[k], key=str) != told.get(k)}
+        assert not wrong, f"In the history, and in the book: {wrong}"
 
     def _assert_disk_is_history(self) -> None:
         expected = {row.path: _said(row) for row in self.heads() if not row.deleted}
         found = {f"/{path.relative_to(self.project)}": _seen(path) for path in self.project.rglob("*")}
-        assert found == expected
+        wrong = {p: (found.get(p), expected.get(p)) for p in found | expected if found.get(p) != expected.get(p)}
+        assert not wrong, f"On disk, and in the history: {wrong}"
 
     def _read(self, query: str, **parameters: Any) -> list[Row]:
         with psycopg.connect(self.owner_url) as connection, connection.cursor(row_factory=class_row(Row)) as cursor:

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.callers import Agent, Caller
-from toolcrib.domain.ids import AgentId, CallId, UserId, WorkspaceId, new_id
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.engine.executor import ToolCall
+from toolcrib.policy.rules import rules_to_yaml
 from toolcrib.settings import Settings
 from toolcrib.storage.accounts import Accounts, Person
-from toolcrib.storage.database import Database
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.wiring import Engine, assemble
 
@@ -49,9 +51,13 @@ class Crib:
         assert outcome.succeeded, (outcome.error, outcome.error and outcome.error.fields)
         return dict(outcome.result)
 
-    def agent(self, **rules: Any) -> Caller:
-        """An agent of this workspace that its owner answers for. It has no row: only the gate judges it."""
-        return replace(self.caller, agent=Agent(AgentId(new_id()), "helper", AgentRules(**rules)))
+    async def agent(self, **rules: Any) -> Caller:
+        """A new agent of this workspace, for which its owner answers."""
+        definition = rules_to_yaml(AgentRules(**rules))
+        stored = await Agents(self.database).create(
+            Tenant.of(self.caller), name=f"agent {new_id()}", definition=definition
+        )
+        return replace(self.caller, agent=stored.as_caller)
 
 
 async def new_person(database: Database) -> UserId:

@@ -113,6 +113,10 @@ class Superseded(ToolcribError):
     code = "SUPERSEDED"
 
 
+class NotOnDisk(ToolcribError):
+    code = "NOT_ON_DISK"
+
+
 class Misconfigured(ToolcribError):
     code = "MISCONFIGURED"
 

@@ -32,6 +32,7 @@ STATUS: Final[Mapping[str, int]] = {
     "INTERNAL_ERROR": 500,
     "MISCONFIGURED": 500,
     "UNAVAILABLE": 503,
+    "NOT_ON_DISK": 507,
     # Not 408: to that, clients send the same request again by themselves.
     "TIMED_OUT": 504,
 }

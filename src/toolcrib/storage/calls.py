@@ -33,13 +33,16 @@ class Calls:
         self._database = database
 
     async def get(self, tenant: Tenant, call_id: CallId) -> StoredCall:
+        """A call of the workspace; for an agent, only its own: another may read what it may not."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
                 select id, tool, arguments, state, result, error, change_set_id, started_at, ended_at
-                from toolcrib.tool_calls where workspace_id = %s and id = %s
+                from toolcrib.tool_calls
+                where workspace_id = %(workspace)s and id = %(call)s
+                  and (%(agent)s::uuid is null or agent_id = %(agent)s)
                 """,
-                (tenant.workspace_id, call_id),
+                {"workspace": tenant.workspace_id, "call": call_id, "agent": tenant.agent_id},
             )
             row = await cursor.fetchone()
         if row is None:

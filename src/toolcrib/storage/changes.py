@@ -12,7 +12,7 @@ from psycopg.errors import UniqueViolation
 from toolcrib.domain.book import AuditRecord, CallRecord
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import Change, ChangeSet
-from toolcrib.domain.errors import BaseChanged, Superseded
+from toolcrib.domain.errors import BaseChanged
 from toolcrib.domain.files import Fingerprint, NodeKind, NodeState
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Place
@@ -113,18 +113,18 @@ class LockedChange:
 
         One statement in autocommit, so it is a transaction of its own; the locks are the connection's and stay.
         """
-        if home.node is not None and home.node != node:
-            raise Superseded(f"This workspace's files are on node {home.node!r}. Call it there.")
         bodies = _bodies(change_set)
         packs = [packed(body) for body in bodies.values()]
         try:
             await self._connection.execute(
                 """
-                select toolcrib.commit_change(%s, %s, %s, %s, %s, %s, %s::bytea[], %s::text[], %s::bigint[],
+                select toolcrib.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s::bytea[], %s::text[], %s::bigint[],
                                               %s::bytea[], %s, %s)
                 """,
                 (
                     *self._tenant.parameters,
+                    node,
+                    home.epoch,
                     json_text(_set_row(change_set)),
                     json_text([_file_row(change) for change in change_set.changes]),
                     list(bodies),

@@ -1,7 +1,7 @@
 """The pools, and the tenant that every statement runs for. Knows no table."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
 from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import Forbidden, Misconfigured, Unauthenticated
+from toolcrib.domain.errors import Conflict, Forbidden, Misconfigured, Superseded, Unauthenticated
 from toolcrib.domain.ids import UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
@@ -53,6 +53,8 @@ _OPTIONS = " ".join(
         "enable_mergejoin=off",
         "enable_bitmapscan=off",
         "jit=off",
+        # Whoever waits for a lock holds a connection: a stuck neighbour must not eat up the pool.
+        "lock_timeout=20s",
     )
 )
 
@@ -149,15 +151,20 @@ def require(role: str | None, needs: Role) -> Role:
     return held
 
 
-class told_apart:
+@contextmanager
+def told_apart() -> Iterator[None]:
     """Turns the database's refusals into ours."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, psycopg.Error) and error.sqlstate == "TC401":
-            raise Unauthenticated("This token has ended. Log in again.") from None
+    try:
+        yield
+    except psycopg.Error as error:
+        match error.sqlstate:
+            case "TC401":
+                raise Unauthenticated("This token has ended. Log in again.") from None
+            case "TC409":
+                raise Superseded("Another node holds this workspace's files by now. Call it there.") from None
+            case "55P03":
+                raise Conflict("Others are changing these files just now. Try again in a moment.") from None
+        raise
 
 
 def _pool(dsn: str, name: str, size: int) -> Pool:

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from toolcrib.domain.book import AuditRecord, CallRecord
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import Change, ChangeSet
-from toolcrib.domain.errors import BaseChanged
+from toolcrib.domain.errors import BaseChanged, NotOnDisk, ToolFailed
 from toolcrib.domain.files import File, NodeKind
 from toolcrib.domain.places import Place
-from toolcrib.storage.changes import Changes, touches_folders
+from toolcrib.storage.changes import Changes, Settled, touches_folders
 from toolcrib.storage.database import Tenant
 from toolcrib.workspace.apply import DiskOf, Step, apply
+from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.drift import still_holds
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
+
+# Room that is left to others.
+_SPARE = 1_000_000
 
 
 class Committer:
@@ -59,8 +63,16 @@ class Committer:
             _check_history(change_set, found)
             await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
             await locked.commit(change_set, seen.home, node=self._node, call=call, audit=audit)
-            steps = [Step.of(change) for change in change_set.changes]
-            await locked.settle(await in_thread(apply, disk_of, steps))
+            await locked.settle(await self._applied(change_set, disk_of))
+
+    async def _applied(self, change_set: ChangeSet, disk_of: DiskOf) -> list[Settled]:
+        try:
+            return await in_thread(apply, disk_of, [Step.of(change) for change in change_set.changes])
+        except ToolFailed as error:
+            # It is history already. The marks stay, and whoever looks next tries again.
+            raise NotOnDisk(
+                f"The change is committed but could not be put on disk: {error.message} It will be when that is mended."
+            ) from error
 
 
 def _parents(change_set: ChangeSet) -> set[Place]:
@@ -96,6 +108,7 @@ def _check_disk(change_set: ChangeSet, found: Mapping[Place, File | None], disk_
 
     Between this look and the rename a program outside could still write; that gap cannot be closed from here.
     """
+    _require_room(change_set, disk_of)
     freed = {change.before.place for change in change_set.changes if change.before}
     for change in change_set.changes:
         if change.before is not None:
@@ -111,6 +124,20 @@ def _check_disk(change_set: ChangeSet, found: Mapping[Place, File | None], disk_
             node = disk_of(change.after.place).look(change.after.place)
             if node is not None and not (node.kind is NodeKind.FOLDER is change.after.kind):
                 raise _moved_on(change.after.place)
+
+
+def _require_room(change_set: ChangeSet, disk_of: DiskOf) -> None:
+    """Better to refuse now than to have committed what the disk cannot take."""
+    wanted: dict[Disk, int] = {}
+    for change in change_set.changes:
+        if change.body is not None and change.after is not None:
+            disk = disk_of(change.after.place)
+            wanted[disk] = wanted.get(disk, 0) + len(change.body)
+    for disk, size in wanted.items():
+        if disk.room() < size + _SPARE:
+            raise ToolFailed(
+                f"The disk is full: {size:,} bytes do not fit. Nothing was changed. Make room, then repeat."
+            )
 
 
 def _takes_new_place(change: Change) -> bool:

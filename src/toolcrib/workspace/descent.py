@@ -38,12 +38,22 @@ class Descent:
         by_kernel = syscalls.has_openat2() if openat2 is None else openat2
         self._opener: _Opener = _ByKernel(self._root) if by_kernel else _ByComponent(self._root)
 
+    @property
+    def root(self) -> int:
+        """The root's own descriptor."""
+        return self._root
+
     def close(self) -> None:
         if self._root >= 0:
             os.close(self._root)
         # The number may soon be another file's.
         self._root = -1
         self._opener = _Closed()
+
+    def __del__(self) -> None:
+        # Roots are shared: whoever lets go last closes it.
+        if hasattr(self, "_opener"):
+            self.close()
 
     def open(self, place: Place, flags: int) -> int:
         """A descriptor of what stands at ``place``, which the caller closes.

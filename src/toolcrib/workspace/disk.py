@@ -129,6 +129,11 @@ class Disk:
             with suppress(ToolFailed, OutsideMount):
                 entries = self.entries(folder)
 
+    def room(self) -> int:
+        """How many bytes still fit."""
+        found = os.statvfs(self._descent.root)
+        return found.f_bavail * found.f_frsize
+
     # Changing
 
     def write(self, place: Place, body: bytes, *, mode: int) -> Node:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.changes import Author, Change, ChangeSet
-from toolcrib.domain.errors import BadArguments, Conflict, NotFound
+from toolcrib.domain.errors import BadArguments, Conflict, LinkInTheWay, NotFound
 from toolcrib.domain.files import (
     FILE_MODE,
     FOLDER_MODE,
@@ -172,6 +172,12 @@ class Draft:
             )
         if standing.is_folder:
             raise BadArguments({"path": f"Cannot write to a folder: {shown(standing.place)}"})
+        if standing.kind is NodeKind.LINK:
+            raise LinkInTheWay(f"{shown(standing.place)} is a symbolic link; links are not followed. Remove it first.")
+        if standing.node is not None and standing.node.kind is None:
+            raise Conflict(
+                f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path."
+            )
 
 
 def author_of(caller: Caller) -> Author:

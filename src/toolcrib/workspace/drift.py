@@ -12,6 +12,8 @@ from toolcrib.workspace.nodes import Node
 # What the history can take in. Larger files stay on disk only.
 MOST_BYTES = 256_000_000
 
+_NOTHING = (None, None, None)
+
 
 def still_holds(disk: Disk, file: File, node: Node | None) -> bool:
     """Whether the disk holds a file's head."""
@@ -43,11 +45,13 @@ def observed(disk: Disk, place: Place, known: NodeState | None) -> tuple[NodeSta
     """What stands on disk now, as a state with its content; nothing for special files, which no history can keep."""
     node = disk.look(place)
     if node is None or node.kind is None:
-        return None, None, None
+        return _NOTHING
     if node.kind is NodeKind.FOLDER:
         return NodeState(place, NodeKind.FOLDER, node.mode or FOLDER_MODE), None, node
     if node.kind is NodeKind.LINK:
-        return NodeState(place, NodeKind.LINK, node.mode, target=node.target), None, node
+        # A target that is not text cannot be kept, and nobody could write it down again.
+        told = node.target is not None and node.target.isprintable()
+        return (NodeState(place, NodeKind.LINK, node.mode, target=node.target), None, node) if told else _NOTHING
     body, node = disk.read(place, limit=MOST_BYTES)
     state = file_state(place, body, mode=node.mode, content=known.content if known else ContentKind.TEXT)
     if state.content is ContentKind.JSON and isinstance(decoded(body, ContentKind.JSON), str):

@@ -217,8 +217,10 @@ class Tree:
         return await self._shelves.files.deleted(self._tenant, root_of(Mount.PROJECT).tree, limit=limit)
 
     async def known_below(self, folder: Place) -> list[File]:
-        """Everything in the history under a folder."""
-        return await self._shelves.files.below(self._tenant, self.bound(folder))
+        """Everything in the history under a folder, after booking what others did to it on disk."""
+        files = await self._shelves.files.below(self._tenant, self.bound(folder))
+        standings = await self.find_all([file.state.place for file in files]) if files else []
+        return [standing.file for standing in standings if standing.file is not None]
 
     def bound(self, place: Place) -> Place:
         """A place with the caller's own scope where its mount has one."""

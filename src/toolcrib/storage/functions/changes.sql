@@ -6,7 +6,7 @@
 -- and, if it came of a call, the call's outcome and its record in the book.
 -- Whoever calls holds the locks of every place and has checked the base.
 create or replace function toolcrib.commit_change(
-    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid,
+    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_node text, p_epoch bigint,
     p_set jsonb, p_files jsonb, p_hashes bytea[], p_encodings text[], p_sizes bigint[], p_bodies bytea[],
     p_call jsonb, p_audit jsonb
 ) returns text
@@ -17,6 +17,14 @@ declare
 begin
     if p_user is not null then
         v_role := toolcrib.enter(p_user, p_token_version, p_workspace, p_agent);
+    end if;
+
+    -- The node that holds the tree may have changed since the caller looked; then its disk is not the tree any more.
+    if not exists (
+        select from toolcrib.workspaces w
+        where w.id = p_workspace and w.home_epoch = p_epoch and coalesce(w.home_node, p_node) = p_node
+    ) then
+        raise exception 'another node is the home of this workspace' using errcode = 'TC409';
     end if;
 
     insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)

@@ -1,6 +1,7 @@
 """Compares two versions, line by line."""
 
 import difflib
+import re
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +50,8 @@ async def _lines(version: Version, context: ToolContext) -> list[str]:
         raise BadArguments({"version": f"{shown(version.state.place)} is not text; its hash tells whether it changed."})
     if len(body) > _MOST_BYTES:
         raise BadArguments({"version": f"Has {len(body):,} bytes; at most {_MOST_BYTES:,} are compared."})
-    return body.decode("utf-8", "replace").splitlines(keepends=True)
+    # Only ``\n`` ends a line, as everywhere here; ``splitlines`` would also break at form feeds and the like.
+    return re.findall(r"[^\n]*\n|[^\n]+", body.decode("utf-8", "replace"))
 
 
 tool = Tool(

@@ -14,7 +14,9 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 class Arguments(ToolArguments):
     file_id: UUID = Field(description="The file, deleted or not.")
-    before: int | None = Field(default=None, description="Only versions with a lower number: for the next page.")
+    before: int | None = Field(
+        default=None, ge=1, le=2**31 - 1, description="Only versions with a lower number: for the next page."
+    )
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of versions.")
 
 

@@ -1,0 +1,613 @@
+"""Nobody gets in who does not belong: every route and every tool, and row-level security when the program forgets.
+
+The routes come from the API's own description. A new one fails here until somebody has said what is sent to it, and
+whether a viewer may use it.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+from structlog.testing import capture_logs
+
+from tests.conftest import DatabaseUrls, url_for
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.server import Server
+from toolcrib.domain.callers import Caller, Role
+from toolcrib.domain.errors import Misconfigured, ToolcribError
+from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
+from toolcrib.engine.executor import ToolCall
+from toolcrib.server.app import create_app
+from toolcrib.server.services import Services
+from toolcrib.server.tokens import AccessTokens
+from toolcrib.settings import Settings
+from toolcrib.storage import database as database_module
+from toolcrib.storage import files as files_module
+from toolcrib.storage import workspaces as workspaces_module
+from toolcrib.storage.accounts import Person
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.migrate import APP_ROLE, SYSTEM_ROLE
+from toolcrib.wiring import services as open_services
+
+# Routes for whoever comes.
+PUBLIC = {"register", "login", "refresh", "health"}
+# Routes that name no workspace: each gives or changes what is the caller's own.
+OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me"}
+# What a viewer may do in a workspace. Everything else there is refused.
+VIEWER_MAY = {
+    "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
+    "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent",
+}  # fmt: skip
+VIEWER_TOOLS = {
+    "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
+    "deleted_files",
+}  # fmt: skip
+# Only these answer with what is not of any workspace: an id of someone else's is not found.
+NOT_FOUND = {"revoke_api_key"}
+
+# What is sent to routes that take a body or a query.
+BODIES: dict[str, Any] = {
+    "call_tool": {"tool": "write", "args": {"path": "/intruder.txt", "content": "intruder"}},
+    "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
+    "restore_file": {},
+    "create_workspace": {"name": "mine"},
+    "rename_workspace": {"name": "intruder"},
+    "add_member": {"email": "{intruder}", "role": "owner"},
+    "change_member_role": {"role": "owner"},
+    "create_agent": {"name": "intruder", "definition": "trust: guided\n"},
+    "update_agent": {"name": "intruder"},
+    "create_agent_key": {"name": "intruder"},
+    "create_api_key": {"name": "mine"},
+    "register": None,
+    "login": None,
+    "refresh": None,
+    "logout": None,
+}
+QUERIES = {"find_file": {"path": "/secret.txt"}}
+
+# Contents and names that only members may ever see. None of them is in any request below.
+MARK = "marked-as-adas"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route, as the API describes it."""
+
+    name: str
+    method: str
+    path: str
+
+    @property
+    def parameters(self) -> list[str]:
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def is_in_a_workspace(self) -> bool:
+        return "workspace_id" in self.parameters
+
+    def request(self, ids: dict[str, str], intruder: str) -> dict[str, Any]:
+        """What to send, with the given ids in its path."""
+        unknown = set(self.parameters) - set(ids)
+        assert not unknown, f"Say in `Ada` what {unknown} of the new route {self.name!r} is."
+        needs_body = self.method in ("POST", "PATCH", "PUT")
+        assert not needs_body or self.name in BODIES, f"Say in BODIES what is sent to the new route {self.name!r}."
+        body = BODIES.get(self.name)
+        if body is not None:
+            body = {key: intruder if value == "{intruder}" else value for key, value in body.items()}
+        return {
+            "method": self.method,
+            "url": self.path.format(**ids),
+            "json": body,
+            "params": QUERIES.get(self.name),
+        }
+
+
+@dataclass(frozen=True)
+class Someone:
+    id: UserId
+    email: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The application, Ada with a workspace full of marked things, a viewer in it, and Mallory with one of her own."""
+
+    http: httpx2.AsyncClient
+    services: Services
+    operations: list[Operation]
+    ada: Someone
+    viewer: Someone
+    mallory: Someone
+    expired: dict[str, str]
+    foreign_agent: dict[str, str]
+    ids: dict[str, str]
+    mallorys: dict[str, str]
+    project: Path
+    owner_url: str
+
+    async def ask(self, operation: Operation, ids: dict[str, str], headers: dict[str, str] | None) -> httpx2.Response:
+        return await self.http.request(headers=headers, **operation.request(ids, self.mallory.email))
+
+    @property
+    def guarded(self) -> list[Operation]:
+        return [operation for operation in self.operations if operation.name not in PUBLIC]
+
+    @property
+    def in_workspaces(self) -> list[Operation]:
+        return [operation for operation in self.operations if operation.is_in_a_workspace]
+
+    def everything_of_adas(self) -> dict[str, Any]:
+        """All rows of Ada's workspace but the book, which also tells of who was refused, and all her files."""
+        rows: dict[str, Any] = {}
+        with psycopg.connect(self.owner_url) as connection:
+            for table in tenant_tables(connection):
+                if table != "audit":
+                    query = sql.SQL("select t::text from toolcrib.{} t where workspace_id = %s order by 1")
+                    rows[table] = connection.execute(
+                        query.format(sql.Identifier(table)), (self.ids["workspace_id"],)
+                    ).fetchall()
+            query = sql.SQL("select w::text from toolcrib.workspaces w where id = %s")
+            rows["workspaces"] = connection.execute(query, (self.ids["workspace_id"],)).fetchall()
+        rows["disk"] = {str(p): p.read_bytes() if p.is_file() else b"" for p in self.project.rglob("*")}
+        return rows
+
+
+@pytest.fixture
+async def cast(settings: Settings, database_urls: DatabaseUrls) -> AsyncIterator[Cast]:
+    async with open_services(settings.model_copy(update={"seal_seconds": 3600})) as services:
+        app = create_app(services)
+        described = app.openapi()["paths"]
+        operations = [
+            Operation(operation["operationId"], method.upper(), path)
+            for path, methods in described.items()
+            for method, operation in methods.items()
+        ]
+        ada, viewer, mallory = [await _person(services, name) for name in (f"{MARK}-ada", "vera", "mallory")]
+        ids = await _furnish(services, ada, MARK)
+        await services.workspaces.add_member(
+            Tenant(WorkspaceId(UUID(ids["workspace_id"])), ada.id), email=viewer.email, role=Role.VIEWER
+        )
+        mallorys = await _furnish(services, mallory, "mallory")
+        long_ago = AccessTokens(settings.jwt_secret.get_secret_value(), clock=lambda: time.time() - 3600)
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            yield Cast(
+                http=http,
+                services=services,
+                operations=operations,
+                ada=ada,
+                viewer=viewer,
+                mallory=mallory,
+                expired=_bearer(long_ago.issue(ada.id, 0)),
+                foreign_agent=_bearer(mallorys.pop("agent_key")),
+                ids=ids,
+                mallorys=mallorys,
+                project=settings.data_dir / "workspaces" / ids["workspace_id"] / "project",
+                owner_url=database_urls.owner,
+            )
+
+
+# The first lock: the program's own
+
+
+@pytest.mark.req("AP-2", part="no token")
+async def test_no_route_but_the_public_ones_answers_without_a_token(cast: Cast) -> None:
+    answers = {operation.name: await cast.ask(operation, cast.ids, None) for operation in cast.guarded}
+
+    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
+
+
+@pytest.mark.req("AP-2", part="expired token")
+async def test_no_route_answers_to_an_expired_token(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+
+    answers = {operation.name: await cast.ask(operation, cast.ids, cast.expired) for operation in cast.guarded}
+
+    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-5", part="membership")
+@pytest.mark.req("AP-2", part="membership")
+async def test_no_route_lets_another_tenant_in(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+
+    person = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in cast.in_workspaces}
+    agent = {o.name: await cast.ask(o, cast.ids, cast.foreign_agent) for o in cast.in_workspaces}
+
+    assert {name: answer.status_code for name, answer in person.items()} == dict.fromkeys(person, 403)
+    assert {name: answer.status_code for name, answer in agent.items()} == dict.fromkeys(agent, 403)
+    assert_nothing_came_out([*person.values(), *agent.values()])
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-5", part="membership")
+async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+    mixed = cast.ids | {"workspace_id": cast.mallorys["workspace_id"]}
+    naming_more = [o for o in cast.in_workspaces if len(o.parameters) > 1]
+
+    answers = {o.name: await cast.ask(o, mixed, cast.mallory.headers) for o in naming_more}
+
+    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 404)
+    assert_nothing_came_out(answers.values())
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-5", part="membership")
+async def test_routes_outside_workspaces_give_everyone_only_their_own(cast: Cast) -> None:
+    outside = [o for o in cast.guarded if not o.is_in_a_workspace]
+    # `logout` needs no workspace and ends a login; it stands last so that it cannot spoil the others.
+    outside.sort(key=lambda operation: operation.name == "logout")
+    before = cast.everything_of_adas()
+
+    answers = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in outside}
+
+    assert set(answers) == OWN
+    assert {name for name, answer in answers.items() if answer.status_code == 404} == NOT_FOUND
+    assert {name for name, answer in answers.items() if answer.is_error} == NOT_FOUND
+    assert_nothing_came_out(answers.values())
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-2", part="roles")
+async def test_a_viewer_may_use_what_reads_and_nothing_that_changes(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+
+    answers = {o.name: await cast.ask(o, cast.ids, cast.viewer.headers) for o in cast.in_workspaces}
+
+    refused = {name for name, answer in answers.items() if answer.status_code == 403}
+    assert refused == set(answers) - VIEWER_MAY
+    assert {name: answer.status_code for name, answer in answers.items() if name in VIEWER_MAY} == dict.fromkeys(
+        VIEWER_MAY, 200
+    )
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-2", part="roles")
+async def test_a_viewer_may_call_tools_that_read_and_no_others(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+    url = f"/api/v1/workspaces/{cast.ids['workspace_id']}/tools"
+
+    answers = {
+        tool: await cast.http.post(url, json={"tool": tool, "args": arguments}, headers=cast.viewer.headers)
+        for tool, arguments in tool_calls(cast).items()
+    }
+
+    refused = {tool for tool, answer in answers.items() if answer.status_code == 403}
+    assert refused == set(answers) - VIEWER_TOOLS
+    assert {answers[tool].status_code for tool in VIEWER_TOOLS} == {200}
+    assert cast.everything_of_adas() == before
+
+
+# The second lock: row-level security, alone
+
+
+@pytest.fixture
+def no_first_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The program forgets to ask whether someone belongs: everyone passes as an owner."""
+    for module in (database_module, files_module, workspaces_module):
+        monkeypatch.setattr(module, "require", lambda role, needs: Role.OWNER)
+    # What the database refuses is then nobody's foreseen error; here nobody needs to read of it.
+    with capture_logs():
+        yield
+
+
+@pytest.mark.req("AP-5", part="row-level security alone")
+@pytest.mark.usefixtures("no_first_lock")
+async def test_without_the_programs_own_check_no_route_shows_or_changes_anything(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+
+    answers = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in cast.in_workspaces}
+
+    assert_nothing_came_out(answers.values())
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-5", part="row-level security alone")
+@pytest.mark.usefixtures("no_first_lock")
+async def test_without_the_programs_own_check_no_tool_shows_or_changes_anything(cast: Cast) -> None:
+    before = cast.everything_of_adas()
+    stranger = Caller(WorkspaceId(UUID(cast.ids["workspace_id"])), cast.mallory.id)
+
+    said = {tool: await _told(cast, tool, arguments, stranger) for tool, arguments in tool_calls(cast).items()}
+
+    assert {tool: words for tool, words in said.items() if MARK in words} == {}
+    assert cast.everything_of_adas() == before
+
+
+@pytest.mark.req("AP-5", part="row-level security alone")
+async def test_a_statement_without_a_where_sees_its_own_tenant_only(cast: Cast, database_urls: DatabaseUrls) -> None:
+    with psycopg.connect(database_urls.app, options="-c search_path=toolcrib") as connection:
+        tables = sorted(tenant_tables(connection))
+        select = sql.SQL("select distinct workspace_id::text from {}")
+        nobody = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables if t != "seals"}
+        connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.mallorys["workspace_id"]))
+        inside = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
+        connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.ids["workspace_id"]))
+        refused = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
+
+    assert nobody == dict.fromkeys(nobody, [])
+    of_a_person = {"members", "api_keys"}
+    own = (cast.mallorys["workspace_id"],)
+    assert {t for t, found in inside.items() if set(found) - {own, (None,)}} == set()
+    assert own in inside["files"]
+    # What is a person's own they see from anywhere; it is theirs, not the other tenant's.
+    assert {t for t, found in refused.items() if set(found) - {own, (None,)}} == set()
+    assert {t for t, found in refused.items() if found} <= of_a_person
+
+
+# The schema keeps the second lock
+
+
+@pytest.mark.req("AP-5", part="schema")
+def test_every_table_of_tenants_has_row_level_security_and_a_policy_for_the_server(database_urls: DatabaseUrls) -> None:
+    with psycopg.connect(database_urls.owner) as connection:
+        protected = {
+            name
+            for (name,) in connection.execute(
+                """
+                select c.relname from pg_class c
+                where c.relnamespace = 'toolcrib'::regnamespace and c.relkind in ('r', 'p') and c.relrowsecurity
+                  and exists (select from pg_policy p where p.polrelid = c.oid
+                              and %s::regrole::oid = any (p.polroles))
+                """,
+                (APP_ROLE,),
+            ).fetchall()
+        }
+        without = {
+            name
+            for (name,) in connection.execute(
+                """
+                select c.relname from pg_class c
+                where c.relnamespace = 'toolcrib'::regnamespace and c.relkind in ('r', 'p') and not c.relrowsecurity
+                """
+            ).fetchall()
+        }
+        tables = tenant_tables(connection)
+
+    assert tables >= {"files", "versions", "blobs", "change_sets", "audit", "members", "agents", "events"}
+    assert tables | {"workspaces", "users", "refresh_tokens"} <= protected
+    assert without == {"alembic_version"}
+
+
+@pytest.mark.req("AP-5", part="roles")
+@pytest.mark.parametrize("role", [APP_ROLE, SYSTEM_ROLE])
+def test_the_roles_that_serve_own_nothing_and_have_no_powers(database_urls: DatabaseUrls, role: str) -> None:
+    with psycopg.connect(database_urls.owner) as connection:
+        powers = connection.execute(
+            """
+            select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication from pg_roles where rolname = %s
+            """,
+            (role,),
+        ).fetchone()
+        owned = connection.execute(
+            "select classid::regclass, objid from pg_shdepend where refobjid = %s::regrole and deptype = 'o'", (role,)
+        ).fetchall()
+        memberships = connection.execute(
+            "select roleid::regrole::text from pg_auth_members where member = %s::regrole", (role,)
+        ).fetchall()
+
+    assert powers == (False,) * 5
+    assert owned == []
+    assert memberships == []
+
+
+REWRITES = ("update {} set {} = {}", "delete from {}", "truncate {}")
+INSERT_ONLY = [
+    *((APP_ROLE, table) for table in ("audit", "versions", "blobs", "events", "seals")),
+    *((SYSTEM_ROLE, table) for table in ("audit", "seals")),
+]
+
+
+@pytest.mark.req("AU-1", part="insert-only")
+@pytest.mark.req("AP-5", part="roles")
+@pytest.mark.parametrize(("role", "table"), INSERT_ONLY)
+def test_the_book_and_the_history_cannot_be_rewritten(database_urls: DatabaseUrls, role: str, table: str) -> None:
+    url = database_urls.app if role == APP_ROLE else database_urls.system
+    with psycopg.connect(database_urls.owner) as owner:
+        [(column,)] = owner.execute(
+            "select attname from pg_attribute where attrelid = %s::regclass and attnum = 2", (f"toolcrib.{table}",)
+        ).fetchall()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=toolcrib") as connection:
+        for statement in REWRITES:
+            names = [sql.Identifier(table), *[sql.Identifier(column)] * 2][: statement.count("{}")]
+            with pytest.raises(InsufficientPrivilege):
+                connection.execute(sql.SQL(statement).format(*names))
+
+
+# Who may not serve
+
+
+@pytest.mark.req("AP-5", part="serve")
+def test_serve_refuses_a_superuser(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    server = Server(tmp_path, replace(database_urls, app=database_urls.owner))
+
+    ended = server.command("serve", "--port", "1")
+
+    assert ended.returncode == 2
+    assert "superuser" in ended.stderr
+    assert "toolcrib_app" in ended.stderr
+
+
+@pytest.fixture
+def own_database() -> Iterator[DatabaseUrls]:
+    """A database whose tables may change hands."""
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def new_role(own_database: DatabaseUrls) -> Iterator[Callable[..., str]]:
+    """Makes a role with the given powers; the URL by which it comes. Roles belong to the whole server, so it goes."""
+    made: list[sql.Identifier] = []
+    name = psycopg.conninfo.conninfo_to_dict(own_database.owner)["dbname"]
+    with psycopg.connect(own_database.owner, autocommit=True) as connection:
+
+        def make(*, powers: str = "", member_of: str | None = None) -> str:
+            role = f"toolcrib_test_{secrets.token_hex(4)}"
+            made.append(sql.Identifier(role))
+            connection.execute(sql.SQL("create role {} login " + powers).format(made[-1]))
+            connection.execute(sql.SQL("grant usage on schema toolcrib to {}").format(made[-1]))
+            connection.execute(sql.SQL("grant select on all tables in schema toolcrib to {}").format(made[-1]))
+            if member_of is not None:
+                connection.execute(sql.SQL("grant {} to {}").format(sql.Identifier(member_of), made[-1]))
+            return role
+
+        yield lambda **given: url_for(str(name), make(**given))
+        for role in made:
+            connection.execute(sql.SQL("reassign owned by {} to current_user").format(role))
+            connection.execute(sql.SQL("drop owned by {}").format(role))
+            connection.execute(sql.SQL("drop role {}").format(role))
+
+
+@pytest.mark.req("AP-5", part="serve")
+async def test_the_owner_of_the_tables_is_refused(
+    own_database: DatabaseUrls, new_role: Callable[..., str]
+) -> None:
+    url = new_role()
+    role = psycopg.conninfo.conninfo_to_dict(url)["user"]
+    with psycopg.connect(own_database.owner, autocommit=True) as connection:
+        connection.execute(sql.SQL("alter table toolcrib.files owner to {}").format(sql.Identifier(str(role))))
+
+    await assert_refused(url, own_database, "owns the tables")
+
+
+@pytest.mark.req("AP-5", part="serve")
+async def test_who_may_become_the_owner_is_refused(own_database: DatabaseUrls, new_role: Callable[..., str]) -> None:
+    owner = str(psycopg.conninfo.conninfo_to_dict(new_role())["user"])
+    with psycopg.connect(own_database.owner, autocommit=True) as connection:
+        connection.execute(sql.SQL("alter table toolcrib.files owner to {}").format(sql.Identifier(owner)))
+
+    await assert_refused(new_role(member_of=owner), own_database, "owns the tables")
+    await assert_refused(new_role(powers="noinherit", member_of=owner), own_database, "owns the tables")
+
+
+@pytest.mark.req("AP-5", part="serve")
+async def test_who_bypasses_row_level_security_is_refused(
+    own_database: DatabaseUrls, new_role: Callable[..., str]
+) -> None:
+    await assert_refused(new_role(powers="bypassrls"), own_database, "bypasses row-level security")
+
+
+@pytest.mark.req("AP-5", part="serve")
+async def test_the_role_that_serves_is_let_in_and_a_superuser_is_not(own_database: DatabaseUrls) -> None:
+    await assert_refused(own_database.owner, own_database, "superuser")
+    async with Database.open(own_database.app, own_database.system, pool_size=2):
+        pass
+
+
+async def assert_refused(url: str, urls: DatabaseUrls, why: str) -> None:
+    with pytest.raises(Misconfigured, match=why):
+        async with Database.open(url, urls.system, pool_size=2):
+            pass
+
+
+# Helpers
+
+
+def tenant_tables(connection: psycopg.Connection[Any]) -> set[str]:
+    """Tables that have a workspace in their rows, as the schema itself says."""
+    found = connection.execute(
+        """
+        select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid
+        where c.relnamespace = 'toolcrib'::regnamespace and c.relkind in ('r', 'p')
+          and a.attname = 'workspace_id' and not a.attisdropped
+        """
+    )
+    return {name for (name,) in found.fetchall()}
+
+
+def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
+    """A call of every tool that there is. A new tool fails here until somebody says how it is called."""
+    calls: dict[str, dict[str, Any]] = {
+        "ls": {"path": "/", "recursive": True},
+        "read": {"path": "/secret.txt"},
+        "cat": {"paths": ["/secret.txt"]},
+        "file_info": {"path": "/secret.txt"},
+        "read_multiple_files": {"paths": ["/secret.txt"]},
+        "write": {"path": "/secret.txt", "content": "intruder", "overwrite": True},
+        "edit": {"path": "/secret.txt", "insert_line": 0, "insert_content": "intruder"},
+        "touch": {"path": "/intruder.txt"},
+        "mkdir": {"path": "/intruder"},
+        "mv": {"source": "/secret.txt", "destination": "/intruder.txt"},
+        "rm": {"path": "/secret.txt"},
+        "deleted_files": {},
+        "file_versions": {"file_id": cast.ids["file_id"]},
+        "file_version": {"version_id": cast.ids["version_id"]},
+        "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},
+        "file_restore": {"file_id": cast.ids["file_id"], "version_id": cast.ids["from_version"]},
+    }
+    assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
+    return calls
+
+
+def assert_nothing_came_out(answers: Any) -> None:
+    assert [answer.text for answer in answers if MARK in answer.text] == []
+
+
+async def _told(cast: Cast, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
+    """All that a call says, however it ends."""
+    try:
+        outcome = await cast.services.executor.execute(
+            ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id()))
+        )
+    except (ToolcribError, psycopg.Error) as error:
+        return repr(error)
+    return repr(outcome)
+
+
+async def _person(services: Services, name: str) -> Someone:
+    email = f"{name}-{secrets.token_hex(6)}@example.com"
+    profile = await services.accounts.create_user(email=email, full_name=name, password_hash="x")
+    return Someone(profile.user_id, email, _bearer(services.tokens.issue(profile.user_id, 0)))
+
+
+async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, str]:
+    """A workspace with one of everything; the ids of it, under the names that paths have for them."""
+    workspace = await services.workspaces.create(Person(owner.id), name=mark, node=services.settings.node)
+    tenant = Tenant(workspace.id, owner.id)
+    agent = await services.agents.create(tenant, name=mark, definition=f"# {mark}\ntrust: guided\n")
+    _, agent_key = await services.keys.create_for_agent(tenant, agent.id, name=mark, expires_at=None)
+    key, _ = await services.keys.create(Person(owner.id), name=mark, expires_at=None)
+    call = partial(_done, services, Caller(workspace.id, owner.id))
+    first = await call("write", path="/secret.txt", content=f"{mark} one\n")
+    second = await call("write", path="/secret.txt", content=f"{mark} two\n", overwrite=True)
+    await call("write", path=f"/{mark}/other.txt", content=mark)
+    await call("write", path=f"/{mark}/gone.txt", content=mark)
+    await call("rm", path=f"/{mark}/gone.txt")
+    return {
+        "workspace_id": str(workspace.id),
+        "user_id": str(owner.id),
+        "agent_id": str(agent.id),
+        "agent_key": agent_key,
+        "key_id": str(key.id),
+        "file_id": first["file_id"],
+        "version_id": second["version_id"],
+        "from_version": first["version_id"],
+        "to_version": second["version_id"],
+        "call_id": second["call_id"],
+    }
+
+
+async def _done(services: Services, caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
+    outcome = await services.executor.execute(ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id())))
+    assert outcome.succeeded, outcome.error
+    return {**outcome.result, "call_id": str(outcome.call_id)}
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
