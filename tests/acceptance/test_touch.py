@@ -1,5 +1,7 @@
 """``touch``: its request examples, and what is said of how it behaves."""
 
+import os
+
 import pytest
 
 from tests.acceptance.shapes import A_UUID, moment, refused, sha256_of
@@ -40,12 +42,13 @@ def test_existing_content_is_unchanged(workspace: Workspace) -> None:
 
 
 def test_the_date_on_disk_is_renewed_too(workspace: Workspace) -> None:
-    workspace.write("/a.md", "x")
-    before = workspace.on_disk("/a.md").stat().st_mtime_ns
+    written = workspace.write("/a.md", "x")
+    os.utime(workspace.on_disk("/a.md"), (1_000_000_000, 1_000_000_000))
 
     workspace.result("touch", path="/a.md")
 
-    assert workspace.on_disk("/a.md").stat().st_mtime_ns > before
+    assert workspace.on_disk("/a.md").stat().st_mtime > 1_000_000_000
+    assert workspace.history(written["file_id"]) == [("user", "x"), ("user", "x")]
 
 
 def test_recursive_missing_parents_are_created(workspace: Workspace) -> None:

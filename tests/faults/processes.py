@@ -1,21 +1,24 @@
 """Processes of the program's parts, quickly made: all are forked from one that has imported everything already."""
 
 import multiprocessing
+import os
 import secrets
+import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
+from toolcrib.cli.main import main
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Pool
 from toolcrib.wiring import Engine, assemble
 
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["toolcrib.wiring"])
+FORKED.set_forkserver_preload(["toolcrib.cli.main"])
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,33 @@ async def engine_at(site: Site) -> AsyncIterator[Engine]:
     )
     async with _pool(site.app_url) as app, _pool(site.system_url) as system:
         yield assemble(settings, Database(app, system))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
+
+    status: int | None
+    said: str
+
+
+def run_command(*arguments: str, environment: Mapping[str, str], scratch: Path) -> Ended:
+    """Runs ``toolcrib`` as a process of its own, from its entry point, with nothing else in its environment."""
+    output = scratch / f"said-{secrets.token_hex(4)}"
+    process = FORKED.Process(target=_command, args=(arguments, dict(environment), output))
+    process.start()
+    process.join()
+    return Ended(process.exitcode, output.read_text())
+
+
+def _command(arguments: tuple[str, ...], environment: dict[str, str], output: Path) -> None:
+    with output.open("wb") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["toolcrib", *arguments]
+    main()
 
 
 def _pool(dsn: str) -> Pool:
