@@ -53,6 +53,9 @@ class Settings(BaseSettings):
     allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Origins, besides the server's own, that may use cookies; comma-separated."
     )
+    trusted_proxies: str | None = Field(
+        default=None, description="Addresses whose X-Forwarded-For and -Proto are believed; comma-separated."
+    )
     secure_cookies: bool = Field(default=True, description="Cookies travel over HTTPS only.")
     max_request_bytes: int = Field(default=20_000_000, gt=0)
     max_file_bytes: int = Field(default=10_000_000, gt=0, description="Larger files are not read or written by tools.")

@@ -4,10 +4,9 @@ import asyncio
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,7 +18,7 @@ from tests.faults.databases import migrated_database, new_database, urls_of
 from tests.faults.processes import Ended, run_command
 from tests.integration.conftest import Crib, new_caller, new_person
 from toolcrib.domain.agents import AgentRules, Trust
-from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.callers import Agent
 from toolcrib.domain.effects import Danger
 from toolcrib.domain.errors import Forbidden, Superseded
 from toolcrib.domain.ids import AgentId, CallId, new_id
@@ -332,9 +331,7 @@ async def test_a_seal_made_while_the_book_is_verified_is_no_fault(book: Book) ->
             await book.filled(seals=1)
             return await super().outside_seals()
 
-    found = await verify(
-        Interrupted(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor
-    )
+    found = await verify(Interrupted(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
 
     assert found.problems == ()
 
@@ -445,7 +442,7 @@ def another_record() -> sql.SQL:
     return sql.SQL(
         """
         select (jsonb_populate_record(a, jsonb_build_object('position', p.next, 'call_id', gen_random_uuid()))).*
-        from (select * from audit order by position limit 1) a,
-             lateral (select nextval(pg_get_serial_sequence('toolcrib.audit', 'position')) as next offset 0) p
+        from audit a, (select nextval(pg_get_serial_sequence('toolcrib.audit', 'position')) as next) p
+        where a.position = 1
         """
     )

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from tests.faults.processes import FORKED, Site, engine_at
@@ -15,7 +16,8 @@ from toolcrib.workspace import commit, disk
 # The process did every step and died before it could say so to the database.
 ALL_STEPS_DONE = 77
 _NEVER_APPLIED = 78
-_CHANGING = ("write", "fchmod", "fsync", "rename", "unlink", "rmdir", "mkdir", "chmod", "utime", "symlink")
+_NAMES = ("write", "fchmod", "fsync", "rename", "unlink", "rmdir", "mkdir", "chmod", "utime", "symlink")
+_CHANGING = [*((os, name) for name in _NAMES), (disk, "renameat2")]
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,7 @@ class Doomed:
 
 
 def crash(doomed: Doomed) -> bool:
-    """Makes the call in a process that dies of it. True if all steps were done before, so that there is no later one.
-
-    Returns when the database has noticed, too.
-    """
+    """Makes the call in a process that dies of it. True if all steps were done before: there is no later death."""
     process = FORKED.Process(target=_die, args=(doomed,), daemon=True)
     process.start()
     process.join()
@@ -59,11 +58,10 @@ class _Death:
         self._applying = False
 
     def lie_in_wait(self) -> None:
-        for name in _CHANGING:
-            setattr(os, name, self._counted(getattr(os, name)))
+        for module, name in _CHANGING:
+            _replace(module, name, self._counted)
         os.open = self._counted(os.open, when=lambda _, flags, *__: bool(flags & os.O_CREAT))
-        disk.renameat2 = self._counted(disk.renameat2)
-        commit.apply = self._fatal(commit.apply)
+        _replace(commit, "apply", self._fatal)
 
     def _counted(self, real: Callable[..., Any], *, when: Callable[..., bool] | None = None) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
@@ -82,3 +80,7 @@ class _Death:
             os._exit(ALL_STEPS_DONE)
 
         return apply_and_die
+
+
+def _replace(module: ModuleType, name: str, wrapped: Callable[[Any], Any]) -> None:
+    setattr(module, name, wrapped(getattr(module, name)))

@@ -11,14 +11,20 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
+from pydantic import SecretStr
 
+import toolcrib.tools
 from toolcrib.cli.main import main
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Pool
+from toolcrib.tools.registry import tools_in
 from toolcrib.wiring import Engine, assemble
 
+# All tools are modules of their own. Imported here, they are there when a process is forked.
+TOOLS = tuple(tools_in(toolcrib.tools))
+
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["toolcrib.cli.main"])
+FORKED.set_forkserver_preload(["toolcrib.cli.main", "tests.faults.crasher", "tests.faults.writers"])
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,8 @@ async def engine_at(site: Site) -> AsyncIterator[Engine]:
     settings = Settings(
         database_url=site.app_url,
         system_database_url=site.system_url,
-        jwt_secret=secrets.token_urlsafe(48),
-        audit_key=secrets.token_urlsafe(48),
+        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
+        audit_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=site.data_dir,
         node=site.node,
     )

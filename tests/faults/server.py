@@ -78,9 +78,7 @@ class Server:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another command of an operator, with the server's settings."""
-        return subprocess.run(
-            [TOOLCRIB, *arguments], env=self.environment, capture_output=True, text=True, check=False
-        )
+        return subprocess.run([TOOLCRIB, *arguments], env=self.environment, capture_output=True, text=True, check=False)
 
     def _answers(self) -> bool:
         # A connection is enough, and is cheap: the port is opened after recovery.

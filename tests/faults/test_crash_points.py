@@ -1,8 +1,7 @@
 """A process dies at each step between the commit and the last of the disk work: recovery ends what it began."""
 
-import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -57,7 +56,7 @@ class Yard(Crib):
         return self.truth.content(row.sha256) if row.sha256 and not row.deleted else None
 
 
-NewYard = Callable[[], Any]
+NewYard = Callable[[], Awaitable[Yard]]
 
 
 @pytest.fixture
@@ -79,8 +78,7 @@ async def new_yard(database: Database, settings: Settings, database_urls: Databa
 
 @pytest.fixture
 async def yard(new_yard: NewYard) -> Yard:
-    made: Yard = await new_yard()
-    return made
+    return await new_yard()
 
 
 @dataclass(frozen=True)

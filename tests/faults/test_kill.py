@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.xdist_group("kill"),
 ]
 
-CLIENTS = 6
+CLIENTS = 5
 MOST_SECONDS = 0.3
 PASSWORD = "correct horse battery staple"
 

@@ -20,7 +20,7 @@ app.add_typer(db.app, name="db")
 app.add_typer(audit.app, name="audit")
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.", is_eager=True)] = False,
 ) -> None:

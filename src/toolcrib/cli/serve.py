@@ -8,6 +8,7 @@ import typer
 import uvicorn
 
 from toolcrib.cli.configuration import load_settings
+from toolcrib.cli.logs import configure_logs
 from toolcrib.server.app import create_app
 from toolcrib.settings import Settings
 from toolcrib.wiring import services
@@ -26,6 +27,7 @@ def serve(
 
     Example: toolcrib serve --port 3000
     """
+    configure_logs()
     settings = load_settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     try:
@@ -46,6 +48,8 @@ async def run(settings: Settings) -> None:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=settings.trusted_proxies is not None,
+            forwarded_allow_ips=settings.trusted_proxies,
             date_header=False,
             timeout_graceful_shutdown=10,
         )

@@ -14,6 +14,10 @@ from toolcrib.domain.ids import ChangeSetId, new_id
 # Arguments that carry content: the book keeps their size and hash, never the words themselves.
 CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
 
+# What is nested deeper, and longer numbers, no book could hold; no tool takes them either.
+_DEEPEST = 100
+_MOST_BITS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
@@ -47,16 +51,20 @@ class CallRecord:
     change_set_id: ChangeSetId | None = None
 
 
-def without_content(value: Any) -> Any:
+def without_content(value: Any, level: int = 0) -> Any:
     """Arguments as the book may hold them: contents become their size and sha256, at any depth."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"[… a number of {value.bit_length():,} bits …]"
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if level == _DEEPEST:
+        return f"[… nested more than {_DEEPEST} levels deep …]"
     if isinstance(value, Mapping):
         return {
-            key: _measured(inner) if key in CONTENT_ARGUMENTS and inner is not None else without_content(inner)
+            key: _measured(inner) if key in CONTENT_ARGUMENTS else without_content(inner, level + 1)
             for key, inner in value.items()
         }
-    if isinstance(value, list | tuple):
-        return [without_content(inner) for inner in value]
-    return value
+    return [without_content(inner, level + 1) for inner in value]
 
 
 def files_changed(change_set: ChangeSet) -> list[dict[str, Any]]:
@@ -72,8 +80,13 @@ def files_changed(change_set: ChangeSet) -> list[dict[str, Any]]:
     ]
 
 
-def _measured(value: Any) -> dict[str, Any]:
-    body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
+def _measured(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    try:
+        body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
+    except (ValueError, RecursionError):
+        return {"bytes": None, "sha256": None}
     return {"bytes": len(body), "sha256": sha256(body).hexdigest()}
 
 

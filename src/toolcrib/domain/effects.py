@@ -34,5 +34,9 @@ class Effects:
     contacts: tuple[str, ...] = ()
 
     @property
+    def places(self) -> tuple[Place, ...]:
+        return (*self.reads, *self.reads_each, *self.writes)
+
+    @property
     def changes_something(self) -> bool:
         return bool(self.writes or self.runs or self.contacts)

@@ -19,6 +19,7 @@ ToolcribError
 ├── Unauthenticated            we do not know who this is
 ├── Forbidden                  we know, and they do not belong here
 ├── Superseded                 another node or a later epoch owns this now
+├── NotOnDisk                  committed, and the disk did not take it yet
 └── Misconfigured              the operator must mend something before we start
 """
 
@@ -56,7 +57,12 @@ class Conflict(ToolFailed):
 
 
 class BaseChanged(Conflict):
-    """Raised at commit; whoever planned the change may plan it again on the new base."""
+    """Raised at commit; whoever planned the change may plan it again on the new base.
+
+    ``drifted``: it was the disk that moved on, not the history; what happened there is to be booked first.
+    """
+
+    drifted = False
 
 
 class LinkInTheWay(ToolFailed):

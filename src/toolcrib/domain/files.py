@@ -78,14 +78,13 @@ class Fingerprint:
     ctime_ns: int
     seen_ns: int
 
+    @property
+    def values(self) -> tuple[int, int, int, int, int]:
+        return (self.inode, self.size, self.mtime_ns, self.ctime_ns, self.seen_ns)
+
     def looks_like(self, now: "Fingerprint") -> bool:
         """Whether ``stat`` says the same of both."""
-        return (self.inode, self.size, self.mtime_ns, self.ctime_ns) == (
-            now.inode,
-            now.size,
-            now.mtime_ns,
-            now.ctime_ns,
-        )
+        return self.values[:-1] == now.values[:-1]
 
     def proves(self, now: "Fingerprint") -> bool:
         """Whether a node that looks like ``now`` must still hold what it held when this was taken."""

@@ -1,6 +1,6 @@
 """Where something is: a mount and a path inside it. Knows no disk and no path language."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -47,16 +47,16 @@ class Place:
 
     @property
     def parent(self) -> "Place":
-        return replace(self, path=self.path.rpartition("/")[0] or "/")
+        return Place(self.mount, self.path.rpartition("/")[0] or "/", self.scope)
 
     @property
     def ancestors(self) -> tuple["Place", ...]:
         """The folders above, the topmost first, without the root."""
         parts = self.parts[:-1]
-        return tuple(replace(self, path="/" + "/".join(parts[: n + 1])) for n in range(len(parts)))
+        return tuple(Place(self.mount, "/" + "/".join(parts[: n + 1]), self.scope) for n in range(len(parts)))
 
     def child(self, name: str) -> "Place":
-        return replace(self, path=f"/{name}" if self.is_root else f"{self.path}/{name}")
+        return Place(self.mount, f"/{name}" if self.is_root else f"{self.path}/{name}", self.scope)
 
     def is_below(self, folder: "Place") -> bool:
         """Whether this stands inside ``folder``, at any depth."""
@@ -66,7 +66,7 @@ class Place:
 
     def moved(self, source: "Place", destination: "Place") -> "Place":
         """This place after its ancestor (or itself) ``source`` has become ``destination``."""
-        return replace(destination, path=destination.path + self.path[len(source.path) :])
+        return Place(destination.mount, destination.path + self.path[len(source.path) :], destination.scope)
 
     def __str__(self) -> str:
         return f"@{self.mount}{'' if self.is_root else self.path}"

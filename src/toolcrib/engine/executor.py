@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from toolcrib.domain.errors import (
     Conflict,
     Forbidden,
     Refused,
+    Superseded,
     TimedOut,
     ToolcribError,
     ToolFailed,
@@ -100,6 +102,15 @@ class Executor:
         except Forbidden as error:
             await self._end(entry, error, rule="membership")
             raise
+        except Superseded as error:
+            await self._end(entry, error)
+            raise
+        except Exception:
+            # The book says that it was tried, if it can still be written. A commit has written its own record.
+            if not entry.committing:
+                with suppress(Exception):
+                    await self._book.write(entry.audit_record("failed", error=ToolcribError("Our own fault.")))
+            raise
 
     def explain(self, call: ToolCall, caller: Caller) -> Explanation:
         """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
@@ -120,17 +131,22 @@ class Executor:
         emit: Callable[[str], None] | None,
     ) -> Outcome:
         tree = Tree(self._shelves, caller, Guard(caller, heard.tool.name), needs=decision.needs_role)
+        if not heard.tool.looks or not heard.effects.places:
+            await tree.admit()
+        deadline = self._deadline(heard, caller)
         for _ in range(_PLANS):
             draft = Draft(tree)
-            context = ToolContext(caller, tree, draft, self._deadline(heard, caller), emit or _unheard)
+            context = ToolContext(caller, tree, draft, deadline, emit or _unheard)
             result = await self._call(heard, context)
             if draft.is_empty:
                 return await self._answer(entry, result)
             try:
                 return await self._commit(entry, result, draft.change_set(caller), decision)
-            except BaseChanged:
+            except BaseChanged as moved_on:
                 # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
-                continue
+                entry.committing = False
+                if moved_on.drifted:
+                    await self._shelves.sync.reconcile(Tenant.of(caller), draft.change_set(caller).places)
         raise Conflict("Others keep changing the same files. Try again in a moment.")
 
     async def _call(self, heard: _Heard, context: ToolContext) -> Any:
@@ -143,6 +159,7 @@ class Executor:
 
     async def _commit(self, entry: "_Entry", result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
         """The change, the call's outcome and its record in the book: one transaction."""
+        entry.committing = True
         await self._committer.commit(
             Tenant.of(entry.caller),
             change_set,
@@ -150,23 +167,25 @@ class Executor:
             call=entry.call_record("done", result, change_set),
             audit=entry.audit_record("done", change_set=change_set),
         )
-        return Outcome(entry.caller.call_id, OutcomeState.DONE, result, change_set_id=change_set.id)
+        shown, metadata = self._shown(entry, result)
+        return Outcome(entry.caller.call_id, OutcomeState.DONE, shown, change_set_id=change_set.id, metadata=metadata)
 
     async def _answer(self, entry: "_Entry", result: Any) -> Outcome:
-        """A call that changed nothing. A model's answer is bounded; what was cut is kept, to be fetched by id."""
-        metadata: dict[str, Any] = {}
-        if entry.caller.is_agent:
-            bounded = bound(result, limit_bytes=self._limits.model_result_bytes)
-            if bounded.cut:
-                await self._call_rows.record(Tenant.of(entry.caller), entry.call_record("done", result, None))
-                metadata = {
-                    "cut": True,
-                    "bytes": bounded.original_bytes,
-                    "call_id": str(entry.caller.call_id),
-                }
-                result = bounded.value
+        """A call that changed nothing. It is kept only if its reader did not get all of it."""
+        shown, metadata = self._shown(entry, result)
+        if metadata:
+            await self._call_rows.record(Tenant.of(entry.caller), entry.call_record("done", result, None))
         await self._book.write(entry.audit_record("done"))
-        return Outcome(entry.caller.call_id, OutcomeState.DONE, result, metadata=metadata)
+        return Outcome(entry.caller.call_id, OutcomeState.DONE, shown, metadata=metadata)
+
+    def _shown(self, entry: "_Entry", result: Any) -> tuple[Any, dict[str, Any]]:
+        """What the caller gets. A model's result is bounded; what was cut is kept with the call, for fetching."""
+        if not entry.caller.is_agent:
+            return result, {}
+        bounded = bound(result, limit_bytes=self._limits.model_result_bytes)
+        if not bounded.cut:
+            return result, {}
+        return bounded.value, {"cut": True, "bytes": bounded.original_bytes, "call_id": str(entry.caller.call_id)}
 
     async def _end(self, entry: "_Entry", error: ToolcribError, *, rule: str | None = None) -> Outcome:
         """A call that was refused, or failed as tools may."""
@@ -199,6 +218,7 @@ class _Entry:
     def __init__(self, call: ToolCall, caller: Caller) -> None:
         self.caller = caller
         self.decision: Decision | None = None
+        self.committing = False
         self._call = call
         self._at = datetime.now(UTC)
         self._started = time.perf_counter_ns()

@@ -63,7 +63,9 @@ class Sealer:
             await self._sealing.add(connection, seal)
         if self._anchor is not None:
             self._anchor.parent.mkdir(parents=True, exist_ok=True)
-            self._anchor.write_text(json.dumps({"number": seal.number, "mac": seal.mac.hex()}))
+            note = self._anchor.with_suffix(".tmp")
+            note.write_text(json.dumps({"number": seal.number, "mac": seal.mac.hex()}))
+            note.replace(self._anchor)
         return len(records)
 
 
@@ -80,6 +82,8 @@ class Verification:
 async def verify(sealing: Sealing, key: bytes, *, anchor: Path | None = None) -> Verification:
     """Recomputes the chain from its beginning."""
     problems: list[str] = []
+    # Read first: a seal that is made while we read the chain must not look as if it had been cut off.
+    noted = anchor.read_text() if anchor and anchor.exists() else None
     last, sealed = _START, 0
     while seals := await sealing.seals_after(last.number, limit=100):
         for seal in seals:
@@ -91,7 +95,7 @@ async def verify(sealing: Sealing, key: bytes, *, anchor: Path | None = None) ->
     slipped_in = [position for position in outside if position <= last.top and position not in waiting]
     if slipped_in:
         problems.append(f"Records that no seal covers stand among sealed ones: {_listed(runs(slipped_in))}.")
-    problems += _cut_off(anchor, last)
+    problems += _cut_off(noted, last)
     return Verification(last.number, sealed, len(outside) - len(slipped_in), tuple(problems))
 
 
@@ -102,6 +106,8 @@ async def _faults(sealing: Sealing, key: bytes, last: Seal, seal: Seal) -> Itera
     missing = sorted(set(_members(seal.covered)) - {record.position for record in records})
     if missing:
         return [f"Seal {seal.number}: records are missing: {_listed(runs(missing))}."]
+    if seal.records != len(records):
+        return [f"Seal {seal.number} says that it covers {seal.records} records; there are {len(records)}."]
     expected = _signed(key, last, records, seal.covered, seal.open, seal.top)
     if not hmac.compare_digest(expected.mac, seal.mac):
         return [
@@ -111,10 +117,13 @@ async def _faults(sealing: Sealing, key: bytes, last: Seal, seal: Seal) -> Itera
     return []
 
 
-def _cut_off(anchor: Path | None, last: Seal) -> Iterable[str]:
-    if anchor is None or not anchor.exists():
+def _cut_off(note: str | None, last: Seal) -> Iterable[str]:
+    if note is None:
         return []
-    noted = json.loads(anchor.read_text())
+    try:
+        noted = json.loads(note)
+    except ValueError:
+        return ["This node's note of the newest seal cannot be read, so a cut at the chain's end would not be seen."]
     if noted["number"] > last.number:
         return [f"The chain ends at seal {last.number}, but this node has sealed up to {noted['number']}."]
     if noted["number"] == last.number and noted["mac"] != last.mac.hex():

@@ -21,6 +21,8 @@ _VALUE_FLOOR = 96
 _LEVELS = 16
 # Deeper than this, a value cannot be encoded everywhere.
 _DEEPEST = 100
+# Longer numbers Python does not write out.
+_MOST_BITS = 10_000
 
 # What encloses a text, a list or an object; also the least that any of them takes.
 _ENDS = 2
@@ -68,6 +70,8 @@ def _encodable(value: Any, level: int = 0) -> Any:
     """``value`` without the numbers that JSON lacks, and without what is nested too deeply."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"[… a number of {value.bit_length():,} bits …]"
     if not isinstance(value, dict | list | tuple):
         return value
     if level == _DEEPEST:

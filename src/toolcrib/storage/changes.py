@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -20,11 +20,12 @@ from toolcrib.storage.audit import audit_row
 from toolcrib.storage.blobs import packed
 from toolcrib.storage.calls import call_row
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.files import Home, Seen, seen
+from toolcrib.storage.files import Home, Seen, places_json, seen
 from toolcrib.storage.json_text import json_text
 
 # More places than this are not locked one by one: the shared lock table of PostgreSQL is finite.
 _MANY = 200
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,12 @@ class LockedChange:
         self._holds_locks = True
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(
-            "select * from toolcrib.begin_change(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            "select * from toolcrib.begin_change(%s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 *self._tenant.parameters,
-                [place.tree for place in places],
-                [place.path for place in places],
+                places_json(places),
                 _workspace_key(self._tenant),
-                keys,
+                json_text(keys),
                 self._whole,
             ),
             prepare=True,
@@ -115,24 +115,22 @@ class LockedChange:
         """
         bodies = _bodies(change_set)
         packs = [packed(body) for body in bodies.values()]
+        # Few contents are given one by one: the driver takes its time over arrays.
+        given = "%s::bytea[]" if len(packs) > _FEW else f"array[{', '.join(['%s'] * len(packs))}]::bytea[]"
+        contents = [body for _, body in packs]
         try:
             await self._connection.execute(
-                """
-                select toolcrib.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s::bytea[], %s::text[], %s::bigint[],
-                                              %s::bytea[], %s, %s)
-                """,
+                f"select toolcrib.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {given})",
                 (
                     *self._tenant.parameters,
                     node,
                     home.epoch,
                     json_text(_set_row(change_set)),
                     json_text([_file_row(change) for change in change_set.changes]),
-                    list(bodies),
-                    [encoding for encoding, _ in packs],
-                    [len(body) for body in bodies.values()],
-                    [body for _, body in packs],
                     None if call is None else json_text(call_row(call)),
                     None if audit is None else json_text([audit_row(audit)]),
+                    json_text([_blob_row(*blob) for blob in zip(bodies.items(), packs, strict=True)]),
+                    *([contents] if len(packs) > _FEW else contents),
                 ),
                 prepare=True,
             )
@@ -165,6 +163,10 @@ def _bodies(change_set: ChangeSet) -> dict[bytes, bytes]:
     }
 
 
+def _blob_row(content: tuple[bytes, bytes], pack: tuple[str, bytes]) -> dict[str, Any]:
+    return {"hash": content[0].hex(), "size": len(content[1]), "encoding": pack[0]}
+
+
 def _set_row(change_set: ChangeSet) -> dict[str, Any]:
     author = change_set.author
     made = sum(change.before is None for change in change_set.changes)
@@ -177,6 +179,7 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
         "run_id": author.run_id,
         "call_id": author.call_id,
         "new_files": made - sum(change.after is None for change in change_set.changes),
+        "new_bytes": sum(len(change.body) for change in change_set.changes if change.body is not None),
     }
 
 
@@ -210,7 +213,7 @@ def _kept(change: Change) -> NodeState:
 
 async def _settle(connection: Connection, tenant: Tenant, settled: Sequence[Settled]) -> None:
     rows = [
-        {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and astuple(s.fingerprint)}
+        {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and s.fingerprint.values}
         for s in settled
     ]
     await connection.execute("select toolcrib.settle(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True)

@@ -114,7 +114,7 @@ class Database:
                 """
                 select r.rolname, r.rolsuper, r.rolbypassrls,
                        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                               where n.nspname = 'toolcrib' and pg_has_role(c.relowner, 'usage')),
+                               where n.nspname = 'toolcrib' and pg_has_role(c.relowner, 'member')),
                        to_regclass('toolcrib.alembic_version') is not null
                 from pg_roles r where r.rolname = session_user
                 """

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import NotFound
+from toolcrib.domain.errors import Forbidden, NotFound
 from toolcrib.domain.files import (
     AuthorKind,
     ContentKind,
@@ -22,7 +22,8 @@ from toolcrib.domain.files import (
 )
 from toolcrib.domain.ids import AgentId, CallId, ChangeSetId, FileId, RunId, UserId, VersionId, WorkspaceId
 from toolcrib.domain.places import Place, place_in
-from toolcrib.storage.database import Connection, Database, Tenant, require
+from toolcrib.storage.database import NOT_A_MEMBER, Connection, Database, Tenant, require
+from toolcrib.storage.json_text import json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,11 @@ class Files:
         """Membership, home and files in one trip. Forbidden for who does not belong."""
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
-            if len(places) == 1:
-                # The call that is made most: the driver takes its time over lists.
-                statement = "select * from toolcrib.look(%s, %s, %s, %s, array[%s], array[%s])"
-                given: tuple[Any, ...] = (places[0].tree, places[0].path)
-            else:
-                statement = "select * from toolcrib.look(%s, %s, %s, %s, %s, %s)"
-                given = ([place.tree for place in places], [place.path for place in places])
-            await cursor.execute(statement, (*tenant.parameters, *given), prepare=True)
+            await cursor.execute(
+                "select * from toolcrib.look(%s, %s, %s, %s, %s)",
+                (*tenant.parameters, places_json(places)),
+                prepare=True,
+            )
             rows = await cursor.fetchall()
         return seen(rows, tenant, needs)
 
@@ -218,10 +216,18 @@ async def version_within(connection: Connection, tenant: Tenant, version_id: Ver
     return _version(row)
 
 
+def places_json(places: Sequence[Place]) -> str:
+    """Places as ``toolcrib.look`` takes them; the driver takes its time over arrays."""
+    return json_text([{"mount": place.tree, "path": place.path} for place in places])
+
+
 def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
     """Reads the rows of ``toolcrib.look``; one per place, so there is always a first."""
     role, tree, node, epoch = rows[0][:4]
     held = None if tenant.user_id is None else require(role, needs)
+    if epoch is None:
+        # The policies hide the workspace itself. Without this, what lies on its disk would look like nobody's.
+        raise Forbidden(NOT_A_MEMBER)
     files = tuple(None if row[5] is None else _file((*row[5:-1], False)) for row in rows)
     return Seen(held, Home(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
 

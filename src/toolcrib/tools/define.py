@@ -44,6 +44,7 @@ def tool(
             effects=effects or (_reads if danger is Danger.SAFE else _writes),
             function=_called(function, context_name),
             repeatable=repeatable,
+            looks=False,
         )
 
     return made
@@ -58,6 +59,11 @@ def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str
         if hint is ToolContext:
             context_name = parameter.name
             continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise Misconfigured(
+                f"The tool {function.__name__!r} takes the parameter {parameter.name!r} by position only. "
+                "Arguments come by name: remove the `/`."
+            )
         if hint is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise Misconfigured(
                 f"The tool {function.__name__!r} has the parameter {parameter.name!r} without a type. "

@@ -37,6 +37,8 @@ class Tool:
     """A name, what it takes, what a call would touch, and the function.
 
     ``repeatable``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
+    ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
+    one that does not, or that names no places, the gate asks beforehand.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Tool:
     effects: Callable[[Any], Effects]
     function: ToolFunction
     repeatable: bool = True
+    looks: bool = True
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """The arguments, checked; BadArguments says which field is wrong and what was expected."""

@@ -30,6 +30,10 @@ class Step:
         return cls(change.file_id, change.version_id, change.before, change.after, change.body)
 
     @property
+    def states(self) -> tuple[NodeState, ...]:
+        return tuple(state for state in (self.before, self.after) if state is not None)
+
+    @property
     def moves(self) -> bool:
         return self.before is not None and self.after is not None and self.before.place != self.after.place
 
@@ -86,6 +90,8 @@ def _make(disk_of: DiskOf, step: Step) -> Fingerprint | None:
         node = disk.make_folder(after.place, mode=after.mode)
         if node.mode != after.mode:
             disk.set_mode(after.place, after.mode)
+        if before == after:
+            disk.set_times(after.place)
         return None
     if after.kind is NodeKind.LINK:
         assert after.target is not None

@@ -61,7 +61,11 @@ class Committer:
             found = dict(zip(watched, seen.files, strict=True))
             disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
             _check_history(change_set, found)
-            await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
+            try:
+                await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
+            except BaseChanged as error:
+                error.drifted = True
+                raise
             await locked.commit(change_set, seen.home, node=self._node, call=call, audit=audit)
             await locked.settle(await self._applied(change_set, disk_of))
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from pydantic_core import from_json
+
 from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.files import FILE_MODE, ContentKind, NodeKind, NodeState
 from toolcrib.domain.places import Place
@@ -20,15 +22,16 @@ def encoded(value: Any) -> tuple[bytes, ContentKind]:
         return text.encode(), ContentKind.JSON
     except UnicodeEncodeError as error:
         raise BadArguments({"content": f"Not valid Unicode at character {error.start}: a lone surrogate."}) from None
-    except ValueError:
-        raise BadArguments({"content": "NaN and infinity are not JSON. Send null or a string."}) from None
+    except (ValueError, RecursionError) as error:
+        raise BadArguments({"content": f"Not a value that JSON can hold: {error}. Send null or a string."}) from None
 
 
 def decoded(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
     """What a reader sees: a JSON value, a string, or, for what is neither, base64 in an object."""
     if kind is ContentKind.JSON:
         try:
-            return json.loads(body)
+            # Stricter than the standard library: what it takes can be written as JSON again.
+            return from_json(body, allow_inf_nan=False)
         except ValueError:
             pass  # Someone edited it by hand: then it is text.
     if is_binary(body):

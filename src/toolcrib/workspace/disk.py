@@ -29,7 +29,7 @@ from toolcrib.workspace.nodes import Entry, Node, entry_of, node_of
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.syscalls import RENAME_NOREPLACE, renameat2
 
-__all__ = ["Disk", "Entry", "Node"]
+__all__ = ["Disk", "Entry", "Node", "several_names"]
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
@@ -315,12 +315,16 @@ def _require_readable(place: Place, node: Node, *, limit: int, hard_links: bool)
     if node.kind is not NodeKind.FILE:
         raise _not_regular(place)
     if node.links > 1 and not hard_links:
-        raise ProtectedName(
-            f"{shown(place)} has several names (hard links), and one of them may be protected."
-            " Copy the file, then read the copy."
-        )
+        raise several_names(place)
     if node.fingerprint.size > limit:
         raise _too_large(place, f"{node.fingerprint.size:,}", limit)
+
+
+def several_names(place: Place) -> ProtectedName:
+    return ProtectedName(
+        f"{shown(place)} has several names (hard links), and one of them may be protected."
+        " Copy the file, then read the copy."
+    )
 
 
 def _not_regular(place: Place) -> ToolFailed:

@@ -50,7 +50,7 @@ class Draft:
     ) -> Change:
         """A file with this content, new or in place of the one that stands there."""
         self._tree.check_write(standing.place)
-        self._refuse_special(standing)
+        self._refuse_unwritable(standing)
         file = standing.file
         if file is None:
             await self._make_parents(standing.place)
@@ -61,6 +61,7 @@ class Draft:
     async def make_folder(self, standing: Standing) -> FileId:
         """A folder and those above it; the one that stands there, if it does."""
         self._tree.check_write(standing.place)
+        _refuse_special_file(standing)
         if standing.exists and not standing.is_folder:
             raise Conflict(f"A file stands at {shown(standing.place)}. Choose another path, or remove it first.")
         if standing.exists and standing.file is None and not standing.place.is_root:
@@ -88,10 +89,12 @@ class Draft:
         assert file is not None
         self._add(file, None)
 
-    async def move(self, source: Standing, destination: Place) -> None:
-        """Moves a file, or a folder with all that is in it."""
+    async def move(self, source: Standing, target: Standing) -> None:
+        """Moves a file, or a folder with all that is in it, to where nothing stands."""
+        destination = target.place
         self._tree.check_write(source.place)
         self._tree.check_write(destination)
+        _refuse_special_file(target)
         if destination == source.place:
             return
         if destination.is_below(source.place):
@@ -101,6 +104,7 @@ class Draft:
         self._add(file, replace(file.state, place=destination))
         if not source.is_folder:
             return
+        await self._tree.check_write_below(source.place)
         for child in await self._tree.known_below(source.place):
             self._tree.check_write(child.state.place)
             self._add(child, replace(child.state, place=child.state.place.moved(source.place, destination)))
@@ -165,7 +169,7 @@ class Draft:
         self._changes.append(change)
         return change
 
-    def _refuse_special(self, standing: Standing) -> None:
+    def _refuse_unwritable(self, standing: Standing) -> None:
         if standing.is_virtual:
             raise BadArguments(
                 {"path": f"{shown(standing.place)} is kept by the system. Use its own API to change it."}
@@ -178,6 +182,11 @@ class Draft:
             raise Conflict(
                 f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path."
             )
+
+
+def _refuse_special_file(standing: Standing) -> None:
+    if standing.is_special:
+        raise Conflict(f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path.")
 
 
 def author_of(caller: Caller) -> Author:

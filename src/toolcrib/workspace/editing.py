@@ -11,11 +11,11 @@ def replaced(body: bytes, old: str, new: str) -> bytes:
     if not old:
         raise BadArguments({"old_string": "Must not be empty. To add text, use insert_line and insert_content."})
     passage = _bytes(old, "old_string")
-    count = body.count(passage)
-    if count == 0:
+    lines = _lines_of(body, passage, most=_NAMED_LINES + 1)
+    if not lines:
         raise BadArguments({"old_string": "Not found in the file. Read it again and copy the passage exactly."})
-    if count > 1:
-        lines = _lines_of(body, passage)
+    if len(lines) > 1:
+        count = max(len(lines), body.count(passage))
         shown = ", ".join(str(line) for line in lines[:_NAMED_LINES]) + (" …" if len(lines) > _NAMED_LINES else "")
         raise BadArguments(
             {"old_string": f"Found {count} times (lines {shown}); it must be unique. Include more of the text."}
@@ -33,7 +33,7 @@ def inserted(body: bytes, line: int, content: str) -> bytes:
     if addition and not addition.endswith(b"\n"):
         addition += ending
     before = b"".join(lines[:line])
-    if before and not before.endswith(b"\n"):
+    if addition and before and not before.endswith(b"\n"):
         before += ending
     return before + addition + b"".join(lines[line:])
 
@@ -44,12 +44,13 @@ def _split(body: bytes) -> list[bytes]:
     return [*lines, parts[-1]] if parts[-1] else lines
 
 
-def _lines_of(body: bytes, passage: bytes) -> list[int]:
-    """The numbers, from 1, of the lines where a passage begins."""
-    found, at = [], body.find(passage)
-    while at != -1:
+def _lines_of(body: bytes, passage: bytes, *, most: int) -> list[int]:
+    """The numbers, from 1, of the first lines where a passage begins. It may overlap itself."""
+    found: list[int] = []
+    at = body.find(passage)
+    while at != -1 and len(found) < most:
         found.append(body.count(b"\n", 0, at) + 1)
-        at = body.find(passage, at + len(passage))
+        at = body.find(passage, at + 1)
     return found
 
 

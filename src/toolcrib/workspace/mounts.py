@@ -20,19 +20,20 @@ class Mounts:
     def __init__(self, data_dir: Path, *, openat2: bool | None = None) -> None:
         self._data_dir = data_dir
         self._openat2 = openat2
-        self._disks: OrderedDict[Path, Disk] = OrderedDict()
+        self._disks: OrderedDict[tuple[WorkspaceId, str | None, str], Disk] = OrderedDict()
         self._lock = threading.Lock()
 
     def disk(self, workspace_id: WorkspaceId, tree: str | None, place: Place) -> Disk:
         """The disk of a place's mount; ``tree`` is where @project lies if it is the user's own directory."""
-        root = self._root(workspace_id, tree, place)
+        key = (workspace_id, tree, place.tree)
         with self._lock:
-            disk = self._disks.get(root)
+            disk = self._disks.get(key)
             if disk is None:
-                disk = self._disks[root] = self._open(root, place, own=tree is not None)
+                root = self._root(workspace_id, tree, place)
+                disk = self._disks[key] = self._open(root, place, own=tree is not None)
                 if len(self._disks) > _OPEN_ROOTS:
                     self._disks.popitem(last=False)
-            self._disks.move_to_end(root)
+            self._disks.move_to_end(key)
             return disk
 
     def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> Callable[[Place], Disk]:

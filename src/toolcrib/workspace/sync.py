@@ -1,22 +1,23 @@
 """Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import EXTERNAL, Change, ChangeSet
-from toolcrib.domain.files import File, FileType, NodeKind, NodeState
-from toolcrib.domain.ids import FileId, VersionId, new_id
+from toolcrib.domain.files import File, NodeKind, NodeState
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage import blobs
 from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.files import below_within, pending_within, version_within
+from toolcrib.workspace.aftermath import sorted_out, sweep
 from toolcrib.workspace.apply import DiskOf, Step, apply
-from toolcrib.workspace.drift import holds, observed
+from toolcrib.workspace.drift import observed
+from toolcrib.workspace.findings import Found, external_change
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.threads import in_thread
 
@@ -60,22 +61,14 @@ class Sync:
                 pending = await pending_within(connection, tenant)
                 disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
                 steps = [await _step(connection, tenant, file) for file in pending]
-                await in_thread(_sweep, disk_of, steps)
-                redo, clashes = await in_thread(_sorted_out, disk_of, steps, pending)
+                await in_thread(sweep, disk_of, steps)
+                redo, clashes = await in_thread(sorted_out, disk_of, steps, pending)
                 if clashes.changes:
                     log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.places])
                     await locked.commit(ChangeSet(EXTERNAL, clashes.changes), seen.home, node=self._node)
             settled = await in_thread(apply, disk_of, redo)
             await locked.settle([*settled, *clashes.settled])
         return len(pending)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the disk showed: changes to book, and how every file looks there."""
-
-    changes: tuple[Change, ...]
-    settled: tuple[Settled, ...]
 
 
 _ANYWHERE = root_of(Mount.PROJECT)
@@ -103,7 +96,7 @@ async def _with_lost_children(connection: Connection, tenant: Tenant, found: Fou
         known = {change.file_id for change in changes}
         for file in await below_within(connection, tenant, folder.place):
             if file.id not in known and not file.is_virtual:
-                changes.append(_change(file, None, None))
+                changes.append(external_change(file, None, None))
                 settled.append(Settled(file.id, changes[-1].version_id, None))
     return Found(tuple(changes), tuple(settled))
 
@@ -121,7 +114,7 @@ def _observe(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | No
             continue
         version_id = file.version_id if file else None
         if file is None or state != _comparable(file.state, state):
-            change = _change(file, state, body)
+            change = external_change(file, state, body)
             changes.append(change)
             version_id = change.version_id
         assert version_id is not None
@@ -136,59 +129,3 @@ def _comparable(known: NodeState, state: NodeState | None) -> NodeState:
     if state is None or state.kind is not NodeKind.LINK:
         return known
     return replace(known, mode=state.mode)
-
-
-def _change(file: File | None, state: NodeState | None, body: bytes | None) -> Change:
-    kind = state.kind if state else None
-    type_ = file.type if file else FileType.DOCUMENT
-    if kind is NodeKind.FOLDER:
-        type_ = FileType.FOLDER
-    elif kind is not None and type_ is FileType.FOLDER:
-        type_ = FileType.DOCUMENT
-    return Change(
-        file_id=file.id if file else FileId(new_id()),
-        version_id=VersionId(new_id()),
-        type=type_,
-        base=file.version_id if file else None,
-        before=None if file is None or file.deleted else file.state,
-        after=state,
-        body=body,
-    )
-
-
-def _sweep(disk_of: DiskOf, steps: Sequence[Step]) -> None:
-    """Temporaries lie beside what was being written."""
-    places = {state.place.parent for step in steps for state in (step.before, step.after) if state is not None}
-    for folder in places:
-        if folder.mount.writable:
-            disk_of(folder).sweep(folder)
-
-
-def _sorted_out(disk_of: DiskOf, steps: Sequence[Step], files: Sequence[File]) -> tuple[list[Step], Found]:
-    """Which steps to do again, and where someone else wrote meanwhile: there the disk is kept, and booked on top."""
-    redo: list[Step] = []
-    changes: list[Change] = []
-    settled: list[Settled] = []
-    for step, file in zip(steps, files, strict=True):
-        if _is_ours(disk_of, step):
-            redo.append(step)
-            continue
-        place = (step.after or step.before).place  # type: ignore[union-attr]
-        state, body, node = observed(disk_of(place), place, step.after)
-        change = _change(file, state, body)
-        changes.append(change)
-        settled.append(Settled(change.file_id, change.version_id, node.fingerprint if node else None))
-    return redo, Found(tuple(changes), tuple(settled))
-
-
-def _is_ours(disk_of: DiskOf, step: Step) -> bool:
-    """Whether the disk holds nothing but the state before or after this step, so that doing it again loses nothing."""
-    for place in {state.place for state in (step.before, step.after) if state is not None}:
-        disk = disk_of(place)
-        node = disk.look(place)
-        if node is None:
-            continue
-        expected = [s for s in (step.before, step.after) if s is not None and s.place == place]
-        if not any(holds(disk, state, node) or state.kind is NodeKind.FOLDER is node.kind for state in expected):
-            return False
-    return True

@@ -16,7 +16,7 @@ from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Files, Seen
 from toolcrib.workspace.apply import DiskOf
-from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.disk import Disk, several_names
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.nodes import Node
 from toolcrib.workspace.paths import is_sayable, shown
@@ -60,6 +60,11 @@ class Standing:
     @property
     def is_folder(self) -> bool:
         return self.kind is NodeKind.FOLDER
+
+    @property
+    def is_special(self) -> bool:
+        """A FIFO, socket or device: neither readable nor replaceable, and in no listing."""
+        return self.node is not None and self.node.kind is None
 
     @property
     def synced(self) -> bool:
@@ -118,6 +123,10 @@ class Tree:
     def max_file_bytes(self) -> int:
         return self._shelves.max_file_bytes
 
+    async def admit(self) -> None:
+        """Forbidden unless the caller belongs here, in a sufficient role. Every look asks the same on its way."""
+        await self._look([root_of(Mount.PROJECT)])
+
     async def find(self, place: Place) -> Standing:
         """What stands at a place."""
         return (await self.find_all([place]))[0]
@@ -130,11 +139,12 @@ class Tree:
             seen = await self._look(wanted)
             nodes = await in_thread_if_many(len(wanted), _look_all, self._disks(seen), wanted, seen.files)
             found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
-            stale = [s.place for s in found if _is_stale(s, seen, asked_about)]
+            stale = [s for s in found if _is_stale(s, seen, asked_about)]
             if not stale:
                 return found
-            asked_about.update(stale)
-            await self._shelves.sync.reconcile(self._tenant, stale)
+            self._refuse_aliases(stale)
+            asked_about.update(s.place for s in stale)
+            await self._shelves.sync.reconcile(self._tenant, [s.place for s in stale])
         raise Conflict(f"{shown(places[0])} keeps changing on disk. Stop the program that writes it, then try again.")
 
     async def read(self, place: Place) -> Reading:
@@ -170,6 +180,7 @@ class Tree:
 
     async def take_in(self, places: Sequence[Place]) -> list[Standing]:
         """Brings files that are on disk only into the history, with the folders above them."""
+        self._refuse_aliases(await self.find_all(places) if self._caller.is_agent else ())
         wanted = [self.bound(place) for place in places]
         everything = {above for place in wanted for above in (*place.ancestors, place)}
         await self._shelves.sync.reconcile(self._tenant, sorted(everything), take_in=True)
@@ -191,6 +202,13 @@ class Tree:
         ordered = sorted(kinds, key=lambda place: (kinds[place] is not NodeKind.FOLDER, place.path))
         return await self._standing_in_listing(ordered[:limit] if limit else ordered)
 
+    async def is_empty(self, folder: Standing) -> bool:
+        """Whether nothing at all stands in a folder, be it something that no listing shows."""
+        disk = self._disks(await self._look([folder.place]))(folder.place)
+        if await in_thread(disk.entries, folder.place):
+            return False
+        return not await self._shelves.files.off_disk(self._tenant, folder.place, recursive=True)
+
     # The past
 
     async def file(self, file_id: FileId) -> File:
@@ -205,6 +223,8 @@ class Tree:
     async def version(self, version_id: VersionId) -> Version:
         version = await self._shelves.files.version(self._tenant, version_id)
         self._guard.check_read(version.state.place)
+        # What stands under a protected name now is not given under the name it had before either.
+        await self.file(version.file_id)
         return version
 
     async def body(self, version: Version) -> bytes:
@@ -230,6 +250,22 @@ class Tree:
 
     def check_write(self, place: Place) -> None:
         self._guard.check_write(place)
+
+    async def check_write_below(self, folder: Place) -> None:
+        """The same for all that a folder holds on disk. Only agents are bound by names, so only they wait for it."""
+        if not self._caller.is_agent:
+            return
+        folder = self.bound(folder)
+        disk = self._disks(await self._look([folder]))(folder)
+        for place in await in_thread(partial(_names, disk, folder, recursive=True)):
+            self._guard.check_write(place)
+
+    def _refuse_aliases(self, standings: Sequence[Standing]) -> None:
+        """An agent's call takes no file of several names into the history: one of the others may be protected."""
+        for standing in standings:
+            node = standing.node
+            if self._caller.is_agent and node is not None and node.kind is NodeKind.FILE and node.links > 1:
+                raise several_names(standing.place)
 
     async def _look(self, places: Sequence[Place]) -> Seen:
         return await self._shelves.files.look(self._tenant, places, self._needs)
@@ -333,4 +369,9 @@ def _look_some(disk_of: DiskOf, places: Sequence[Place | None]) -> list[Node | N
 def _names(disk: Disk, folder: Place, *, recursive: bool) -> dict[Place, NodeKind]:
     found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
     # What no path language can say cannot be asked for either: special files, and names that are not text.
-    return {place: entry.kind for place, entry in found if entry.kind is not None and is_sayable(entry.name)}
+    depth = len(folder.parts)
+    return {
+        place: entry.kind
+        for place, entry in found
+        if entry.kind is not None and all(map(is_sayable, place.parts[depth:]))
+    }

@@ -1,20 +1,21 @@
 """The endpoint for tools: one address for every tool, and what a caller is offered there."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import AgentId, CallId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.engine.executor import ToolCall
-from toolcrib.server.auth import APerson, Authenticated, Principal, caller_for, tenant_for
-from toolcrib.server.bodies import StrictRoute
+from toolcrib.server.auth import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
+from toolcrib.server.bodies import StrictRoute, strict_json
 from toolcrib.server.errors import examples
-from toolcrib.server.services import Injected
+from toolcrib.server.services import Injected, services_of
 from toolcrib.server.shapes import Given, Shown
 from toolcrib.tools.tool import ToolDefinition
 
@@ -38,7 +39,7 @@ class Called(BaseModel):
     cut: dict[str, Any] | None = None
 
 
-_EXAMPLES: Any = {
+_EXAMPLES: dict[str, Any] = {
     "ls": {"value": {"tool": "ls", "args": {"path": "/documents", "recursive": False, "limit": 100}}},
     "read": {"value": {"tool": "read", "args": {"path": "/src/main.rs", "offset": 100, "limit": 50}}},
     "write": {"value": {"tool": "write", "args": {"path": "/notes/thoughts.md", "content": "# My thoughts\n"}}},
@@ -57,21 +58,32 @@ _EXAMPLES: Any = {
 }
 
 
+_CALL_SCHEMA = {"schema": Call.model_json_schema(), "examples": _EXAMPLES}
+
+
 @router.post(
     "/workspaces/{workspace_id}/tools",
     response_model=Called,
     responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": _CALL_SCHEMA}}},
 )
-async def call_tool(
-    workspace_id: UUID,
-    call: Annotated[Call, Body(openapi_examples=_EXAMPLES)],
-    principal: Authenticated,
-    services: Injected,
-) -> Response:
+async def call_tool(workspace_id: UUID, request: Request) -> Response:
     """Executes a tool in a workspace."""
+    # The address that is called most: what FastAPI would inject and check is done by hand, at a third of the cost.
+    services = services_of(request)
+    principal = await authenticate(request)
+    call = _call(await request.body())
     caller = caller_for(principal, workspace_id, session_id=call.session_id)
     outcome = await services.executor.execute(ToolCall(call.tool, call.args), caller)
     return answer(outcome)
+
+
+def _call(body: bytes) -> Call:
+    try:
+        return Call.model_validate(strict_json(body))
+    except ValidationError as error:
+        fields = {".".join(str(step) for step in detail["loc"]) or "body": detail["msg"] for detail in error.errors()}
+        raise BadArguments(fields) from None
 
 
 def answer(outcome: Outcome) -> Response:

@@ -7,13 +7,13 @@
 -- Whoever calls holds the locks of every place and has checked the base.
 create or replace function toolcrib.commit_change(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_node text, p_epoch bigint,
-    p_set jsonb, p_files jsonb, p_hashes bytea[], p_encodings text[], p_sizes bigint[], p_bodies bytea[],
-    p_call jsonb, p_audit jsonb
+    p_set jsonb, p_files jsonb, p_call jsonb, p_audit jsonb, p_blobs jsonb, p_bodies bytea[]
 ) returns text
 language plpgsql volatile
 as $$
 declare
-    v_role  text;
+    v_role   text;
+    v_bytes  bigint;
 begin
     if p_user is not null then
         v_role := toolcrib.enter(p_user, p_token_version, p_workspace, p_agent);
@@ -27,10 +27,16 @@ begin
         raise exception 'another node is the home of this workspace' using errcode = 'TC409';
     end if;
 
-    insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)
-    select p_workspace, b.sha256, b.size, b.encoding, b.body
-    from unnest(p_hashes, p_sizes, p_encodings, p_bodies) as b (sha256, size, encoding, body)
-    on conflict do nothing;
+    -- What is stored already costs nothing more.
+    with stored as (
+        insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)
+        select p_workspace, decode(b.hash, 'hex'), b.size, b.encoding, b.body
+        from rows from (jsonb_to_recordset(p_blobs) as (hash text, size bigint, encoding text), unnest(p_bodies))
+             as b (hash, size, encoding, body)
+        on conflict do nothing
+        returning size
+    )
+    select coalesce(sum(size), 0) into v_bytes from stored;
 
     insert into toolcrib.change_sets
         (workspace_id, id, state, author, user_id, agent_id, session_id, run_id, call_id, committed_at)
@@ -77,7 +83,7 @@ begin
 
     insert into toolcrib.usage as u (workspace_id, slot, files, versions, bytes)
     values (p_workspace, pg_backend_pid() % 16, (p_set ->> 'new_files')::bigint, jsonb_array_length(p_files),
-            (select coalesce(sum(b.size), 0) from unnest(p_sizes) as b (size)))
+            v_bytes)
     on conflict (workspace_id, slot) do update set
         files = u.files + excluded.files, versions = u.versions + excluded.versions, bytes = u.bytes + excluded.bytes;
 
@@ -105,7 +111,8 @@ begin
     loop
         update files f set fingerprint = v_one.fingerprint
         where f.workspace_id = p_workspace and f.id = v_one.file_id and f.version_id = v_one.version_id;
-        delete from pending p where p.workspace_id = p_workspace and p.file_id = v_one.file_id;
+        -- Only with the version that was seen: a later one may be committed and not on disk yet.
+        delete from pending p where found and p.workspace_id = p_workspace and p.file_id = v_one.file_id;
     end loop;
     perform pg_advisory_unlock_all();
 end

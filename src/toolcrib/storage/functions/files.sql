@@ -3,7 +3,7 @@
 -- Who the caller is here, where the tree lies, and what stands at each of the given places: always one row a place.
 -- A null user leaves the tenant unset: only the system role then sees anything.
 create or replace function toolcrib.look(
-    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_mounts text[], p_paths text[]
+    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_places jsonb
 ) returns setof toolcrib.seen
 language plpgsql volatile
 as $$
@@ -22,7 +22,7 @@ begin
            -- Of interest only where nothing is known: what stands there may be left over from a crash.
            case when f.id is null then exists (select from toolcrib.pending q where q.workspace_id = p_workspace)
                 else coalesce(f.pending, false) end
-    from unnest(p_mounts, p_paths) with ordinality as wanted (mount, path, ordinal)
+    from rows from (jsonb_to_recordset(p_places) as (mount text, path text)) with ordinality as wanted (mount, path, ordinal)
     left join toolcrib.workspaces w on w.id = p_workspace
     -- One index look-up a place, whatever the planner believes of the table's size: its plan is kept for long.
     left join lateral (
@@ -41,8 +41,8 @@ $$;
 -- Everyone takes the workspace's lock shared and each place's lock whole; who changes folders or very many files
 -- takes the workspace's lock whole instead.
 create or replace function toolcrib.begin_change(
-    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_mounts text[], p_paths text[],
-    p_workspace_lock bigint, p_place_locks bigint[], p_whole boolean
+    p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_places jsonb,
+    p_workspace_lock bigint, p_place_locks jsonb, p_whole boolean
 ) returns setof toolcrib.seen
 language plpgsql volatile
 as $$
@@ -53,10 +53,10 @@ begin
         perform pg_advisory_lock(p_workspace_lock);
     else
         perform pg_advisory_lock_shared(p_workspace_lock);
-        foreach v_lock in array p_place_locks loop
+        for v_lock in select value::bigint from jsonb_array_elements_text(p_place_locks) loop
             perform pg_advisory_lock(v_lock);
         end loop;
     end if;
-    return query select * from toolcrib.look(p_user, p_token_version, p_workspace, p_agent, p_mounts, p_paths);
+    return query select * from toolcrib.look(p_user, p_token_version, p_workspace, p_agent, p_places);
 end
 $$;

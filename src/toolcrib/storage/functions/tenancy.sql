@@ -19,20 +19,21 @@ as $$ select set_config('toolcrib.user', p_user::text, true) $$;
 create or replace function toolcrib.enter(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid
 ) returns text
-language plpgsql volatile security definer set search_path = toolcrib, pg_temp
+language plpgsql volatile security definer
 as $$
+-- Every name is written out, which does for safety what a search path of its own would do at a price.
 declare
     v_role     text;
     v_version  integer;
 begin
     select u.token_version, m.role into v_version, v_role
-    from users u left join members m on m.user_id = u.id and m.workspace_id = p_workspace
+    from toolcrib.users u left join toolcrib.members m on m.user_id = u.id and m.workspace_id = p_workspace
     where u.id = p_user and u.disabled_at is null;
     if v_version is null or v_version <> coalesce(p_token_version, v_version) then
         raise exception 'token is no longer valid' using errcode = 'TC401';
     end if;
     if p_agent is not null and not exists (
-        select from agents a where a.workspace_id = p_workspace and a.id = p_agent and a.deleted_at is null
+        select from toolcrib.agents a where a.workspace_id = p_workspace and a.id = p_agent and a.deleted_at is null
     ) then
         v_role := null;
     end if;

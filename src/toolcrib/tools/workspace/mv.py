@@ -11,6 +11,7 @@ from toolcrib.domain.places import Place
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.workspace.paths import AbsolutePath, parse_absolute, shown
+from toolcrib.workspace.tree import Standing
 
 
 class Target(NamedTuple):
@@ -43,11 +44,11 @@ async def mv(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         raise BadArguments({"source": f"{shown(source.place)} is kept by the system and cannot be moved."})
     destination = await _destination(arguments, context)
     await context.draft.move(source, destination)
-    return {"from_path": shown(source.place), "to_path": shown(destination)}
+    return {"from_path": shown(source.place), "to_path": shown(destination.place)}
 
 
-async def _destination(arguments: Arguments, context: ToolContext) -> Place:
-    """The exact new path, where nothing stands yet and whose folder exists."""
+async def _destination(arguments: Arguments, context: ToolContext) -> Standing:
+    """The exact new place, where nothing stands yet and whose folder exists."""
     target = await context.tree.find(arguments.destination.place)
     into = target.is_folder or arguments.destination.is_folder
     place = target.place.child(arguments.source.name) if into else target.place
@@ -56,9 +57,10 @@ async def _destination(arguments: Arguments, context: ToolContext) -> Place:
         raise BadArguments({"destination": f"Folder not found: {shown(parent.place)}. Create it with `mkdir` first."})
     if parent.file is None and not parent.place.is_root:
         await context.tree.take_in([parent.place])
-    if (await context.tree.find(place)).exists:
+    destination = await context.tree.find(place)
+    if destination.exists:
         raise Conflict(f"Destination already exists: {shown(place)}. Choose another name, or delete it first.")
-    return place
+    return destination
 
 
 def _effects(arguments: Arguments) -> Effects:

@@ -24,7 +24,7 @@ async def rm(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
         raise NotFound(f"File not found: {shown(place)}")
     if standing.is_virtual:
         raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to delete it."})
-    if standing.is_folder and await context.tree.listing(place, recursive=False, limit=1):
+    if standing.is_folder and not await context.tree.is_empty(standing):
         raise Conflict(f"Folder is not empty: {shown(place)}. Delete what is in it first.")
     await context.draft.remove(standing)
     # A file that only the disk knew is taken into the history so that it can be restored; it had no id of its own.

@@ -179,8 +179,7 @@ create table pending (
     base_mount       text collate "C",
     base_path        text collate "C",
     since            timestamptz not null default now(),
-    primary key (workspace_id, file_id),
-    foreign key (workspace_id, file_id) references files on delete cascade
+    primary key (workspace_id, file_id)
 );
 -- Rows come and go with every write: it is cleaned often, since every look at an unknown path asks it.
 alter table pending set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -292,7 +291,7 @@ create index seals_time on seals (sealed_at);
 
 -- Counted in slots, so that writers of one workspace do not queue for one row. The sum is the figure.
 create table usage (
-    workspace_id  uuid not null references workspaces on delete cascade,
+    workspace_id  uuid not null,
     slot          smallint not null,
     files         bigint not null default 0,
     versions      bigint not null default 0,

@@ -1,0 +1,160 @@
+"""Case 82 at the gate: arguments that no JSON, database or stack could hold. Every call ends and is written down."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.engine.cast import book_of, trusted
+from toolcrib.domain.callers import Caller
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("TL-7", part="hostile arguments")
+
+
+def nested(levels: int) -> Any:
+    value: Any = "bottom"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def nested_objects(levels: int) -> Any:
+    value: Any = "bottom"
+    for _ in range(levels):
+        value = {"content": value, "a": value} if levels < 3 else {"a": value}
+    return value
+
+
+HOSTILE: dict[str, Any] = {
+    "nul": "a\0b",
+    "only nul": "\0",
+    "escaped nul": "\\u0000",
+    "backslashes before nul": "\\\\\0",
+    "high surrogate": "\ud800",
+    "low surrogate": "a\udfffb",
+    "surrogates in the wrong order": "\ude00\ud83d",
+    "surrogate beside nan": ["\ud800", math.nan, math.inf],
+    "surrogate beside an emoji": "\U0001f600\ud800",
+    "nan": math.nan,
+    "infinity": [math.inf, -math.inf],
+    "huge integer": 10**5_000,
+    "integer beyond numeric": -(10**140_000),
+    "huge float": 1e308,
+    "300 levels": nested(300),
+    "2,000 levels": nested(2_000),
+    "200,000 levels": nested(200_000),
+    "objects of 100,000 levels": nested_objects(100_000),
+    "surrogate below 500 levels": [nested(500), "\ud800"],
+    "key with nul": {"\0": 1},
+    "key with surrogate": {"\ud800": {"\udfff": math.nan}},
+    "empty key": {"": None},
+    "long": "\0" * 20_000,
+}
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+@pytest.fixture
+async def agent(crib: Crib) -> Caller:
+    return await trusted(crib)
+
+
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+async def test_case_82_whatever_stands_in_an_argument_the_call_ends_and_is_written_down(
+    crib: Crib, agent: Caller, value: Any
+) -> None:
+    await crib.result("write", path="/a.txt", content="a\n")
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("read", {"path": value}),
+        ("read", {"path": "/a.txt", "limit": value}),
+        ("read", {"path": "/a.txt", "offset": value}),
+        ("ls", {"limit": value}),
+        ("cat", {"paths": [value, "/a.txt"]}),
+        ("cat", {"paths": value}),
+        ("write", {"path": value, "content": "x"}),
+        ("edit", {"path": "/a.txt", "old_string": value, "new_string": "b"}),
+        ("edit", {"path": "/a.txt", "insert_line": value, "insert_content": "b"}),
+        ("edit", {"path": "/a.txt", "old_string": "nowhere", "new_string": "b", "last_read_hash": value}),
+        ("mv", {"source": "/none", "destination": value}),
+        ("file_versions", {"file_id": value}),
+        ("read", {"path": "/a.txt", "unknown": value}),
+        ("teleport", {"anywhere": value}),
+    ]
+    if isinstance(value, str):
+        calls += [(value, {}), ("read", {value: 1})]
+
+    for caller in (crib.caller, agent):
+        for tool, arguments in calls:
+            outcome = await crib.call(tool, caller, **arguments)
+            assert len(await book_of(crib, outcome.call_id)) == 1
+            assert outcome.error is None or outcome.error.code not in ("INTERNAL_ERROR", "TOOL_FAILED")
+
+
+@pytest.mark.req("WS-6", part="hostile contents")
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+async def test_case_82_whatever_is_written_is_stored_and_read_back_or_refused(
+    crib: Crib, agent: Caller, value: Any
+) -> None:
+    outcome = await crib.call("write", agent, path="/a", content=value)
+
+    assert len(await book_of(crib, outcome.call_id)) == 1
+    if not outcome.succeeded:
+        assert outcome.error is not None
+        assert set(outcome.error.fields) == {"content"}
+        assert list(crib.project.iterdir()) == []
+        return
+    for tool, arguments in (
+        ("read", {"path": "/a"}),
+        ("cat", {"paths": ["/a"]}),
+        ("read_multiple_files", {"paths": ["/a"]}),
+        ("file_info", {"path": "/a"}),
+    ):
+        for caller in (crib.caller, agent):
+            assert (await crib.call(tool, caller, **arguments)).succeeded, tool
+
+
+@pytest.mark.parametrize("text", ["a\0b\n", "\ufffe\uffff\n", "\u2028\n", "\U0010ffff\n", "\x1b[31m\n"])
+async def test_case_82_a_text_with_strange_characters_comes_back_as_it_was(crib: Crib, text: str) -> None:
+    await crib.result("write", path="/a", content=text)
+
+    assert (crib.project / "a").read_bytes() == text.encode()
+    read = await crib.result("read", path="/a")
+    assert read["content"] == text or "\0" in text
+
+
+async def test_case_82_a_result_that_was_cut_is_kept_as_it_was_but_for_what_cannot_be_stored(
+    crib: Crib, agent: Caller
+) -> None:
+    text = 'print("\\u0000 \\ud800 \U0001f600")\n' * 5_000
+    await crib.result("write", path="/a.py", content=text)
+
+    outcome = await crib.call("read", agent, path="/a.py", limit=5_000)
+
+    assert outcome.metadata["cut"] is True
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select result ->> 'content' from toolcrib.tool_calls where id = %s", (outcome.call_id,)
+        )
+        assert await cursor.fetchone() == (text,)
+
+
+@pytest.mark.req("AU-1", part="one call's arguments never keep another's record from being written")
+async def test_case_82_a_hostile_call_does_not_spoil_the_records_of_others(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="a\n")
+
+    outcomes = await asyncio.gather(
+        *(crib.call("read", path="/a.txt", unknown=value) for value in HOSTILE.values()),
+        *(crib.call("read", path="/a.txt") for _ in range(20)),
+    )
+
+    assert [outcome.succeeded for outcome in outcomes[-20:]] == [True] * 20
+    for outcome in outcomes:
+        assert len(await book_of(crib, outcome.call_id)) == 1

@@ -1,0 +1,379 @@
+"""Cases 12, 17 to 24, 31, 32, 40 and 41 at the gate, as an agent: protected names in any spelling, by any tool."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.engine.cast import book_of, get, put, trusted, with_tools
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import LinkInTheWay, OutsideMount, ProtectedName, ReadOnlyMount, Refused, Violation
+from toolcrib.domain.outcomes import OutcomeState
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("WS-4")
+
+SECRET = "KEY=hunter2\n"
+
+# Case by case: names that some file system or reader takes for a protected one. None of them exists.
+SPELLINGS = {
+    "17 upper case": "/.ENV",
+    "17 mixed case": "/.Git/Config",
+    "18 fullwidth dot": "/\uff0eenv",
+    "18 one dot leader": "/\u2024env",
+    "18 fullwidth letters": "/.\uff25\uff2e\uff36",
+    "19 zero width space": "/.e\u200bnv",
+    "19 zero width joiner": "/.git/con\u200dfig",
+    "19 byte order mark": "/.env\ufeff",
+    "19 soft hyphen": "/.e\u00adnv",
+    "20 trailing dot": "/.env.",
+    "20 trailing dots and blanks": "/d/.env . .",
+    "20 trailing dot of a folder": "/.git./config",
+    "21 dot segment": "/.git/./config",
+    "21 dot dot segment": "/.git/x/../config",
+    "21 double slash": "/.git//config",
+    "22 nested repository": "/vendor/lib/.git/config",
+    "22 hooks of a nested one": "/vendor/lib/.git/hooks/pre-commit",
+    "22 a submodule's": "/.git/modules/lib/config",
+    "plain": "/.env",
+    "credentials": "/conf/my-credentials.yaml",
+    "a secret": "/SECRETS/x.txt",
+    "a key": "/deploy.pem",
+    "a program's": "/.mcp.json",
+}
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+@pytest.fixture
+async def agent(crib: Crib) -> Caller:
+    return await trusted(crib)
+
+
+def calls_on(path: str) -> dict[str, dict[str, Any]]:
+    """Every tool that could read or write a path, or move something onto or away from it."""
+    return {
+        "read": {"path": path},
+        "file_info": {"path": path},
+        "write": {"path": path, "content": "x", "overwrite": True},
+        "edit": {"path": path, "insert_line": 0, "insert_content": "x"},
+        "touch": {"path": path},
+        "mkdir": {"path": path},
+        "rm": {"path": path},
+        "mv": {"source": path, "destination": "/free"},
+    }
+
+
+async def refused(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
+    outcome = await crib.call(tool, agent, **arguments)
+    assert isinstance(outcome.error, Violation), (tool, arguments, outcome)
+    assert type(outcome.error) is ProtectedName
+    assert (outcome.state, outcome.error.code) == (OutcomeState.REFUSED, "VALIDATION_ERROR")
+    assert "hunter2" not in outcome.error.message
+    [record] = await book_of(crib, outcome.call_id)
+    assert (record.outcome, record.error_code) == ("refused", "VALIDATION_ERROR")
+
+
+def standing(crib: Crib) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(crib.project)): path.read_bytes() if path.is_file() else None
+        for path in sorted(crib.project.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("path", SPELLINGS.values(), ids=SPELLINGS)
+async def test_cases_17_to_22_no_spelling_is_read_or_written_even_if_nothing_is_there(
+    crib: Crib, agent: Caller, path: str
+) -> None:
+    await crib.result("write", path="/mine.txt", content="mine")
+    before = standing(crib)
+
+    for tool, arguments in calls_on(path).items():
+        await refused(crib, agent, tool, **arguments)
+    await refused(crib, agent, "mv", source="/mine.txt", destination=path)
+
+    assert standing(crib) == before
+
+
+@pytest.mark.parametrize("path", ["/.env", "/.git/config", "/a/credentials.json", "/.ssh/id_rsa"])
+async def test_what_is_there_is_refused_alike_in_the_history_and_on_disk_only(
+    crib: Crib, agent: Caller, path: str
+) -> None:
+    await crib.result("write", path=path, content=SECRET)
+    on_disk = crib.project / "disk" / path.lstrip("/")
+    on_disk.parent.mkdir(parents=True)
+    on_disk.write_text(SECRET)
+
+    for there in (path, f"/disk{path}"):
+        for tool, arguments in calls_on(there).items():
+            await refused(crib, agent, tool, **arguments)
+
+    assert on_disk.read_text() == SECRET
+    assert (await crib.result("read", path=path))["content"] == SECRET
+
+
+async def test_case_23_git_as_a_file_is_not_written_and_can_be_read(crib: Crib, agent: Caller) -> None:
+    (crib.project / "sub").mkdir()
+    (crib.project / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
+
+    for tool, arguments in calls_on("/sub/.git").items():
+        if tool not in ("read", "file_info"):
+            await refused(crib, agent, tool, **arguments)
+
+    read = await crib.call("read", agent, path="/sub/.git")
+    assert read.result["content"] == "gitdir: ../.git/modules/sub\n"
+
+
+@pytest.mark.parametrize("path", [["/.env"], {"path": "/.env"}, 7, None, True, b"/.env"], ids=repr)
+async def test_case_24_a_path_that_is_no_string_is_a_wrong_argument(crib: Crib, agent: Caller, path: object) -> None:
+    for tool, arguments in calls_on("/x").items():
+        key = "source" if tool == "mv" else "path"
+        outcome = await crib.call(tool, agent, **{**arguments, key: path})
+        assert outcome.error is not None
+        assert set(outcome.error.fields) == {key}, tool
+    assert standing(crib) == {}
+
+
+async def test_case_12_pkg_is_not_written(crib: Crib, agent: Caller) -> None:
+    crib = with_tools(crib, put, get)
+    (crib.mount("pkg") / "a.md").write_text("theirs")
+    allowed = {"put": {"allowed": True}, "get": {"allowed": True}}
+    agent = await trusted(crib, tool_permissions=allowed)
+
+    for path in ("@pkg/a.md", "@pkg/new.md", "@pkg/.env"):
+        outcome = await crib.call("put", agent, path=path, text="mine")
+        assert type(outcome.error) is ReadOnlyMount
+        assert outcome.state is OutcomeState.REFUSED
+    assert (await crib.call("get", agent, path="@pkg/a.md")).result == "theirs"
+    assert [path.read_text() for path in crib.mount("pkg").iterdir()] == ["theirs"]
+
+
+async def test_protected_names_are_protected_in_every_mount(crib: Crib) -> None:
+    crib = with_tools(crib, put, get)
+    agent = await trusted(crib, tool_permissions={"put": {"allowed": True}, "get": {"allowed": True}})
+
+    for mount in ("project", "central", "state"):
+        await refused(crib, agent, "get", path=f"@{mount}/.env")
+        await refused(crib, agent, "put", path=f"@{mount}/d/.env", text="x")
+
+
+async def test_a_batch_withholds_the_protected_file_and_gives_the_others(crib: Crib, agent: Caller) -> None:
+    for path in ("/a.txt", "/.env", "/b.txt"):
+        await crib.result("write", path=path, content=SECRET if path == "/.env" else f"{path}\n")
+    paths = ["/a.txt", "/.env", "/.git/config", "/.E\u200bNV", "/b.txt"]
+
+    shown = (await crib.call("cat", agent, paths=paths, show_headers=True)).result
+    read = (await crib.call("read_multiple_files", agent, paths=paths)).result["files"]
+
+    assert [file["error"] is None for file in shown["files"]] == [True, False, False, False, True]
+    assert [file["success"] for file in read] == [True, False, False, False, True]
+    assert [file["content"] for file in read] == ["/a.txt\n", None, None, None, "/b.txt\n"]
+    assert all("protected" in file["error"] for file in read if not file["success"])
+    assert "hunter2" not in str(shown)
+    assert "hunter2" not in str(read)
+
+
+async def test_names_are_listed_though_contents_are_not_given(crib: Crib, agent: Caller) -> None:
+    await crib.result("write", path="/.env", content=SECRET)
+    (crib.project / ".git").mkdir()
+    (crib.project / ".git" / "config").write_text("[core]\n")
+
+    listed = (await crib.call("ls", agent, recursive=True)).result["entries"]
+
+    assert [entry["path"] for entry in listed] == ["/.git", "/.env", "/.git/config"]
+
+
+async def test_no_version_of_a_protected_file_is_given(crib: Crib, agent: Caller) -> None:
+    made = await crib.result("write", path="/.env", content=SECRET)
+    later = await crib.result("write", path="/.env", content="KEY=2\n", overwrite=True)
+
+    await refused(crib, agent, "file_versions", file_id=made["file_id"])
+    for version in (made["version_id"], later["version_id"]):
+        await refused(crib, agent, "file_version", version_id=version)
+    await refused(crib, agent, "file_compare", from_version=made["version_id"], to_version=later["version_id"])
+    await refused(crib, agent, "file_restore", file_id=made["file_id"], version_id=made["version_id"])
+    await crib.result("rm", path="/.env")
+    await refused(crib, agent, "file_restore", file_id=made["file_id"])
+    await refused(crib, agent, "file_version", version_id=made["version_id"])
+    assert "hunter2" not in str((await crib.call("deleted_files", agent)).result)
+
+
+@pytest.mark.parametrize(("before", "after"), [("/.env", "/notes.txt"), ("/notes.txt", "/.env")])
+async def test_a_file_that_was_or_is_protected_gives_no_version_of_that_time(
+    crib: Crib, agent: Caller, before: str, after: str
+) -> None:
+    made = await crib.result("write", path=before, content=SECRET)
+    await crib.result("mv", source=before, destination=after)
+    versions = (await crib.result("file_versions", file_id=made["file_id"]))["versions"]
+    protected = [version["version_id"] for version in versions if version["path"] == "/.env"]
+
+    for version in protected:
+        await refused(crib, agent, "file_version", version_id=version)
+    # What stands under a protected name now is not given under the name that it had before either.
+    if after == "/.env":
+        await refused(crib, agent, "file_version", version_id=made["version_id"])
+        await refused(crib, agent, "file_compare", from_version=made["version_id"], to_version=made["version_id"])
+
+
+async def test_an_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: Caller) -> None:
+    for path in ("/.env", "/.env.local", "/.git/config"):
+        await crib.result("write", path=path, content=SECRET)
+    lifted = await trusted(crib, unprotect=[".env"])
+
+    assert (await crib.call("read", lifted, path="/.env")).result["content"] == SECRET
+    assert (await crib.call("write", lifted, path="/.ENV", content="x")).succeeded
+    assert (await crib.call("edit", lifted, path="/.env", old_string="hunter2", new_string="3")).succeeded
+    await refused(crib, lifted, "read", path="/.env.local")
+    await refused(crib, lifted, "read", path="/.git/config")
+    await refused(crib, agent, "read", path="/.env")
+
+
+@pytest.mark.parametrize("synced", [True, False], ids=["known", "on disk only"])
+@pytest.mark.parametrize("child", [".env", "deep/er/.git/config", "x/deploy.pem"])
+async def test_a_folder_that_carries_a_protected_child_is_not_moved(
+    crib: Crib, agent: Caller, child: str, synced: bool
+) -> None:
+    await crib.result("write", path="/app/main.py", content="print()\n")
+    inside = crib.project / "app" / child
+    if synced:
+        await crib.result("write", path=f"/app/{child}", content=SECRET)
+    else:
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        inside.write_text(SECRET)
+    before = standing(crib)
+
+    await refused(crib, agent, "mv", source="/app", destination="/elsewhere")
+
+    assert standing(crib) == before
+    assert (await crib.call("mv", source="/app", destination="/elsewhere")).succeeded
+
+
+async def test_nothing_is_moved_into_a_folder_whose_name_would_protect_it(crib: Crib, agent: Caller) -> None:
+    await crib.result("write", path="/hooks/pre-commit", content="#!/bin/sh\n")
+    (crib.project / ".git").mkdir()
+
+    await refused(crib, agent, "mv", source="/hooks", destination="/.git/")
+    await refused(crib, agent, "mv", source="/hooks", destination="/.git/hooks")
+    await refused(crib, agent, "mv", source="/hooks", destination="/.githooks")
+    await refused(crib, agent, "mv", source="/hooks", destination="/.git")
+
+    assert (crib.project / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.parametrize("target", [".env", "sub/../.env", "./.env"])
+async def test_case_31_an_alias_of_a_protected_file_gives_nothing(crib: Crib, agent: Caller, target: str) -> None:
+    (crib.project / "sub").mkdir()
+    (crib.project / ".env").write_text(SECRET)
+    (crib.project / "notes").symlink_to(target)
+
+    for tool, arguments in calls_on("/notes").items():
+        outcome = await crib.call(tool, agent, **arguments)
+        assert "hunter2" not in str(outcome), tool
+        if tool in ("read", "write", "edit"):
+            assert isinstance(outcome.error, LinkInTheWay | OutsideMount), tool
+    assert (crib.project / ".env").read_text() == SECRET
+    for file_id in await known_files(crib):
+        assert "hunter2" not in str(await crib.call("file_versions", agent, file_id=file_id))
+
+
+async def known_files(crib: Crib) -> list[str]:
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select id::text from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
+        )
+        return [found for (found,) in await cursor.fetchall()]
+
+
+@pytest.mark.parametrize("first", ["read", "touch", "edit", "write", "mv", "file_info"])
+async def test_case_32_a_hard_link_to_a_protected_file_gives_nothing(crib: Crib, agent: Caller, first: str) -> None:
+    (crib.project / ".env").write_text(SECRET)
+    os.link(crib.project / ".env", crib.project / "notes")
+
+    outcome = await crib.call(first, agent, **calls_on("/notes")[first])
+
+    assert "hunter2" not in str(outcome)
+    # Nor does its content come by way of the history, into which the call may have taken it.
+    for file_id in await known_files(crib):
+        found = await crib.call("file_versions", agent, file_id=file_id)
+        for version in (found.result or {}).get("versions", ()):
+            given = await crib.call("file_version", agent, version_id=version["version_id"])
+            assert "hunter2" not in str(given), first
+    assert (crib.project / ".env").read_text() == SECRET
+
+
+async def test_case_40_a_workspace_whose_root_is_replaced_is_not_served_from_elsewhere(
+    crib: Crib, agent: Caller
+) -> None:
+    await crib.result("write", path="/a.txt", content="mine\n")
+    elsewhere, root = crib.settings.data_dir / "elsewhere", crib.project
+    elsewhere.mkdir()
+    (elsewhere / "a.txt").write_text(SECRET)
+    root.rename(root.with_name("kept"))
+    root.symlink_to(elsewhere)
+
+    read = await crib.call("read", agent, path="/a.txt")
+    written = await crib.call("write", agent, path="/b.txt", content="x")
+
+    # The root is held open: what stands at its path now is nobody's business.
+    assert (read.result["content"], written.succeeded) == ("mine\n", True)
+    assert (root.with_name("kept") / "b.txt").read_text() == "x"
+    assert [path.name for path in elsewhere.iterdir()] == ["a.txt"]
+    assert (elsewhere / "a.txt").read_text() == SECRET
+
+
+@pytest.mark.req("WS-8", part="case 41")
+async def test_case_41_of_writers_with_one_hash_one_succeeds(crib: Crib, agent: Caller) -> None:
+    read = await crib.result("write", path="/a.txt", content="start\n")
+    edit = {"path": "/a.txt", "old_string": "start", "last_read_hash": read["hash"]}
+
+    outcomes = await asyncio.gather(*(crib.call("edit", agent, **edit, new_string=str(n)) for n in range(6)))
+
+    assert sum(outcome.succeeded for outcome in outcomes) == 1
+
+
+# The acceptance criteria of the sandbox, by their names.
+
+
+@pytest.mark.req("WS-2", part="through the gate")
+@pytest.mark.parametrize("write", [False, True])
+async def test_ac3_a_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, agent: Caller, write: bool) -> None:
+    tool, more = ("write", {"content": "x"}) if write else ("read", {})
+
+    for caller in (agent, crib.caller):
+        outcome = await crib.call(tool, caller, path="../../etc/passwd", **more)
+        assert type(outcome.error) is OutsideMount
+        assert "outside" in outcome.error.message
+
+
+@pytest.mark.req("WS-3", part="through the gate")
+async def test_ac4_a_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) -> None:
+    (crib.project / "alias").symlink_to("/etc/passwd")
+
+    for caller in (agent, crib.caller):
+        for tool in ("read", "edit"):
+            outcome = await crib.call(tool, caller, **calls_on("/alias")[tool])
+            assert isinstance(outcome.error, OutsideMount), tool
+            assert "outside" in outcome.error.message
+    assert isinstance((await crib.call("write", agent, **calls_on("/alias")["write"])).error, LinkInTheWay | Refused)
+
+
+@pytest.mark.req("WS-2", part="through the gate")
+async def test_ac5_a_path_inside_is_taken_and_resolved(crib: Crib, agent: Caller) -> None:
+    outcome = await crib.call("write", agent, path="src/./x/../a.py", content="print()\n")
+
+    assert outcome.result["path"] == "/src/a.py"
+    assert (crib.project / "src" / "a.py").read_text() == "print()\n"
+
+
+@pytest.mark.parametrize("write", [True, False])
+async def test_ac6_the_env_file_is_a_dangerous_path(crib: Crib, agent: Caller, write: bool) -> None:
+    tool, more = ("write", {"content": "x"}) if write else ("read", {})
+
+    await refused(crib, agent, tool, path=".env", **more)

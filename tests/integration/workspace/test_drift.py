@@ -1,0 +1,280 @@
+"""What others do on disk is noticed, booked as theirs, and never overwritten silently."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import rows
+from tests.integration.workspace.drift_cast import CONTENT, OTHERWISE, authors, history, wipe
+
+pytestmark = pytest.mark.req("WS-7")
+
+
+@pytest.mark.parametrize("how", CONTENT)
+async def test_a_file_changed_on_disk_is_read_as_it_is_and_booked_as_external(crib: Crib, how: str) -> None:
+    file_id = (await crib.result("write", path="/d/a.txt", content="mine!\n"))["file_id"]
+    await crib.result("read", path="/d/a.txt")
+    path = crib.project / "d" / "a.txt"
+
+    CONTENT[how](path)
+
+    read = await crib.result("read", path="/d/a.txt")
+    assert (read["content"], read["synced"]) == (path.read_text(), True)
+    assert await authors(crib, file_id) == ["user", "external"]
+    first, second = await history(crib, file_id)
+    assert (await crib.result("file_version", version_id=first["version_id"]))["content"] == "mine!\n"
+    assert second["hash"] == read["hash"]
+    # Once booked, it is not booked again.
+    await crib.result("read", path="/d/a.txt")
+    assert await authors(crib, file_id) == ["user", "external"]
+
+
+@pytest.mark.parametrize("how", CONTENT)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write", {"path": "/a.txt", "content": "mine again\n", "overwrite": True}),
+        ("edit", {"path": "/a.txt", "insert_line": 0, "insert_content": "mine again"}),
+        ("touch", {"path": "/a.txt"}),
+        ("rm", {"path": "/a.txt"}),
+        ("mv", {"source": "/a.txt", "destination": "/b.txt"}),
+    ],
+    ids=["write", "edit", "touch", "rm", "mv"],
+)
+async def test_what_others_wrote_is_in_the_history_before_anything_is_put_on_top(
+    crib: Crib, how: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    file_id = (await crib.result("write", path="/a.txt", content="mine!\n"))["file_id"]
+    CONTENT[how](crib.project / "a.txt")
+    theirs = (crib.project / "a.txt").read_text()
+
+    await crib.result(tool, **arguments)
+
+    assert await authors(crib, file_id) == ["user", "external", "user"]
+    second = (await history(crib, file_id))[1]
+    assert (await crib.result("file_version", version_id=second["version_id"]))["content"] == theirs
+
+
+async def test_a_mode_that_was_changed_is_booked_and_kept(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/run.sh", content="#!/bin/sh\n"))["file_id"]
+    (crib.project / "run.sh").chmod(0o755)
+
+    await crib.result("edit", path="/run.sh", insert_line=1, insert_content="echo")
+
+    assert await authors(crib, file_id) == ["user", "external", "user"]
+    assert [version["mode"] for version in await history(crib, file_id)] == ["0644", "0755", "0755"]
+    assert (crib.project / "run.sh").stat().st_mode & 0o777 == 0o755
+
+
+async def test_a_file_deleted_on_disk_is_deleted_in_the_history_and_can_be_restored(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/a.txt", content="mine\n"))["file_id"]
+    OTHERWISE["deleted"](crib.project / "a.txt")
+
+    outcome = await crib.call("read", path="/a.txt")
+
+    assert outcome.error is not None
+    assert outcome.error.code == "NOT_FOUND"
+    assert await authors(crib, file_id) == ["user", "external"]
+    assert [file["file_id"] for file in (await crib.result("deleted_files"))["files"]] == [file_id]
+    await crib.result("file_restore", file_id=file_id)
+    assert (crib.project / "a.txt").read_text() == "mine\n"
+
+
+async def test_a_path_deleted_on_disk_is_free_for_a_new_file(crib: Crib) -> None:
+    old = await crib.result("write", path="/a.txt", content="mine\n")
+    OTHERWISE["deleted"](crib.project / "a.txt")
+
+    new = await crib.result("write", path="/a.txt", content="new\n")
+
+    assert new["file_id"] != old["file_id"]
+    assert await authors(crib, old["file_id"]) == ["user", "external"]
+    assert (crib.project / "a.txt").read_text() == "new\n"
+
+
+async def test_a_file_that_has_become_a_folder_is_one(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
+    OTHERWISE["folder now"](crib.project / "a")
+
+    write = await crib.call("write", path="/a", content="x", overwrite=True)
+
+    assert write.error is not None
+    assert write.error.code == "VALIDATION_ERROR"
+    assert (crib.project / "a" / "inside").read_text() == "theirs\n"
+    info = await crib.result("file_info", path="/a")
+    assert (info["file_type"], info["synced"]) == ("folder", True)
+    assert [version["kind"] for version in await history(crib, file_id)] == ["file", "folder"]
+    assert (await crib.result("read", path="/a/inside"))["content"] == "theirs\n"
+
+
+async def test_a_file_that_has_become_a_link_is_not_followed_and_not_replaced(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
+    OTHERWISE["link now"](crib.project / "a")
+
+    for tool, arguments in (
+        ("read", {"path": "/a"}),
+        ("write", {"path": "/a", "content": "x", "overwrite": True}),
+        ("edit", {"path": "/a", "insert_line": 0, "insert_content": "x"}),
+    ):
+        outcome = await crib.call(tool, **arguments)
+        assert outcome.error is not None, tool
+        assert outcome.error.code == "VALIDATION_ERROR"
+
+    assert os.readlink(crib.project / "a") == "elsewhere"
+    assert [version["kind"] for version in await history(crib, file_id)] == ["file", "link"]
+    assert await authors(crib, file_id) == ["user", "external"]
+
+
+async def test_a_file_that_has_become_a_fifo_is_gone_and_its_place_is_not_taken(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
+    (crib.project / "a").unlink()
+    os.mkfifo(crib.project / "a")
+
+    outcome = await crib.call("write", path="/a", content="x", overwrite=True)
+
+    assert outcome.error is not None
+    assert outcome.error.code == "CONFLICT"
+    assert await authors(crib, file_id) == ["user", "external"]
+    assert (crib.project / "a").is_fifo()
+
+
+async def test_a_folder_deleted_on_disk_takes_its_children_along(crib: Crib) -> None:
+    ids = {
+        path: (await crib.result("write", path=path, content=path))["file_id"]
+        for path in ("/d/a.txt", "/d/e/b.txt", "/dd.txt")
+    }
+    wipe(crib.project / "d")
+
+    listed = await crib.result("ls", path="/", recursive=True)
+    outcome = await crib.call("ls", path="/d")
+
+    assert [entry["path"] for entry in listed["entries"]] == ["/dd.txt"]
+    assert outcome.error is not None
+    assert outcome.error.code == "NOT_FOUND"
+    assert {path: (await authors(crib, id_))[1:] for path, id_ in ids.items()} == {
+        "/d/a.txt": ["external"],
+        "/d/e/b.txt": ["external"],
+        "/dd.txt": [],
+    }
+    live = await rows(crib, "select path from toolcrib.files where not deleted and workspace_id = %s")
+    assert live == [("/dd.txt",)]
+
+
+async def test_a_folder_that_has_become_a_file_takes_its_children_along(crib: Crib) -> None:
+    child = (await crib.result("write", path="/d/a.txt", content="a"))["file_id"]
+    wipe(crib.project / "d")
+    (crib.project / "d").write_text("a file now\n")
+
+    assert (await crib.result("read", path="/d"))["content"] == "a file now\n"
+
+    assert (await crib.call("read", path="/d/a.txt")).error is not None
+    assert await authors(crib, child) == ["user", "external"]
+    live = await rows(crib, "select path, kind from toolcrib.files where not deleted and workspace_id = %s")
+    assert live == [("/d", "file")]
+
+
+async def test_a_change_in_the_very_tick_of_our_own_write_is_not_overwritten(crib: Crib) -> None:
+    file_id = (await crib.result("write", path="/a.txt", content="mine!\n"))["file_id"]
+    path = crib.project / "a.txt"
+    path.write_text("their\n")
+    # As if both had happened within one tick of the kernel's clock: `stat` says the same of both.
+    seen = path.stat()
+    await rows(
+        crib,
+        "update toolcrib.files set fingerprint = %s where workspace_id = %s",
+        [seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ctime_ns + 1],
+    )
+
+    await crib.result("write", path="/a.txt", content="mine again\n", overwrite=True)
+
+    assert await authors(crib, file_id) == ["user", "external", "user"]
+    theirs = (await history(crib, file_id))[1]
+    assert (await crib.result("file_version", version_id=theirs["version_id"]))["content"] == "their\n"
+
+
+@pytest.mark.parametrize("tool", ["mv", "rm"])
+async def test_a_child_deleted_on_disk_does_not_keep_its_folder_from_being_changed(crib: Crib, tool: str) -> None:
+    child = (await crib.result("write", path="/d/a.txt", content="a"))["file_id"]
+    (crib.project / "d" / "a.txt").unlink()
+
+    arguments = {"mv": {"source": "/d", "destination": "/e"}, "rm": {"path": "/d"}}[tool]
+    await crib.result(tool, **arguments)
+
+    assert not (crib.project / "d").exists()
+    assert (await crib.call("read", path="/d/a.txt")).error is not None
+    assert (await crib.call("read", path="/e/a.txt")).error is not None
+    assert await authors(crib, child) == ["user", "external"]
+
+
+# What only the disk knows
+
+
+def lay(root: Path, **files: str) -> None:
+    for name, content in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+async def test_a_file_on_disk_only_is_listed_and_read_without_being_taken_in(crib: Crib) -> None:
+    lay(crib.project, src__main="print()\n")
+
+    [folder] = (await crib.result("ls"))["entries"]
+    read = await crib.result("read", path="/src/main")
+    info = await crib.result("file_info", path="/src/main")
+
+    assert (folder["path"], folder["id"], folder["synced"]) == ("/src", None, False)
+    assert (read["content"], read["synced"]) == ("print()\n", False)
+    assert (info["synced"], info["line_count"], info["hash"]) == (False, 1, read["hash"])
+    assert await rows(crib, "select id from toolcrib.files where workspace_id = %s") == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kinds"),
+    [
+        ("edit", {"path": "/src/main", "insert_line": 0, "insert_content": "x"}, ["external", "user"]),
+        ("write", {"path": "/src/main", "content": "x", "overwrite": True}, ["external", "user"]),
+        ("touch", {"path": "/src/main"}, ["external", "user"]),
+        ("mv", {"source": "/src/main", "destination": "/src/other"}, ["external", "user"]),
+    ],
+    ids=["edit", "write", "touch", "mv"],
+)
+async def test_changing_a_file_on_disk_only_takes_it_in_first_with_its_folders(
+    crib: Crib, tool: str, arguments: dict[str, Any], kinds: list[str]
+) -> None:
+    lay(crib.project, src__main="print()\n", src__beside="")
+
+    await crib.result(tool, **arguments)
+
+    known = dict(await rows(crib, "select path, id::text from toolcrib.files where workspace_id = %s"))
+    path = arguments.get("destination", "/src/main")
+    assert set(known) == {"/src", path}
+    assert await authors(crib, known["/src"]) == ["external"]
+    assert await authors(crib, known[path]) == kinds
+    first = (await history(crib, known[path]))[0]
+    assert (await crib.result("file_version", version_id=first["version_id"]))["content"] == "print()\n"
+
+
+@pytest.mark.req("WS-9", part="what only the disk knew can be restored")
+async def test_deleting_a_file_on_disk_only_answers_no_id_and_keeps_its_bytes(crib: Crib) -> None:
+    lay(crib.project, old="precious\n")
+
+    removed = await crib.result("rm", path="/old")
+
+    assert removed["file_id"] is None
+    assert not (crib.project / "old").exists()
+    [gone] = (await crib.result("deleted_files"))["files"]
+    await crib.result("file_restore", file_id=gone["file_id"])
+    assert (crib.project / "old").read_text() == "precious\n"
+
+
+async def test_a_folder_on_disk_only_is_made_known_by_mkdir(crib: Crib) -> None:
+    (crib.project / "made" / "by-hand").mkdir(parents=True)
+
+    made = await crib.result("mkdir", path="/made/by-hand")
+
+    assert await authors(crib, made["file_id"]) == ["external"]
+    listed = (await crib.result("ls", recursive=True))["entries"]
+    assert [(entry["path"], entry["synced"]) for entry in listed] == [("/made", True), ("/made/by-hand", True)]
