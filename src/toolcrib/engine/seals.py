@@ -83,7 +83,7 @@ async def verify(sealing: Sealing, key: bytes, *, anchor: Path | None = None) ->
     """Recomputes the chain from its beginning."""
     problems: list[str] = []
     # Read first: a seal that is made while we read the chain must not look as if it had been cut off.
-    noted = anchor.read_text() if anchor and anchor.exists() else None
+    noted = _noted(anchor)
     last, sealed = _START, 0
     while seals := await sealing.seals_after(last.number, limit=100):
         for seal in seals:
@@ -115,6 +115,10 @@ async def _faults(sealing: Sealing, key: bytes, last: Seal, seal: Seal) -> Itera
             "it was changed, or the key is not the one it was sealed with."
         ]
     return []
+
+
+def _noted(anchor: Path | None) -> str | None:
+    return anchor.read_text() if anchor and anchor.exists() else None
 
 
 def _cut_off(note: str | None, last: Seal) -> Iterable[str]:
