@@ -308,6 +308,22 @@ async def test_case_32_a_hard_link_to_a_protected_file_gives_nothing(crib: Crib,
     assert (crib.project / ".env").read_text() == SECRET
 
 
+async def test_case_32_a_known_file_that_became_a_hard_link_is_not_taken_in_by_an_agent(
+    crib: Crib, agent: Caller
+) -> None:
+    await crib.result("write", path="/notes", content="mine\n")
+    (crib.project / ".env").write_text(SECRET)
+    (crib.project / "notes").unlink()
+    os.link(crib.project / ".env", crib.project / "notes")
+
+    for tool, arguments in calls_on("/notes").items():
+        outcome = await crib.call(tool, agent, **arguments)
+        assert isinstance(outcome.error, ProtectedName), tool
+
+    [file_id] = await known_files(crib)
+    assert len((await crib.result("file_versions", file_id=file_id))["versions"]) == 1
+
+
 async def test_case_40_a_workspace_whose_root_is_replaced_is_not_served_from_elsewhere(
     crib: Crib, agent: Caller
 ) -> None:

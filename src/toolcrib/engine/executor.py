@@ -192,7 +192,12 @@ class Executor:
         refused = isinstance(error, Refused | Forbidden)
         await self._book.write(entry.audit_record("refused" if refused else "failed", error=error, rule=rule))
         state = OutcomeState.REFUSED if refused else OutcomeState.DONE
-        return Outcome(entry.caller.call_id, state, error=error)
+        return Outcome(entry.caller.call_id, state, result=self._told(entry.tool_name, error), error=error)
+
+    def _told(self, tool_name: str, error: ToolcribError) -> Any:
+        """The failure in the words of the tool's own dialect, if it has any."""
+        tool = self._registry.get(tool_name)
+        return tool.failure(error) if tool and tool.failure else None
 
     def _deadline(self, heard: _Heard, caller: Caller) -> float:
         """When the call will be ended: an agent's own limit for the tool, or the server's."""
@@ -219,6 +224,7 @@ class _Entry:
         self.caller = caller
         self.decision: Decision | None = None
         self.committing = False
+        self.tool_name = call.name
         self._call = call
         self._at = datetime.now(UTC)
         self._started = time.perf_counter_ns()

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import BadArguments
+from toolcrib.domain.errors import BadArguments, ToolcribError
 from toolcrib.tools.context import ToolContext
 
 
@@ -39,6 +39,7 @@ class Tool:
     ``repeatable``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
     ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
     one that does not, or that names no places, the gate asks beforehand.
+    ``failure``: how this tool's dialect tells that a call failed or was refused; none where errors are told as errors.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Tool:
     function: ToolFunction
     repeatable: bool = True
     looks: bool = True
+    failure: Callable[[ToolcribError], Any] | None = None
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """The arguments, checked; BadArguments says which field is wrong and what was expected."""

@@ -97,6 +97,8 @@ class Draft:
         _refuse_special_file(target)
         if destination == source.place:
             return
+        if destination.tree != source.place.tree:
+            raise Conflict(f"{shown(destination)} is in another mount. Write it there, then remove the old one.")
         if destination.is_below(source.place):
             raise Conflict(f"{shown(source.place)} cannot be moved into itself. Choose a path outside it.")
         file = (await self.known(source)).file

@@ -97,6 +97,12 @@ async def put(path: MountedPath, text: str, context: ToolContext) -> dict[str, A
     return {"path": str(path), "version_id": str(change.version_id)}
 
 
+@tool()
+async def shift(source: MountedPath, destination: MountedPath, context: ToolContext) -> None:
+    """Move something within or between mounts."""
+    await context.draft.move(await context.tree.find(source), await context.draft.at(destination))
+
+
 @tool(danger=Danger.SAFE)
 async def get(path: MountedPath, context: ToolContext) -> Any:
     """Get the text at a path of any mount."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import get, hired, put, rows, with_tools
+from tests.integration.engine.cast import get, hired, put, rows, shift, with_tools
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import NotFound, ReadOnlyMount
 from toolcrib.domain.ids import RunId, new_id
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("WS-1")
 
 @pytest.fixture
 def crib(crib: Crib) -> Crib:
-    return with_tools(crib, put, get)
+    return with_tools(crib, put, get, shift)
 
 
 async def text_at(crib: Crib, path: str, caller: Caller | None = None) -> object:
@@ -35,6 +35,19 @@ async def test_a_mount_that_is_written_keeps_its_history_and_its_own_tree(crib: 
     assert stored == [(tree, "/notes"), (tree, "/notes/a.txt")]
     others = {"project", "central", "state", "pkg"} - {mount}
     assert {await text_at(crib, f"@{other}/notes/a.txt") for other in others} == {NotFound}
+
+
+async def test_nothing_is_moved_from_one_mount_to_another(crib: Crib) -> None:
+    await crib.call("put", path="@central/a.txt", text="a")
+
+    away = await crib.call("shift", source="@central/a.txt", destination="@project/a.txt")
+    within = await crib.call("shift", source="@central/a.txt", destination="@central/b.txt")
+
+    assert away.error is not None
+    assert away.error.code == "CONFLICT"
+    assert within.succeeded
+    assert await text_at(crib, "@central/b.txt") == "a"
+    assert list(crib.project.iterdir()) == []
 
 
 async def test_the_path_language_of_the_workspace_tools_means_the_project(crib: Crib) -> None:

@@ -87,8 +87,8 @@ def _call(body: bytes) -> Call:
 
 
 def answer(outcome: Outcome) -> Response:
-    """An outcome over HTTP: its error raised, or its result in the envelope."""
-    if outcome.error is not None:
+    """An outcome over HTTP: its result in the envelope, or its error raised, unless the tool tells it in its own way."""
+    if outcome.error is not None and outcome.result is None:
         raise outcome.error
     content = {"success": True, "result": outcome.result, "error": None}
     if outcome.metadata:
