@@ -1,6 +1,5 @@
 """A whole engine without a face: a person, a workspace, and the gate."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,9 +60,7 @@ class Crib:
 
 
 async def new_person(database: Database) -> UserId:
-    profile = await Accounts(database).create_user(
-        email=f"{new_id()}@example.org", full_name=None, password_hash="x"
-    )
+    profile = await Accounts(database).create_user(email=f"{new_id()}@example.org", full_name=None, password_hash="x")
     return profile.user_id
 
 
@@ -75,5 +72,5 @@ async def new_caller(database: Database, settings: Settings) -> Caller:
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
-    yield Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))

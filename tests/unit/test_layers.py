@@ -13,10 +13,7 @@ ALLOWED = sys.stdlib_module_names | {"pydantic", "toolcrib"}
 def test_domain_imports_no_third_party_but_pydantic() -> None:
     modules = sorted(DOMAIN.rglob("*.py"))
     strangers = {
-        f"{path.name}: {name}"
-        for path in modules
-        for name in imported(path)
-        if name.partition(".")[0] not in ALLOWED
+        f"{path.name}: {name}" for path in modules for name in imported(path) if name.partition(".")[0] not in ALLOWED
     }
 
     assert modules

@@ -77,8 +77,7 @@ def test_class_mark_adds_to_those_of_its_tests(project: Path) -> None:
 def test_mark_on_one_parameter_set_counts(project: Path) -> None:
     tests = write_tests(
         project,
-        '@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.req("WS-2"))])\n'
-        "def test_a(x): ...\n",
+        '@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.req("WS-2"))])\ndef test_a(x): ...\n',
     )
 
     assert found(tests) == [at("test_a", "WS-2")]
@@ -106,9 +105,7 @@ def test_listing_shows_each_id_with_its_tests(project: Path, capsys: pytest.Capt
     ]
 
 
-def test_needed_id_that_no_test_shows_fails_and_is_named(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_needed_id_that_no_test_shows_fails_and_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tests(project, '@pytest.mark.req("WS-2")\ndef test_a(): ...\n')
 
     assert main(["WS-2"], root=project) == 0

@@ -179,7 +179,6 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
         "run_id": author.run_id,
         "call_id": author.call_id,
         "new_files": made - sum(change.after is None for change in change_set.changes),
-        "new_bytes": sum(len(change.body) for change in change_set.changes if change.body is not None),
     }
 
 

@@ -27,9 +27,7 @@ WRITES = Effects(writes=(A_FILE,))
         (Trust.AUTONOMOUS, Danger.DANGEROUS, Verdict.ALLOW),
     ],
 )
-def test_trust_and_danger_decide_whether_a_person_is_asked(
-    trust: Trust, danger: Danger, verdict: Verdict
-) -> None:
+def test_trust_and_danger_decide_whether_a_person_is_asked(trust: Trust, danger: Danger, verdict: Verdict) -> None:
     decision = decide(agent(trust=trust), Tool("read", danger), READS)
     assert (decision.verdict, decision.rule, decision.error) == (verdict, f"trust.{trust}.{danger}", None)
 

@@ -36,9 +36,7 @@ def test_the_rest_of_state_is_written() -> None:
 def test_an_agent_is_kept_from_protected_names_and_a_person_is_not() -> None:
     Guard(person(), "read").check_read(project("/.env"))
     Guard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
-    with pytest.raises(
-        ProtectedName, match=r"may not read @project/\.env: `\.env` is protected.*`unprotect`"
-    ):
+    with pytest.raises(ProtectedName, match=r"may not read @project/\.env: `\.env` is protected.*`unprotect`"):
         Guard(agent(), "read").check_read(project("/.env"))
     with pytest.raises(ProtectedName, match="may not write"):
         Guard(agent(), "write").check_write(project("/.vscode/tasks.json"))
@@ -53,12 +51,8 @@ def test_an_owner_lifts_a_pattern_for_one_agent() -> None:
 
 @pytest.mark.req("PO-1", part="path globs")
 def test_an_agent_stays_on_the_paths_of_the_tool_it_uses() -> None:
-    caller = agent(
-        tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": True}}
-    )
+    caller = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": True}})
     Guard(caller, "write").check_write(project("/src/a.py"))
     Guard(caller, "read").check_read(project("/docs/a.md"))
-    with pytest.raises(
-        NotPermitted, match=r"may not write @project/docs/a\.md with `write`: its paths are src/\*\*"
-    ):
+    with pytest.raises(NotPermitted, match=r"may not write @project/docs/a\.md with `write`: its paths are src/\*\*"):
         Guard(caller, "write").check_write(project("/docs/a.md"))

@@ -62,9 +62,7 @@ def test_an_empty_text_declares_the_defaults(text: str) -> None:
         ("trust: 2020-13-45", "yaml", "Not YAML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_field_and_what_was_expected(
-    text: str, field: str, expected: str
-) -> None:
+def test_what_is_wrong_is_told_with_its_field_and_what_was_expected(text: str, field: str, expected: str) -> None:
     with pytest.raises(BadArguments) as caught:
         rules_from_yaml(text)
     assert expected in caught.value.fields[field]

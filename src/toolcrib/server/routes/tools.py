@@ -87,7 +87,7 @@ def _call(body: bytes) -> Call:
 
 
 def answer(outcome: Outcome) -> Response:
-    """An outcome over HTTP: its result in the envelope, or its error raised, unless the tool tells it in its own way."""
+    """An outcome over HTTP: its result in the envelope, or its error raised if the tool does not tell it itself."""
     if outcome.error is not None and outcome.result is None:
         raise outcome.error
     content = {"success": True, "result": outcome.result, "error": None}
