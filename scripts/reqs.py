@@ -74,9 +74,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _in_body(body: Sequence[ast.stmt], place: str, inherited: list[ast.Call]) -> Iterator[Showing]:
-    marks = inherited + [
-        mark for statement in body if _is_pytestmark(statement) for mark in _marks([statement])
-    ]
+    marks = inherited + [mark for statement in body if _is_pytestmark(statement) for mark in _marks([statement])]
     for statement in body:
         match statement:
             case ast.ClassDef(name=name, decorator_list=decorators) if name.startswith("Test"):
@@ -88,9 +86,7 @@ def _in_body(body: Sequence[ast.stmt], place: str, inherited: list[ast.Call]) ->
 
 def _is_pytestmark(statement: ast.stmt) -> bool:
     match statement:
-        case (
-            ast.Assign(targets=[ast.Name(id="pytestmark")]) | ast.AnnAssign(target=ast.Name(id="pytestmark"))
-        ):
+        case ast.Assign(targets=[ast.Name(id="pytestmark")]) | ast.AnnAssign(target=ast.Name(id="pytestmark")):
             return True
     return False
 
@@ -105,9 +101,7 @@ def _showings(mark: ast.Call, test: str) -> Iterator[Showing]:
     ids = [_text(argument, test) for argument in mark.args]
     parts = {keyword.arg: _text(keyword.value, test) for keyword in mark.keywords}
     if not ids or parts.keys() - {"part"}:
-        raise BadMark(
-            f'{test}: write the mark as req("WS-3") or req("WS-3", part="…"), not {ast.unparse(mark)}'
-        )
+        raise BadMark(f'{test}: write the mark as req("WS-3") or req("WS-3", part="…"), not {ast.unparse(mark)}')
     for requirement in ids:
         yield Showing(requirement, parts.get("part"), test)
 

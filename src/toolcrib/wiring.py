@@ -23,6 +23,7 @@ from toolcrib.storage.changes import Changes
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
 from toolcrib.tools.tool import Tool
@@ -52,6 +53,7 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         changes=changes,
         mounts=mounts,
         sync=Sync(changes, mounts, node=settings.node),
+        undoing=Undoing(database),
         max_file_bytes=settings.max_file_bytes,
     )
     executor = Executor(

@@ -577,6 +577,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "file_version": {"version_id": cast.ids["version_id"]},
         "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},
         "file_restore": {"file_id": cast.ids["file_id"], "version_id": cast.ids["from_version"]},
+        "undo": {"calls": [cast.ids["call_id"]], "force": True},
     }
     assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
     return calls

@@ -53,6 +53,11 @@ class Change:
         return ChangeKind.TOUCHED if self.before.holds_same_as(self.after) else ChangeKind.CHANGED
 
     @property
+    def leaves(self) -> bool:
+        """Whether the file stands at its old place no more."""
+        return self.before is not None and (self.after is None or self.after.place != self.before.place)
+
+    @property
     def places(self) -> tuple[Place, ...]:
         """Where the tree is touched: one place, or two for a move."""
         found = {state.place for state in (self.before, self.after) if state is not None}

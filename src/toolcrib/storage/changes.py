@@ -178,8 +178,15 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
         "session_id": author.session_id,
         "run_id": author.run_id,
         "call_id": author.call_id,
+        "trades": _trades_places(change_set),
         "new_files": made - sum(change.after is None for change in change_set.changes),
     }
+
+
+def _trades_places(change_set: ChangeSet) -> bool:
+    """Whether some file takes a place that another leaves."""
+    left = {change.before.place for change in change_set.changes if change.before is not None and change.leaves}
+    return any(change.after.place in left for change in change_set.changes if change.after is not None)
 
 
 def _file_row(change: Change) -> dict[str, Any]:

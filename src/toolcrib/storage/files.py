@@ -77,7 +77,7 @@ class Files:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {_COLUMNS} from toolcrib.files f
+                select {FILE_COLUMNS} from toolcrib.files f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 where f.workspace_id = %(workspace)s and f.mount = %(tree)s and not f.deleted
                   and case when %(recursive)s then f.path >= %(low)s and f.path < %(high)s
@@ -98,14 +98,14 @@ class Files:
                     "parent": folder.path,
                 },
             )
-            return [_file(row) for row in await cursor.fetchall()]
+            return [file_of(row) for row in await cursor.fetchall()]
 
     async def by_id(self, tenant: Tenant, file_id: FileId, needs: Role = Role.VIEWER) -> File:
         async with self._database.transaction(tenant, needs) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {_COLUMNS} from toolcrib.files f
+                select {FILE_COLUMNS} from toolcrib.files f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 where f.workspace_id = %s and f.id = %s
                 """,
@@ -114,7 +114,7 @@ class Files:
             row = await cursor.fetchone()
         if row is None:
             raise NotFound(f"File {file_id} not found in this workspace.")
-        return _file(row)
+        return file_of(row)
 
     async def deleted(self, tenant: Tenant, tree: str, *, limit: int) -> list[File]:
         """Soft-deleted files, the latest first."""
@@ -122,14 +122,14 @@ class Files:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {_COLUMNS} from toolcrib.files f
+                select {FILE_COLUMNS} from toolcrib.files f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 where f.workspace_id = %s and f.mount = %s and f.deleted
                 order by f.updated_at desc, f.id limit %s
                 """,
                 (tenant.workspace_id, tree, limit),
             )
-            return [_file(row) for row in await cursor.fetchall()]
+            return [file_of(row) for row in await cursor.fetchall()]
 
     async def workspaces_pending(self, node: str) -> list[WorkspaceId]:
         """Workspaces at home on this node in which something is committed and not known to be on disk."""
@@ -156,7 +156,7 @@ class Files:
                 """,
                 {"workspace": tenant.workspace_id, "file": file_id, "before": before, "limit": limit},
             )
-            return [_version(row) for row in await cursor.fetchall()]
+            return [version_of(row) for row in await cursor.fetchall()]
 
     async def version(self, tenant: Tenant, version_id: VersionId) -> Version:
         async with self._database.transaction(tenant) as connection:
@@ -173,14 +173,14 @@ async def below_within(connection: Connection, tenant: Tenant, folder: Place) ->
     # "0" is the character after "/": a range over the index, where LIKE would read every row.
     await cursor.execute(
         f"""
-        select {_COLUMNS} from toolcrib.files f
+        select {FILE_COLUMNS} from toolcrib.files f
         left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
         where f.workspace_id = %s and f.mount = %s and f.path >= %s and f.path < %s and not f.deleted
         order by f.path
         """,
         (tenant.workspace_id, folder.tree, prefix, prefix[:-1] + "0"),
     )
-    return [_file(row) for row in await cursor.fetchall()]
+    return [file_of(row) for row in await cursor.fetchall()]
 
 
 async def pending_within(connection: Connection, tenant: Tenant, places: Sequence[Place] | None = None) -> list[File]:
@@ -188,7 +188,7 @@ async def pending_within(connection: Connection, tenant: Tenant, places: Sequenc
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         f"""
-        select {_COLUMNS} from toolcrib.pending p
+        select {FILE_COLUMNS} from toolcrib.pending p
         cross join lateral (
             select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
         ) f
@@ -204,7 +204,7 @@ async def pending_within(connection: Connection, tenant: Tenant, places: Sequenc
             "paths": None if places is None else [place.path for place in places],
         },
     )
-    return [_file(row) for row in await cursor.fetchall()]
+    return [file_of(row) for row in await cursor.fetchall()]
 
 
 async def version_within(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
@@ -213,7 +213,7 @@ async def version_within(connection: Connection, tenant: Tenant, version_id: Ver
     row = await cursor.fetchone()
     if row is None:
         raise NotFound(f"Version {version_id} not found in this workspace.")
-    return _version(row)
+    return version_of(row)
 
 
 def places_json(places: Sequence[Place]) -> str:
@@ -228,24 +228,27 @@ def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
     if epoch is None:
         # The policies hide the workspace itself. Without this, what lies on its disk would look like nobody's.
         raise Forbidden(NOT_A_MEMBER)
-    files = tuple(None if row[5] is None else _file((*row[5:-1], False)) for row in rows)
+    files = tuple(None if row[5] is None else file_of((*row[5:-1], False)) for row in rows)
     return Seen(held, Home(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
 
 
-_COLUMNS = """f.id, f.mount, f.path, f.type, f.is_virtual, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
+FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.is_virtual, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
     f.lines, f.content, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
     p.base_version_id, f.deleted"""
 
-_VERSIONS = """
-    select v.id, v.file_id, v.number, v.change_set_id, v.previous_id, v.deleted, v.mount, v.path, v.kind, v.mode,
-           v.sha256, v.size, v.lines, v.content, v.target, v.created_at, c.author, c.user_id, c.agent_id, c.run_id,
-           c.call_id
+VERSION_COLUMNS = """v.id, v.file_id, v.number, v.change_set_id, v.previous_id, v.deleted, v.mount, v.path, v.kind,
+    v.mode, v.sha256, v.size, v.lines, v.content, v.target, v.created_at, c.author, c.user_id, c.agent_id, c.run_id,
+    c.call_id"""
+
+_VERSIONS = f"""
+    select {VERSION_COLUMNS}
     from toolcrib.versions v
     join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
 """
 
 
-def _file(row: tuple[Any, ...]) -> File:
+def file_of(row: tuple[Any, ...]) -> File:
+    """Reads a row of ``FILE_COLUMNS``."""
     (
         id_, mount, path, type_, is_virtual, version_id, number, kind, mode, sha256, size, lines, content, target,
         fingerprint, created_at, updated_at, pending, base_version_id, deleted,
@@ -289,7 +292,8 @@ def _state(
     )
 
 
-def _version(row: tuple[Any, ...]) -> Version:
+def version_of(row: tuple[Any, ...]) -> Version:
+    """Reads a row of ``VERSION_COLUMNS``."""
     id_, file_id, number, change_set_id, previous_id, deleted = row[:6]
     created_at: datetime
     created_at, author, user_id, agent_id, run_id, call_id = row[15:]

@@ -1,6 +1,6 @@
 """Makes the disk hold what the history says. Decides nothing: whoever calls holds the locks and checked the base."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -41,29 +41,43 @@ class Step:
 def apply(disk_of: DiskOf, steps: Sequence[Step]) -> list[Settled]:
     """Brings every step to its end, whatever part of it was done before. Doing it twice is harmless.
 
-    What is deleted goes first, then moves (a folder before what it holds, which then has moved with it), then
-    new folders, then contents: so a path can be freed and taken in one set.
+    What is deleted goes first, so that no moving folder takes it along; then whatever can be renamed is; then places
+    are freed, new folders made and contents written: so one set can free a place and take it.
     """
-    movers = sorted((s for s in steps if s.moves), key=lambda s: len(_before(s).place.parts))
-    gone = sorted((s for s in steps if s.after is None), key=lambda s: -len(_before(s).place.parts))
-    makers = sorted((s for s in steps if s.after is not None), key=lambda s: len(s.after.place.parts))  # type: ignore[union-attr]
-    taken = {step.after.place for step in steps if step.after is not None}
+    wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
+    for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
+        _free(disk_of, place, wanted)
+    for step in _movers(steps):
+        _rename(disk_of, step)
+    for place in _deepest_first(step.before.place for step in steps if step.before):
+        _free(disk_of, place, wanted)
     prints: dict[FileId, Fingerprint | None] = {}
-    # A deleted folder may still hold what a move is about to take out of it.
-    for step in gone:
-        if _before(step).kind is not NodeKind.FOLDER and _before(step).place not in taken:
-            disk_of(_before(step).place).remove(_before(step).place)
-        prints[step.file_id] = None
-    for step in movers:
-        _move(disk_of, step)
-    for step in gone:
-        if _before(step).kind is NodeKind.FOLDER and _before(step).place not in taken:
-            # A program outside put something into it at the last moment: then the folder stays, with that in it.
-            with suppress(Conflict):
-                disk_of(_before(step).place).remove(_before(step).place)
-    for step in makers:
-        prints[step.file_id] = _make(disk_of, step)
+    for step in sorted(steps, key=_folders_first):
+        prints[step.file_id] = None if step.after is None else _make(disk_of, step)
     return [Settled(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
+
+
+def _movers(steps: Sequence[Step]) -> list[Step]:
+    """What moves: first what leaves a moving folder for elsewhere, then folders before what moves with them."""
+    movers = {_before(step).place: step for step in steps if step.moves}
+
+    def goes_its_own_way(step: Step) -> bool:
+        assert step.after is not None
+        above = next((movers[place] for place in reversed(_before(step).place.ancestors) if place in movers), None)
+        if above is None or above.after is None:
+            return False
+        return step.after.place != _before(step).place.moved(_before(above).place, above.after.place)
+
+    return sorted(movers.values(), key=lambda step: (not goes_its_own_way(step), len(_before(step).place.parts)))
+
+
+def _deepest_first(places: Iterable[Place]) -> list[Place]:
+    return sorted(places, key=lambda place: -len(place.parts))
+
+
+def _folders_first(step: Step) -> tuple[bool, int]:
+    state = step.states[-1]
+    return state.kind is not NodeKind.FOLDER, len(state.place.parts)
 
 
 def _before(step: Step) -> NodeState:
@@ -71,15 +85,26 @@ def _before(step: Step) -> NodeState:
     return step.before
 
 
-def _move(disk_of: DiskOf, step: Step) -> None:
-    """Renames on disk if that is still to be done and possible; else ``_make`` writes the new place."""
+def _rename(disk_of: DiskOf, step: Step) -> None:
+    """Moves on disk if that is still to be done and nothing stands in the way; else the new place is written."""
     assert step.before is not None and step.after is not None
     source, destination = step.before.place, step.after.place
     disk = disk_of(source)
-    if disk.look(source) is None or disk_of(destination) is not disk:
+    if disk_of(destination) is disk and disk.look(source) is not None and disk.look(destination) is None:
+        # A file may still stand where the folder above will be; then the content is written instead.
+        with suppress(Conflict):
+            disk.rename(source, destination)
+
+
+def _free(disk_of: DiskOf, place: Place, wanted: Mapping[Place, NodeKind]) -> None:
+    """Removes what stands where nothing shall stand, or something of another kind."""
+    disk = disk_of(place)
+    node = disk.look(place)
+    if node is None or node.kind is wanted.get(place):
         return
-    if disk.look(destination) is None:
-        disk.rename(source, destination)
+    # A program outside put something into a folder at the last moment: then it stays, with that in it.
+    with suppress(Conflict):
+        disk.remove(place)
 
 
 def _make(disk_of: DiskOf, step: Step) -> Fingerprint | None:
@@ -97,15 +122,7 @@ def _make(disk_of: DiskOf, step: Step) -> Fingerprint | None:
         assert after.target is not None
         return disk.make_link(after.place, after.target).fingerprint
     if step.body is not None:
-        written = disk.write(after.place, step.body, mode=after.mode)
-        _remove_old(disk_of, before, after)
-        return written.fingerprint
+        return disk.write(after.place, step.body, mode=after.mode).fingerprint
     # The content is there already: moved, touched, or given another mode.
     node = disk.set_times(after.place) if before == after else disk.set_mode(after.place, after.mode)
     return node.fingerprint
-
-
-def _remove_old(disk_of: DiskOf, before: NodeState | None, after: NodeState) -> None:
-    """A move that had to be written anew leaves its old place."""
-    if before is not None and before.place != after.place:
-        disk_of(before.place).remove(before.place)

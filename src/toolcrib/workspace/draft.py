@@ -1,5 +1,6 @@
 """A change set in the making. Tools put changes into it; nothing happens until the gate commits it."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from toolcrib.domain.callers import Caller
@@ -125,6 +126,16 @@ class Draft:
         body = await self._tree.body(version) if version.state.sha256 else None
         return self._add(file, replace(version.state, place=place), body=body)
 
+    async def revert(
+        self, file: File, state: NodeState | None, body: bytes | None, *, freed: Collection[Place]
+    ) -> None:
+        """Puts a file back to a state that it had, or takes it away. ``freed``: places that this draft will leave."""
+        for place in {known.place for known in (None if file.deleted else file.state, state) if known is not None}:
+            self._tree.check_write(place)
+        if state is not None:
+            await self._make_parents(state.place, freed)
+        self._add(file, state, body=body)
+
     async def known(self, standing: Standing) -> Standing:
         """The same, in the history."""
         if standing.file is not None:
@@ -134,7 +145,7 @@ class Draft:
             raise NotFound(f"File not found: {shown(standing.place)}")
         return taken
 
-    async def _make_parents(self, place: Place) -> None:
+    async def _make_parents(self, place: Place, freed: Collection[Place] = ()) -> None:
         """Every folder above, made if missing, taken in if it is on disk only."""
         if not place.ancestors:
             return
@@ -142,14 +153,15 @@ class Draft:
         if not all(above in self._folders for above in place.ancestors):
             await self.at(place)
         for above in (self._folders[folder] for folder in place.ancestors):
-            if above.exists and not above.is_folder:
-                raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
-            if above.file is not None or above.place in planned:
+            if above.place in planned:
                 continue
-            if above.exists:
-                [self._folders[above.place]] = await self._tree.take_in([above.place])
-            else:
+            if not above.exists or above.place in freed:
                 self._add(None, _folder(above.place), type=FileType.FOLDER)
+                continue
+            if not above.is_folder:
+                raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
+            if above.file is None:
+                [self._folders[above.place]] = await self._tree.take_in([above.place])
 
     def _add(
         self,

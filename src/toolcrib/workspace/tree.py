@@ -1,6 +1,6 @@
 """The tree as one caller sees it: history and disk merged, guarded place by place. What tools read through."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +15,7 @@ from toolcrib.storage.blobs import Blobs, digest
 from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Files, Seen
+from toolcrib.storage.undo import Deeds, FileHistory, Undoing
 from toolcrib.workspace.apply import DiskOf
 from toolcrib.workspace.disk import Disk, several_names
 from toolcrib.workspace.mounts import Mounts
@@ -106,6 +107,7 @@ class Shelves:
     changes: Changes
     mounts: Mounts
     sync: Sync
+    undoing: Undoing
     max_file_bytes: int
 
 
@@ -209,7 +211,24 @@ class Tree:
             return False
         return not await self._shelves.files.off_disk(self._tenant, folder.place, recursive=True)
 
+    async def holds_only(self, folder: Place, known: Collection[Place]) -> bool:
+        """Whether nothing stands below a folder on disk but these places."""
+        folder = self.bound(folder)
+        disk = self._disks(await self._look([folder]))(folder)
+        return all(place in known for place, _ in await in_thread(lambda: list(disk.walk(folder))))
+
     # The past
+
+    async def histories(self, deeds: Deeds) -> list[FileHistory]:
+        """What some calls did to each file, after booking what others did to those files on disk."""
+        found = await self._shelves.undoing.histories(self._tenant, deeds, self._needs)
+        live = [history.file.state.place for history in found if not history.file.deleted]
+        heads = {history.file.id: history.file.version_id for history in found if not history.file.deleted}
+        for standing in await self.find_all(live) if live else []:
+            if standing.file is None or heads.get(standing.file.id) != standing.file.version_id:
+                # Something was booked just now: it belongs to the history that is judged.
+                return await self._shelves.undoing.histories(self._tenant, deeds, self._needs)
+        return found
 
     async def file(self, file_id: FileId) -> File:
         """A file of the history, deleted or not."""

@@ -12,8 +12,9 @@ create or replace function toolcrib.commit_change(
 language plpgsql volatile
 as $$
 declare
-    v_role   text;
-    v_bytes  bigint;
+    v_role    text;
+    v_bytes   bigint;
+    v_moving  uuid;
 begin
     if p_user is not null then
         v_role := toolcrib.enter(p_user, p_token_version, p_workspace, p_agent);
@@ -44,6 +45,13 @@ begin
     from jsonb_to_record(p_set) as s (id uuid, author text, user_id uuid, agent_id uuid, session_id uuid, run_id uuid,
                                       call_id uuid)
     on conflict (workspace_id, id) do update set state = 'committed', committed_at = now();
+
+    -- Files that trade places: each leaves its own before any arrives, since a place holds one live file.
+    if (p_set ->> 'trades')::boolean then
+        for v_moving in select (value ->> 'file_id')::uuid from jsonb_array_elements(p_files) loop
+            update toolcrib.files f set deleted = true where f.workspace_id = p_workspace and f.id = v_moving;
+        end loop;
+    end if;
 
     with given as (
         select g.*, case when g.hash is not null then decode(g.hash, 'hex') end as sha256

@@ -1,0 +1,112 @@
+"""What some calls did, file by file, and what happened to those files since."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from toolcrib.domain.callers import Role
+from toolcrib.domain.files import File, Version
+from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, version_of
+
+# The columns put into statements here are constants:
+# ruff: noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class Deeds:
+    """Which calls are meant: some by their ids, or all of a run or a session."""
+
+    calls: tuple[UUID, ...] = ()
+    run_id: UUID | None = None
+    session_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileHistory:
+    """A file with its versions, from the one before the first of ``ours`` to its head."""
+
+    file: File
+    versions: tuple[Version, ...]
+    ours: frozenset[VersionId]
+
+
+class Undoing:
+    """Queries for undo."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def histories(self, tenant: Tenant, deeds: Deeds, needs: Role) -> list[FileHistory]:
+        """Every file that these calls changed."""
+        async with self._database.transaction(tenant, needs) as connection:
+            touched = await _touched(connection, tenant, deeds)
+            files = await _files(connection, tenant, list(touched))
+            versions = await _versions(connection, tenant, {id_: first for id_, (first, _) in touched.items()})
+        return [FileHistory(file, tuple(versions[file.id]), frozenset(touched[file.id][1])) for file in files]
+
+
+async def _touched(connection: Connection, tenant: Tenant, deeds: Deeds) -> dict[FileId, tuple[int, list[VersionId]]]:
+    """The files, with the number of the first version that counts and the ids of all that do."""
+    cursor = await connection.execute(
+        """
+        select v.file_id, min(v.number), array_agg(v.id)
+        from toolcrib.change_sets c
+        cross join lateral (
+            select v.file_id, v.number, v.id from toolcrib.versions v
+            where v.workspace_id = c.workspace_id and v.change_set_id = c.id
+            offset 0
+        ) v
+        where c.workspace_id = %(workspace)s and c.state = 'committed'
+          and (c.call_id = any (%(calls)s) or c.run_id = %(run)s or c.session_id = %(session)s)
+          and (%(agent)s::uuid is null or c.agent_id = %(agent)s)
+        group by v.file_id
+        """,
+        {
+            "workspace": tenant.workspace_id,
+            "calls": list(deeds.calls),
+            "run": deeds.run_id,
+            "session": deeds.session_id,
+            # An agent undoes its own deeds only.
+            "agent": tenant.agent_id,
+        },
+    )
+    return {FileId(id_): (first, [VersionId(v) for v in ids]) for id_, first, ids in await cursor.fetchall()}
+
+
+async def _files(connection: Connection, tenant: Tenant, ids: Sequence[FileId]) -> list[File]:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        f"""
+        select {FILE_COLUMNS} from unnest(%s::uuid[]) as wanted (id)
+        cross join lateral (
+            select * from toolcrib.files f where f.workspace_id = %s and f.id = wanted.id limit 1
+        ) f
+        left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        """,
+        (ids, tenant.workspace_id),
+    )
+    return [file_of(row) for row in await cursor.fetchall()]
+
+
+async def _versions(connection: Connection, tenant: Tenant, firsts: dict[FileId, int]) -> dict[FileId, list[Version]]:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        f"""
+        select {VERSION_COLUMNS} from unnest(%s::uuid[], %s::integer[]) as wanted (file_id, first)
+        cross join lateral (
+            select * from toolcrib.versions v
+            where v.workspace_id = %s and v.file_id = wanted.file_id and v.number >= wanted.first - 1
+            order by v.number
+            offset 0
+        ) v
+        join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
+        order by v.file_id, v.number
+        """,
+        (list(firsts), list(firsts.values()), tenant.workspace_id),
+    )
+    found: dict[FileId, list[Version]] = {}
+    for version in map(version_of, await cursor.fetchall()):
+        found.setdefault(version.file_id, []).append(version)
+    return found

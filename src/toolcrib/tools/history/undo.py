@@ -1,0 +1,85 @@
+"""Takes back what calls did: of one call, of several, of a run or of a session."""
+
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import NotFound
+from toolcrib.storage.undo import Deeds
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.history.shapes import version_shape
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.paths import shown
+from toolcrib.workspace.undo import Clash, Reversal, draft_undo, plan
+
+
+class Arguments(ToolArguments):
+    calls: list[UUID] = Field(default=[], max_length=1000, description="The calls to take back, by their ids.")
+    run_id: UUID | None = Field(default=None, description="Take back all that a run did.")
+    session_id: UUID | None = Field(default=None, description="Take back all that was done in a session.")
+    dry_run: bool = Field(default=False, description="Only show what would change.")
+    force: bool = Field(default=False, description="Also take back files that others have changed since.")
+
+    @model_validator(mode="after")
+    def _something_is_meant(self) -> Self:
+        if sum((bool(self.calls), self.run_id is not None, self.session_id is not None)) != 1:
+            raise PydanticCustomError("undo_what", "Give exactly one of calls, run_id and session_id")
+        return self
+
+
+async def undo(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    deeds = Deeds(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.histories(deeds)
+    if not histories:
+        raise NotFound("These calls changed no file here that is still in the history.")
+    found = await plan(context.tree, histories, force=arguments.force)
+    if not arguments.dry_run:
+        await draft_undo(context.tree, context.draft, found.reversals)
+    return {
+        "dry_run": arguments.dry_run,
+        "call_id": str(context.caller.call_id),
+        "changes": [_change(reversal) for reversal in found.reversals],
+        "conflicts": [_conflict(clash) for clash in found.clashes],
+    }
+
+
+def _change(reversal: Reversal) -> dict[str, Any]:
+    """What happens to a file, told as a change from what it is now."""
+    now, then = reversal.file.state, reversal.state
+    gone = reversal.file.deleted
+    kind = "deleted" if then is None else "made" if gone else "moved" if then.place != now.place else "changed"
+    return {
+        "path": shown((then or now).place),
+        "from_path": shown(now.place) if kind == "moved" else None,
+        "change": kind,
+        "kind": str((then or now).kind),
+        "hash_now": now.sha256.hex() if now.sha256 and not gone else None,
+        "hash_then": then.sha256.hex() if then and then.sha256 else None,
+    }
+
+
+def _conflict(clash: Clash) -> dict[str, Any]:
+    return {
+        "path": shown(clash.file.state.place),
+        "reason": clash.reason,
+        "ours": version_shape(clash.ours),
+        "theirs": version_shape(clash.theirs) if clash.theirs else None,
+    }
+
+
+tool = Tool(
+    name="undo",
+    toolset="history",
+    description=(
+        "Take back what calls did to files. Files that others have changed since are reported and left alone unless "
+        "`force` is set. `dry_run` shows what would happen. To redo, undo the undo: give its `call_id`."
+    ),
+    category=Category.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=Arguments,
+    effects=lambda _: Effects(),
+    function=undo,
+)

@@ -1,0 +1,159 @@
+"""Works out how to take back what some calls did. Plans only: the gate commits it like any other change.
+
+For every file there is one question: has anyone else changed it since? If not, it goes back to the state before the
+first of these calls. If so, both versions are reported and the file is left alone, unless force is used.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from toolcrib.domain.files import File, NodeKind, NodeState, Version
+from toolcrib.domain.ids import FileId
+from toolcrib.domain.places import Place
+from toolcrib.storage.undo import FileHistory
+from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """A file's way back: to the state of ``version``, or, without one, to not being there."""
+
+    file: File
+    version: Version | None
+
+    @property
+    def state(self) -> NodeState | None:
+        return self.version.state if self.version else None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the file will stand at its present place no more."""
+        return not self.file.deleted and (self.state is None or self.state.place != self.file.state.place)
+
+    @property
+    def is_idle(self) -> bool:
+        if self.file.deleted or self.state is None:
+            return self.file.deleted and self.state is None
+        return self.state.place == self.file.state.place and self.state.holds_same_as(self.file.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A file that is left alone, and why. ``ours`` is the last version of the calls, ``theirs`` what came after."""
+
+    file: File
+    reason: str
+    ours: Version
+    theirs: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What is taken back, and what is not."""
+
+    reversals: tuple[Reversal, ...]
+    clashes: tuple[Clash, ...]
+
+
+async def plan(tree: Tree, histories: Sequence[FileHistory], *, force: bool) -> Undo:
+    """Decides for each file, then leaves alone what the tree as a whole does not allow."""
+    clashes = [] if force else [clash for history in histories if (clash := _changed_since(history))]
+    left_alone = {clash.file.id for clash in clashes}
+    by_id = {history.file.id: history for history in histories}
+    reversals = [_reversal(history) for history in histories if history.file.id not in left_alone]
+    reversals = [reversal for reversal in reversals if not reversal.is_idle]
+    while refused := await _impossible(tree, reversals):
+        clashes += [_clash(by_id[file_id], reason) for file_id, reason in refused.items()]
+        reversals = [reversal for reversal in reversals if reversal.file.id not in refused]
+    return Undo(tuple(reversals), tuple(clashes))
+
+
+async def draft_undo(tree: Tree, draft: Draft, reversals: Sequence[Reversal]) -> None:
+    """Puts the way back into the draft: folders first, so that what goes into them finds them planned."""
+    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    # Where files take each other's places, nothing can simply be renamed: every content is brought along.
+    trades = any(reversal.state is not None and reversal.state.place in freed for reversal in reversals)
+    for reversal in sorted(reversals, key=_folders_first):
+        body = await _content(tree, reversal, always=trades)
+        await draft.revert(reversal.file, reversal.state, body, freed=freed)
+
+
+async def _content(tree: Tree, reversal: Reversal, *, always: bool) -> bytes | None:
+    """The bytes that must be written, if the file does not hold them where it stands."""
+    version, now = reversal.version, reversal.file.state
+    if version is None or version.state.sha256 is None:
+        return None
+    if not always and not reversal.file.deleted and version.state.sha256 == now.sha256:
+        return None
+    return await tree.body(version)
+
+
+def _changed_since(history: FileHistory) -> Clash | None:
+    """The clash, if someone else's version stands after the first of ours, and is still to be seen."""
+    first = next(n for n, version in enumerate(history.versions) if version.id in history.ours)
+    theirs = [version for version in history.versions[first:] if version.id not in history.ours]
+    if not theirs:
+        return None
+    ours = _last_of_ours(history)
+    head = history.versions[-1]
+    if theirs[0].number > ours.number and _same(head, ours):
+        return None
+    return Clash(history.file, "Changed by someone else since.", ours, theirs[-1])
+
+
+def _reversal(history: FileHistory) -> Reversal:
+    before = history.versions[0] if history.versions[0].id not in history.ours else None
+    return Reversal(history.file, None if before is None or before.deleted else before)
+
+
+async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId, str]:
+    """Reversals that would take a folder from under what stays in it, or put something onto what stays."""
+    leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
+    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    refused: dict[FileId, str] = {}
+    for reversal in reversals:
+        file, state = reversal.file, reversal.state
+        if reversal.leaves and file.state.kind is NodeKind.FOLDER and await _stays_inside(tree, reversal, leaving):
+            refused[file.id] = "Holds files that are not part of this."
+        elif state is not None and await _is_taken(tree, reversal, state.place, freed):
+            refused[file.id] = "Another file stands where it was."
+    return refused
+
+
+async def _stays_inside(tree: Tree, reversal: Reversal, leaving: Collection[FileId]) -> bool:
+    known = await tree.known_below(reversal.file.state.place)
+    if any(file.id not in leaving for file in known):
+        return True
+    # A folder that moves back takes along what only the disk knows; one that goes away must be empty of it.
+    names = {file.state.place for file in known}
+    return reversal.state is None and not await tree.holds_only(reversal.file.state.place, names)
+
+
+async def _is_taken(tree: Tree, reversal: Reversal, place: Place, freed: Collection[Place]) -> bool:
+    """Whether something stands where the file has to go, or where a folder above it would have to be."""
+    if not reversal.file.deleted and not reversal.leaves:
+        return False
+    *above, there = await tree.find_all([*place.ancestors, place])
+    in_the_way = [there] if there.exists else []
+    in_the_way += [folder for folder in above if folder.exists and not folder.is_folder]
+    return any(standing.place not in freed for standing in in_the_way)
+
+
+def _clash(history: FileHistory, reason: str) -> Clash:
+    return Clash(history.file, reason, _last_of_ours(history), None)
+
+
+def _last_of_ours(history: FileHistory) -> Version:
+    return next(version for version in reversed(history.versions) if version.id in history.ours)
+
+
+def _same(one: Version, other: Version) -> bool:
+    if one.deleted or other.deleted:
+        return one.deleted and other.deleted
+    return one.state.place == other.state.place and one.state.holds_same_as(other.state)
+
+
+def _folders_first(reversal: Reversal) -> tuple[bool, int]:
+    state = reversal.state or reversal.file.state
+    return state.kind is not NodeKind.FOLDER, len(state.place.parts)

@@ -1,0 +1,104 @@
+"""Undo over random work: whatever was done, taking it back gives the tree that was."""
+
+import random
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.workspace.undo_cast import Snapshot, Work, snapshot
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("WS-12", part="any sequence of file operations")
+
+STEPS = 12
+
+
+async def check(database: Database, settings: Settings, seed: int) -> None:
+    """Three promises on one random sequence."""
+    crib = Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+    work = Work(crib, random.Random(seed))
+    snapshots: list[tuple[int, Snapshot]] = [(0, snapshot(crib.project))]
+    for _ in range(STEPS):
+        await work.step(work.random.choice("AB"))
+        snapshots.append((len(work.done), snapshot(crib.project)))
+    after = snapshots[-1][1]
+
+    await _one_author_loses_nothing_of_the_other(crib, work, after)
+    count, before = work.random.choice(snapshots)
+    await _the_last_calls_are_as_if_they_had_never_been(crib, work.calls()[count:], before, after)
+    await _nothing_was_booked_as_someone_elses(crib)
+
+
+async def _one_author_loses_nothing_of_the_other(crib: Crib, work: Work, after: Snapshot) -> None:
+    calls = work.calls("A")
+    if not calls:
+        return
+    outcome = await crib.call("undo", calls=calls)
+    assert outcome.succeeded, outcome.error
+    undone = snapshot(crib.project)
+    for path, (kind, _, body) in after.items():
+        if kind == "file" and body.startswith(b"B") and b"A" not in body:
+            assert body in {held for _, _, held in undone.values()}, f"{path}: {body!r} was lost"
+    if outcome.change_set_id is None:
+        assert undone == after
+        return
+    redone = await crib.call("undo", calls=[str(outcome.call_id)])
+    assert redone.succeeded, redone.error
+    assert redone.result["conflicts"] == []
+    assert snapshot(crib.project) == after, "undo and redo are not the identity"
+
+
+async def _the_last_calls_are_as_if_they_had_never_been(
+    crib: Crib, calls: list[str], before: Snapshot, after: Snapshot
+) -> None:
+    if not calls:
+        return
+    # The undo and redo above stand in the history of these files: they count as part of the work.
+    undoings = [str(record) for record in await _undo_calls(crib)]
+    outcome = await crib.call("undo", calls=[*calls, *undoings])
+    assert outcome.succeeded, outcome.error
+    assert outcome.result["conflicts"] == []
+    assert snapshot(crib.project) == before
+    assert after is not None
+
+
+async def _undo_calls(crib: Crib) -> list[object]:
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select id from toolcrib.tool_calls where workspace_id = %s and tool = 'undo'", (crib.caller.workspace_id,)
+        )
+        return [id_ for (id_,) in await cursor.fetchall()]
+
+
+async def _nothing_was_booked_as_someone_elses(crib: Crib) -> None:
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select count(*) from toolcrib.change_sets where workspace_id = %s and author = 'external'",
+            (crib.caller.workspace_id,),
+        )
+        assert await cursor.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("start", range(0, 200, 20))
+async def test_random_work_of_two_authors_is_undone_and_redone(
+    database: Database, settings: Settings, start: int
+) -> None:
+    for seed in range(start, start + 20):
+        try:
+            await check(database, settings, seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(1_000, 11_000, 500))
+async def test_much_random_work_of_two_authors_is_undone_and_redone(
+    database: Database, settings: Settings, start: int
+) -> None:
+    for seed in range(start, start + 500):
+        try:
+            await check(database, settings, seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error

@@ -1,0 +1,69 @@
+"""A tree as it is on disk, and random work on it by two authors."""
+
+import random
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.integration.conftest import Crib
+
+Snapshot = dict[str, tuple[str, int, bytes]]
+
+NAMES = ("a", "b", "c")
+
+
+def snapshot(root: Path) -> Snapshot:
+    """Everything below a root: what it is, its mode, what it holds."""
+    found: Snapshot = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = ("link", 0, str(path.readlink()).encode())
+        elif path.is_dir():
+            found[name] = ("folder", mode, b"")
+        else:
+            found[name] = ("file", mode, path.read_bytes())
+    return found
+
+
+@dataclass
+class Work:
+    """Random calls through the gate. Every content is unique, so that it tells who wrote it."""
+
+    crib: Crib
+    random: random.Random
+    done: list[tuple[str, str]] = field(default_factory=list)
+    count: int = 0
+
+    async def step(self, author: str) -> None:
+        """One call that succeeded, or none: what cannot be done now is not done."""
+        tool, arguments = self._choose(author)
+        outcome = await self.crib.call(tool, **arguments)
+        if outcome.succeeded and outcome.change_set_id is not None:
+            self.done.append((author, str(outcome.call_id)))
+
+    def calls(self, author: str | None = None) -> list[str]:
+        return [call for by, call in self.done if author in (None, by)]
+
+    def _choose(self, author: str) -> tuple[str, dict[str, Any]]:
+        self.count += 1
+        content = f"{author} {self.count}\n"
+        match self.random.randrange(9):
+            case 0 | 1:
+                return "write", {"path": self._path(), "content": content, "overwrite": True}
+            case 2:
+                return "edit", {"path": self._path(), "insert_line": 0, "insert_content": content}
+            case 3 | 4:
+                return "mv", {"source": self._path(), "destination": self._path()}
+            case 5 | 6:
+                return "rm", {"path": self._path()}
+            case 7:
+                return "mkdir", {"path": self._path()}
+            case _:
+                return "touch", {"path": self._path()}
+
+    def _path(self) -> str:
+        return "/" + "/".join(self.random.choices(NAMES, k=self.random.choice((1, 1, 2, 2, 3))))
