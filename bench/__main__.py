@@ -1,11 +1,14 @@
 """``make bench``: read and write over HTTP against a bare route that does the same work, interleaved.
 
 usage: python -m bench [--reps 5] [--seconds 3] [--connections 32]
+       python -m bench NAME …    what bench/NAME.py measures, such as search
 """
 
 import argparse
+import importlib
 import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +24,9 @@ READ_PATHS = 100
 
 
 def main() -> None:
+    if sys.argv[1:] and not sys.argv[1].startswith("-"):
+        importlib.import_module(f"bench.{sys.argv[1]}").main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser()
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)

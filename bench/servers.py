@@ -46,9 +46,9 @@ def fresh_database() -> Iterator[str]:
 def stand(scratch: Path) -> Iterator[Stand]:
     """Both servers, started and ended here."""
     with fresh_database() as name:
-        owner = _url(name, None)
+        owner = url_of(name)
         migrate.upgrade(owner)
-        with _server(scratch, _url(name, migrate.APP_ROLE)) as ours:
+        with _server(scratch, url_of(name, migrate.APP_ROLE)) as ours:
             token, workspace, user = _member(ours)
             folder = scratch / "bare"
             folder.mkdir()
@@ -101,7 +101,7 @@ def _member(port: int) -> tuple[str, str, str]:
     return token, workspace, user
 
 
-def _url(database: str, user: str | None) -> str:
+def url_of(database: str, user: str | None = None) -> str:
     facts = psycopg.conninfo.conninfo_to_dict(ADMIN)
     return f"postgresql://{user or facts.get('user')}@{facts.get('host')}:{facts.get('port', 5432)}/{database}"
 

@@ -42,6 +42,11 @@ class Settings(BaseSettings):
     audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
     seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
 
+    keep_versions_days: float | None = Field(
+        default=None, gt=0, description="Versions older than this are forgotten, heads aside; by default none are."
+    )
+    collect_seconds: float = Field(default=3600, gt=0, description="How often unused contents are collected.")
+
     data_dir: Path = Field(default=Path("toolcrib-data"), description="Where the workspaces' files lie.")
     node: str = Field(default_factory=socket.gethostname, description="This node's name; its disk holds its trees.")
     host: str = Field(default="127.0.0.1")

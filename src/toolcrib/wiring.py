@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import toolcrib.tools
 from toolcrib.engine.book import Book
+from toolcrib.engine.collector import Collector
 from toolcrib.engine.executor import Executor
+from toolcrib.engine.journal import Journal
 from toolcrib.engine.recovery import recover
 from toolcrib.engine.seals import Sealer
 from toolcrib.server.passwords import Passwords
@@ -22,13 +25,16 @@ from toolcrib.storage.calls import Calls
 from toolcrib.storage.changes import Changes
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
+from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.regexes import Regexes
 from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
 from toolcrib.tools.tool import Tool
 from toolcrib.workspace.commit import Committer
 from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.tree import Shelves
 
@@ -54,6 +60,8 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         mounts=mounts,
         sync=Sync(changes, mounts, node=settings.node),
         undoing=Undoing(database),
+        regexes=Regexes(database),
+        ripgrep=Ripgrep.found(),
         max_file_bytes=settings.max_file_bytes,
     )
     executor = Executor(
@@ -61,6 +69,7 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         shelves=shelves,
         committer=Committer(changes, mounts, node=settings.node),
         book=Book(Audit(database)),
+        journal=Journal(files, mounts),
         call_rows=Calls(database),
     )
     return Engine(registry, shelves, executor)
@@ -74,7 +83,11 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
         engine = assemble(settings, database, tools=tools)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
-        sealing = asyncio.create_task(sealer.run(settings.seal_seconds))
+        collector = Collector(Growth(database), keep=keeping(settings))
+        at_work = [
+            asyncio.create_task(sealer.run(settings.seal_seconds)),
+            asyncio.create_task(collector.run(settings.collect_seconds)),
+        ]
         try:
             yield Services(
                 settings=settings,
@@ -92,10 +105,15 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 tokens=AccessTokens.from_settings(settings),
             )
         finally:
-            sealing.cancel()
-            with suppress(asyncio.CancelledError):
-                await sealing
+            for task in at_work:
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
 
 
 def audit_key(settings: Settings) -> bytes:
     return settings.audit_key.get_secret_value().encode()
+
+
+def keeping(settings: Settings) -> timedelta | None:
+    """How long versions are kept; for ever if nothing is set."""
+    return None if settings.keep_versions_days is None else timedelta(days=settings.keep_versions_days)

@@ -215,3 +215,174 @@ def test_a_folder_is_refused(workspace: Workspace) -> None:
     response = workspace.call("edit", path="/a", old_string="a", new_string="b")
 
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("folder", "/a")})
+
+
+# Answers that help
+
+
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [
+        ("println!( );", ("Line 2 differs", "only in whitespace", "'    println!();'")),
+        ("fn old_function() {\nprintln!();", ("Lines 1–2 differ", "only in indentation", "'    println!();'")),
+        ("fn Old_Function() {", ("Line 1 differs", "upper and lower case", "'fn old_function() {'")),
+        ("fn old_function(x) {", ("nearest is line 1", "'fn old_function() {'")),
+        ("fn first_function() {\n    print!();", ("new_string stands there already (line 2)",)),
+        ("quux", ("Nothing like it",)),
+    ],
+)
+def test_not_found_says_where_it_nearly_stands_and_why_it_does_not(
+    workspace: Workspace, old: str, words: tuple[str, ...]
+) -> None:
+    workspace.write("/src/main.rs", MAIN)
+
+    new = "    println!();" if "already" in words[0] else "something else"
+    response = workspace.call("edit", path="/src/main.rs", old_string=old, new_string=new)
+
+    refused(response, 400, "VALIDATION_ERROR", fields={"old_string": Says("Not found in the file. ", *words)})
+
+
+@pytest.mark.req("WS-8", part="compared by content")
+def test_a_file_that_did_not_change_by_content_is_not_refused(workspace: Workspace) -> None:
+    seen = workspace.write("/a.md", "one\n")["hash"]
+    file = workspace.on_disk("/a.md")
+    workspace.place("/a.md", "two\n")
+    workspace.result("read", path="/a.md")
+    file.unlink()
+    workspace.place("/a.md", "one\n")
+    file.chmod(0o755)
+    workspace.result("touch", path="/a.md")
+
+    workspace.result("edit", path="/a.md", old_string="one", new_string="two", last_read_hash=seen.upper())
+
+    assert file.read_text() == "two\n"
+    assert file.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\n", "a\nb", "a\nx\nb", b"a\r\nx\r\nb\r\n"),
+        (b"\xef\xbb\xbfa\r\nb", "b", "c\n", b"\xef\xbb\xbfa\r\nc\r\n"),
+    ],
+)
+def test_crlf_is_matched_and_kept_and_the_note_says_so(
+    workspace: Workspace, before: bytes, old: str, new: str, after: bytes
+) -> None:
+    workspace.place("/a.txt", before)
+
+    result = workspace.result("edit", path="/a.txt", old_string=old, new_string=new)
+
+    assert result == {
+        "path": "/a.txt",
+        "file_id": A_UUID,
+        "version_id": A_UUID,
+        "hash": sha256_of(after),
+        "note": Says("lines end in CRLF"),
+    }
+    assert workspace.on_disk("/a.txt").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("last line without an end", "the last line without an end"),
+        ("\ufeffa mark\n", "\ufeffthe mark\n"),
+        ("a\rb\n\n\x0c\n", "the\rb\n\n\x0c\n"),
+    ],
+)
+def test_whatever_is_not_touched_survives(workspace: Workspace, before: str, after: str) -> None:
+    workspace.place("/a.txt", before)
+    old, new = ("last", "the last") if before.startswith("last") else ("a", "the")
+
+    seen = workspace.result("read", path="/a.txt")
+    edits = [
+        {"old_string": f"{old}{before.partition(old)[2][:2]}", "new_string": f"{new}{before.partition(old)[2][:2]}"}
+    ]
+    result = workspace.result("edit", path="/a.txt", edits=edits, last_read_hash=seen["hash"])
+
+    assert workspace.on_disk("/a.txt").read_bytes() == after.encode()
+    assert "note" not in result
+
+
+def test_latin_1_survives_and_is_not_mixed_with_utf_8(workspace: Workspace) -> None:
+    workspace.place("/a.txt", "un café\n".encode("latin-1"))
+
+    workspace.result("edit", path="/a.txt", old_string="un", new_string="deux")
+    response = workspace.call("edit", path="/a.txt", old_string="deux", new_string="très")
+
+    refused(response, 400, "VALIDATION_ERROR", fields={"new_string": Says("not UTF-8", "line 1")})
+    assert workspace.on_disk("/a.txt").read_bytes() == "deux café\n".encode("latin-1")
+
+
+def test_a_large_file_is_edited_and_explained(workspace: Workspace) -> None:
+    workspace.place("/a.txt", lines(100_000))
+
+    workspace.result("edit", path="/a.txt", old_string="line 77777\n", new_string="here\n")
+    response = workspace.call("edit", path="/a.txt", old_string="line  77776", new_string="here too")
+
+    refused(response, 400, "VALIDATION_ERROR", fields={"old_string": Says("Line 77777 differs", "whitespace")})
+    assert workspace.on_disk("/a.txt").read_text() == lines(100_000).replace("line 77777\n", "here\n")
+
+
+# Several edits at once
+
+
+def test_edits_are_applied_in_order_as_one_version(workspace: Workspace) -> None:
+    written = workspace.write("/src/main.rs", MAIN)
+
+    result = workspace.result(
+        "edit",
+        path="/src/main.rs",
+        edits=[
+            {"old_string": "old_function", "new_string": "main"},
+            {"insert_line": 0, "insert_content": "// Says nothing."},
+            {"old_string": "nothing.\nfn main", "new_string": "an empty line.\nfn main"},
+        ],
+        last_read_hash=written["hash"],
+    )
+
+    after = "// Says an empty line.\nfn main() {\n    println!();\n}\n"
+    assert result["hash"] == sha256_of(after)
+    assert workspace.history(written["file_id"]) == [("user", MAIN), ("user", after)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "field", "words"),
+    [
+        ({"old_string": "nowhere", "new_string": "x"}, "edits.1.old_string", ("Not found",)),
+        ({"old_string": "}\n", "new_string": "x"}, "edits.1.old_string", ("Found 2 times",)),
+        ({"old_string": "", "new_string": "x"}, "edits.1.old_string", ("empty",)),
+        ({"insert_line": 9, "insert_content": "x"}, "edits.1.insert_line", ("4 lines",)),
+        ({"old_string": "x"}, "edits.1", ("old_string and new_string",)),
+        ({"old_string": "x", "new_string": "y", "all": True}, "edits.1.all", ("not permitted",)),
+        ({"insert_line": -1, "insert_content": "x"}, "edits.1.insert_line", ("greater",)),
+    ],
+)
+def test_if_one_edit_cannot_be_made_none_is(
+    workspace: Workspace, bad: dict[str, object], field: str, words: tuple[str, ...]
+) -> None:
+    written = workspace.write("/src/main.rs", MAIN)
+    good = {"old_string": "println!();\n}", "new_string": "println!();\n}\n}"}
+
+    response = workspace.call("edit", path="/src/main.rs", edits=[good, bad])
+
+    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={field: Says(*words)})
+    assert workspace.on_disk("/src/main.rs").read_text() == MAIN
+    assert len(workspace.versions(written["file_id"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"edits": []}, "edits"),
+        ({"edits": [{"old_string": "a", "new_string": "b"}] * 101}, "edits"),
+        ({"edits": [{"old_string": "a", "new_string": "b"}], "old_string": "a", "new_string": "b"}, "args"),
+    ],
+)
+def test_edits_come_alone_and_are_neither_none_nor_endless(
+    workspace: Workspace, given: dict[str, object], field: str
+) -> None:
+    workspace.write("/a.md", "a")
+
+    refused(workspace.call("edit", path="/a.md", **given), 400, "VALIDATION_ERROR", fields={field: Says("")})

@@ -71,6 +71,15 @@ def calls_on(path: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def plan_calls_on(path: str) -> dict[str, dict[str, Any]]:
+    """The same for plans, whose names end with `.plan`."""
+    return {
+        "plan_read": {"path": path},
+        "plan_write": {"path": path, "title": "x", "content": "x"},
+        "plan_edit": {"path": path, "insert_line": 0, "insert_content": "x"},
+    }
+
+
 async def refused(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
     outcome = await crib.call(tool, agent, **arguments)
     assert isinstance(outcome.error, Violation), (tool, arguments, outcome)
@@ -99,6 +108,19 @@ async def test_cases_17_to_22_no_spelling_is_read_or_written_even_if_nothing_is_
         await refused(crib, agent, tool, **arguments)
     await refused(crib, agent, "mv", source="/mine.txt", destination=path)
 
+    assert standing(crib) == before
+
+
+@pytest.mark.parametrize("path", ["/plans/my-secret.plan", "/.env.plan", "/.ssh/a-b-c.plan", "/plans/CREDENTIALS.plan"])
+async def test_a_plan_with_a_protected_name_is_none_for_agents(crib: Crib, agent: Caller, path: str) -> None:
+    await crib.result("plan_write", path=path, title="x", content=SECRET)
+    before = standing(crib)
+
+    for tool, arguments in plan_calls_on(path).items():
+        await refused(crib, agent, tool, **arguments)
+    outcome = await crib.call("plan_list", agent)
+
+    assert outcome.result == {"plans": [], "total": 0}
     assert standing(crib) == before
 
 

@@ -54,7 +54,8 @@ VIEWER_MAY = {
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
-    "deleted_files",
+    "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
+    "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read",
 }  # fmt: skip
 # Only these answer with what is not of any workspace: an id of someone else's is not found.
 NOT_FOUND = {"revoke_api_key"}
@@ -566,18 +567,37 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "cat": {"paths": ["/secret.txt"]},
         "file_info": {"path": "/secret.txt"},
         "read_multiple_files": {"paths": ["/secret.txt"]},
+        "grep": {"pattern": "."},
+        "glob": {"pattern": "*"},
+        "find": {"limit": 0},
         "write": {"path": "/secret.txt", "content": "intruder", "overwrite": True},
         "edit": {"path": "/secret.txt", "insert_line": 0, "insert_content": "intruder"},
         "touch": {"path": "/intruder.txt"},
         "mkdir": {"path": "/intruder"},
         "mv": {"source": "/secret.txt", "destination": "/intruder.txt"},
         "rm": {"path": "/secret.txt"},
+        "plan_write": {"title": "intruder", "content": "intruder", "path": "/plans/secret.plan"},
+        "plan_read": {"name": "secret"},
+        "plan_edit": {"path": "/plans/secret.plan", "insert_line": 0, "insert_content": "intruder"},
+        "plan_list": {},
         "deleted_files": {},
         "file_versions": {"file_id": cast.ids["file_id"]},
         "file_version": {"version_id": cast.ids["version_id"]},
         "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},
         "file_restore": {"file_id": cast.ids["file_id"], "version_id": cast.ids["from_version"]},
         "undo": {"calls": [cast.ids["call_id"]], "force": True},
+        "fs.list": {"path": "@project"},
+        "fs.read": {"path": "@project/secret.txt"},
+        "fs.search": {"path": "@project", "pattern": "one"},
+        "fs.write": {"path": "@project/secret.txt", "content": "intruder"},
+        "fs.apply_patch": {
+            "path": "@state/secret.md",
+            "patch": {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "intruder"}}},
+        },
+        "read_file": {"path": "secret.txt"},
+        "list_directory": {"path": "."},
+        "file_read": {"path": "secret.txt"},
+        "file_write": {"path": "secret.txt", "content": "intruder"},
     }
     assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
     return calls
@@ -620,6 +640,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     first = await call("write", path="/secret.txt", content=f"{mark} one\n")
     second = await call("write", path="/secret.txt", content=f"{mark} two\n", overwrite=True)
     await call("write", path=f"/{mark}/other.txt", content=mark)
+    await call("plan_write", path="/plans/secret.plan", title=mark, content=mark)
     await call("write", path=f"/{mark}/gone.txt", content=mark)
     await call("rm", path=f"/{mark}/gone.txt")
     return {

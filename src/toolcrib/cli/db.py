@@ -1,11 +1,24 @@
 """``toolcrib db``: the database's schema."""
 
-from typing import Annotated
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from toolcrib.cli.configuration import load_settings
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.engine.collector import Collector
 from toolcrib.storage import migrate
+from toolcrib.storage.database import Database
+from toolcrib.storage.growth import Growth
+
+T = TypeVar("T")
 
 app = typer.Typer(help="Prepare and inspect the database.", no_args_is_help=True)
 
@@ -47,3 +60,42 @@ def upgrade(
     came_from = "an empty database" if before is None else f"revision {before}"
     typer.echo(f"The database is at revision {revision} (was {came_from}).")
     typer.echo(f"Serve with the role {migrate.APP_ROLE}.")
+
+
+@app.command()
+def stats(as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False) -> None:
+    """Show what every workspace takes up, the largest first.
+
+    Example: toolcrib db stats --json
+    """
+    sizes = asyncio.run(_with_growth(lambda growth: growth.sizes()))
+    if as_json:
+        typer.echo(json.dumps([asdict(size) for size in sizes], default=str))
+        return
+    table = Table("workspace", "files", "deleted", "versions", "contents", "stored", "calls", "pending")
+    for size in sizes:
+        figures = (size.files, size.deleted_files, size.versions, size.blobs)
+        stored = f"{size.stored_bytes / 1e6:,.1f} MB"
+        table.add_row(size.name, *(f"{n:,}" for n in figures), stored, f"{size.calls:,}", f"{size.pending:,}")
+    Console().print(table)
+
+
+@app.command()
+def collect(
+    keep_days: Annotated[
+        float | None, typer.Option(help="Forget versions older than this, heads aside; by default none.")
+    ] = None,
+) -> None:
+    """Let go of unused contents now, and of old versions if an age is given. Safe beside a running server.
+
+    Example: toolcrib db collect --keep-days 90
+    """
+    keep = None if keep_days is None else timedelta(days=keep_days)
+    found = asyncio.run(_with_growth(lambda growth: Collector(growth, keep=keep).collect()))
+    typer.echo(f"Let go of {found.versions:,} versions and {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB).")
+
+
+async def _with_growth(work: Callable[[Growth], Awaitable[T]]) -> T:
+    settings = load_settings()
+    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
+        return await work(Growth(database))

@@ -25,11 +25,13 @@ class Effects:
     """What a call reads, writes, runs and contacts.
 
     ``reads_each`` are judged one by one: a batch whose third file is protected still gives the others.
+    ``needs`` must stand there beforehand. Nobody is refused for it; a call that makes it goes first.
     """
 
     reads: tuple[Place, ...] = ()
     reads_each: tuple[Place, ...] = ()
     writes: tuple[Place, ...] = ()
+    needs: tuple[Place, ...] = ()
     runs: str | None = None
     contacts: tuple[str, ...] = ()
 

@@ -5,9 +5,12 @@ ToolcribError
 │   ├── BadArguments           a field is wrong; `fields` says which and what was expected
 │   ├── NotFound
 │   ├── Conflict               someone or something is in the way
-│   │   └── BaseChanged        the tree moved on since the change was planned; plan again
+│   │   ├── BaseChanged        the tree moved on since the change was planned; plan again
+│   │   └── Outdated           the file is not what the caller last read
 │   ├── LinkInTheWay           a symbolic link inside the tree
+│   ├── BadFrontmatter         the YAML at the head of a document cannot be read
 │   ├── TooLarge
+│   │   └── OverWriteLimit     more than this caller may write at once
 │   └── TimedOut
 ├── Refused                    the gate said no
 │   ├── NotPermitted           no rule allows it
@@ -65,12 +68,24 @@ class BaseChanged(Conflict):
     drifted = False
 
 
+class Outdated(Conflict):
+    pass
+
+
 class LinkInTheWay(ToolFailed):
+    code = "VALIDATION_ERROR"
+
+
+class BadFrontmatter(ToolFailed):
     code = "VALIDATION_ERROR"
 
 
 class TooLarge(ToolFailed):
     code = "TOO_LARGE"
+
+
+class OverWriteLimit(TooLarge):
+    pass
 
 
 class TimedOut(ToolFailed):

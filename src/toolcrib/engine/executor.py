@@ -25,6 +25,7 @@ from toolcrib.domain.errors import (
 )
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.engine.book import Book
+from toolcrib.engine.journal import Journal
 from toolcrib.policy.bounds import bound
 from toolcrib.policy.decisions import Decision, Verdict, decide
 from toolcrib.policy.explain import Explanation, explain
@@ -77,6 +78,7 @@ class Executor:
         shelves: Shelves,
         committer: Committer,
         book: Book,
+        journal: Journal,
         call_rows: Calls,
         *,
         limits: Limits | None = None,
@@ -85,12 +87,20 @@ class Executor:
         self._shelves = shelves
         self._committer = committer
         self._book = book
+        self._journal = journal
         self._call_rows = call_rows
         self._limits = limits or Limits()
 
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
         """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too;
         who does not belong here, and what is our own fault, is raised."""
+        if not self._journal.keeps(caller, self._registry.get(call.name)):
+            return await self._execute(call, caller, emit)
+        async with self._journal.line(call.name, call.arguments, caller) as line:
+            line.outcome = await self._execute(call, caller, emit)
+        return line.outcome
+
+    async def _execute(self, call: ToolCall, caller: Caller, emit: Callable[[str], None] | None) -> Outcome:
         entry = _Entry(call, caller)
         try:
             heard = self._hear(call)
@@ -116,6 +126,13 @@ class Executor:
         """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
         heard = self._hear(call)
         return explain(caller, heard.tool, heard.effects)
+
+    def effects_of(self, call: ToolCall) -> Effects | None:
+        """What a call would touch; nothing is known of one that cannot be understood."""
+        try:
+            return self._hear(call).effects
+        except (ToolFailed, Refused):
+            return None
 
     def _hear(self, call: ToolCall) -> _Heard:
         tool = self._registry.require(call.name)

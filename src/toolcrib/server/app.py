@@ -41,6 +41,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     )
     app.state.services = services
     # Routes are tried in this order: tools are called most.
+    app.add_route("/api/v1/workspaces/{workspace_id}/tools", tools.call_tool_directly, methods=["POST"])
     for module in (tools, files, workspaces, members, agents, audit, keys, auth):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(health.router)

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from psycopg import pq
-from psycopg.errors import UniqueViolation
+from psycopg.errors import ForeignKeyViolation, UniqueViolation
 
 from toolcrib.domain.book import AuditRecord, CallRecord
 from toolcrib.domain.callers import Role
@@ -137,6 +137,9 @@ class LockedChange:
         except UniqueViolation:
             # Only a file that had left its place, so that no lock on a place kept others from it.
             raise BaseChanged("One of these files was changed by someone else meanwhile.") from None
+        except ForeignKeyViolation:
+            # A content that was stored, but unused, was collected in this very moment: it is brought along anew.
+            raise BaseChanged("A content was collected meanwhile.") from None
 
     async def settle(self, settled: Sequence[Settled]) -> None:
         """The change is on disk: clears its marks and gives the locks back."""

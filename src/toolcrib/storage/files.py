@@ -100,6 +100,21 @@ class Files:
             )
             return [file_of(row) for row in await cursor.fetchall()]
 
+    async def of_type(self, tenant: Tenant, tree: str, type: FileType) -> list[File]:
+        """Every live file of a type, by path."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                select {FILE_COLUMNS} from toolcrib.files f
+                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                where f.workspace_id = %s and f.mount = %s and f.type = %s and not f.deleted
+                order by f.path
+                """,
+                (tenant.workspace_id, tree, type),
+            )
+            return [file_of(row) for row in await cursor.fetchall()]
+
     async def by_id(self, tenant: Tenant, file_id: FileId, needs: Role = Role.VIEWER) -> File:
         async with self._database.transaction(tenant, needs) as connection:
             cursor = connection.cursor(binary=True)

@@ -60,6 +60,9 @@ class Tool:
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
             raise BadArguments(_wrong_fields(error, self.arguments)) from None
+        except RecursionError:
+            # An enum is asked for, and what came instead cannot even be shown.
+            raise BadArguments({"args": "Nested more deeply than any argument of this tool."}) from None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, s
         match detail["type"]:
             case "missing":
                 fields[name] = "This field is required."
-            case "extra_forbidden":
+            case "extra_forbidden" if len(detail["loc"]) == 1:
                 fields[name] = f"Unknown field. This tool takes: {', '.join(model.model_fields)}."
             case _:
                 fields[name] = f"{detail['msg']} (got {type(detail['input']).__name__})"

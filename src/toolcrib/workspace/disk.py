@@ -14,6 +14,7 @@ from typing import Self
 from toolcrib.domain.errors import (
     BadArguments,
     Conflict,
+    LinkInTheWay,
     NotFound,
     OutsideMount,
     ProtectedName,
@@ -25,13 +26,14 @@ from toolcrib.domain.files import NodeKind
 from toolcrib.domain.places import Place
 from toolcrib.workspace.descent import FILE, FOLDER, NODE, Descent, require_normal
 from toolcrib.workspace.failures import explain, explaining
-from toolcrib.workspace.nodes import Entry, Node, entry_of, node_of
+from toolcrib.workspace.nodes import Entry, Node, entry_kind, entry_of, node_of
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.syscalls import RENAME_NOREPLACE, renameat2
 
-__all__ = ["Disk", "Entry", "Node", "several_names"]
+__all__ = ["Disk", "Entry", "Node", "is_temporary", "several_names"]
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
 _RESERVED = re.compile(rf"/{_TEMPORARY.pattern}(?:/|\Z)")
 _CHUNK = 1 << 20
@@ -76,18 +78,12 @@ class Disk:
 
         Without ``hard_links`` a file of several names is refused: one of the others may be protected.
         """
-        try:
-            opened = self._descent.open(place, FILE)
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"File not found: {shown(place)}") from None
-        except OSError as error:
-            # A socket, or a device without a driver, cannot even be opened.
-            if error.errno == errno.ENXIO:
-                raise _not_regular(place) from None
-            explain(error, place)
+        opened = self._open_file(place)
         try:
             node = _node(opened)
-            _require_readable(place, node, limit=limit, hard_links=hard_links)
+            _require_readable(place, node, hard_links=hard_links)
+            if node.fingerprint.size > limit:
+                raise _too_large(place, f"{node.fingerprint.size:,}", limit)
             body = _bytes_of(opened, node.fingerprint.size, limit)
         finally:
             os.close(opened)
@@ -95,18 +91,17 @@ class Disk:
             raise _too_large(place, f"more than {limit:,}", limit)
         return body, node
 
+    def pieces(self, place: Place, *, hard_links: bool = True) -> Iterator[bytes]:
+        """A file's bytes one piece after the other, so that its size does not matter."""
+        with _held(self._open_file(place)) as opened:
+            _require_readable(place, _node(opened), hard_links=hard_links)
+            while piece := os.read(opened, _CHUNK):
+                yield piece
+
     def entries(self, place: Place) -> list[Entry]:
         """What a folder holds, in no particular order and without our own temporaries."""
-        try:
-            opened = self._descent.open(place, FOLDER)
-        except FileNotFoundError:
-            raise NotFound(f"Folder not found: {shown(place)}") from None
-        except NotADirectoryError:
-            raise self._no_folder(place) from None
-        except OSError as error:
-            explain(error, place)
-        with _held(opened), os.scandir(opened) as found:
-            return [entry_of(entry) for entry in found if not _TEMPORARY.fullmatch(entry.name)]
+        with _held(self._open_folder(place)) as opened, os.scandir(opened) as found:
+            return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
 
     def walk(self, place: Place) -> Iterator[tuple[Place, Entry]]:
         """Everything below a folder, each folder before what it holds.
@@ -129,6 +124,37 @@ class Disk:
             with suppress(ToolFailed, OutsideMount):
                 entries = self.entries(folder)
 
+    def link_met(self, place: Place) -> LinkInTheWay | OutsideMount:
+        """What to say of the link at ``place``, or on the way to it."""
+        return self._descent.link_met(place)
+
+    def names(self, place: Place, *, recursive: bool = True) -> Iterator[tuple[str, str, NodeKind | None]]:
+        """What ``walk`` finds, as bare paths, names and kinds: for who goes through very many to keep a few."""
+        folder, opened = place, self._open_folder(place)
+        pending: list[Place] = []
+        while True:
+            above = "/" if folder.is_root else folder.path + "/"
+            with _held(opened), os.scandir(opened) as found:
+                for entry in found:
+                    name, kind = entry.name, entry_kind(entry)
+                    if name.startswith(".~") and is_temporary(name):
+                        continue
+                    yield above + name, name, kind
+                    if recursive and kind is NodeKind.FOLDER:
+                        pending.append(folder.child(name))
+            opened = -1
+            while opened < 0:
+                if not pending:
+                    return
+                folder = pending.pop()
+                with suppress(ToolFailed, OutsideMount):
+                    opened = self._open_folder(folder)
+
+    @property
+    def root(self) -> int:
+        """The root's own descriptor, which stays open as long as this does."""
+        return self._descent.root
+
     def room(self) -> int:
         """How many bytes still fit."""
         found = os.statvfs(self._descent.root)
@@ -147,6 +173,17 @@ class Disk:
                 os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
                 return _node(file)
+
+    def append(self, place: Place, line: bytes) -> int:
+        """Add to the end of a log, made if missing, and say how long it is then.
+
+        For what we write down ourselves and keep no history of. Lines of several writers do not mix; the last ones
+        may be lost if the machine stops.
+        """
+        with self._changing(place) as folder, _held(os.open(place.name, _LOG, 0o644, dir_fd=folder)) as file:
+            self._require_plain(place, os.fstat(file).st_mode)
+            _write_all(file, line)
+            return os.fstat(file).st_size
 
     def make_folder(self, place: Place, *, mode: int) -> Node:
         """Make a folder and those above it. One that exists stays as it is."""
@@ -223,6 +260,27 @@ class Disk:
                 if strays:
                     os.fsync(opened)
                 return len(strays)
+
+    def _open_folder(self, place: Place) -> int:
+        try:
+            return self._descent.open(place, FOLDER)
+        except FileNotFoundError:
+            raise NotFound(f"Folder not found: {shown(place)}") from None
+        except NotADirectoryError:
+            raise self._no_folder(place) from None
+        except OSError as error:
+            explain(error, place)
+
+    def _open_file(self, place: Place) -> int:
+        try:
+            return self._descent.open(place, FILE)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"File not found: {shown(place)}") from None
+        except OSError as error:
+            # A socket, or a device without a driver, cannot even be opened.
+            if error.errno == errno.ENXIO:
+                raise _not_regular(place) from None
+            explain(error, place)
 
     @contextmanager
     def _changing(self, place: Place) -> Iterator[int]:
@@ -309,15 +367,18 @@ def _node(descriptor: int) -> Node:
     return node_of(seen, seen_ns=seen_ns, target=target)
 
 
-def _require_readable(place: Place, node: Node, *, limit: int, hard_links: bool) -> None:
+def _require_readable(place: Place, node: Node, *, hard_links: bool) -> None:
     if node.kind is NodeKind.FOLDER:
         raise BadArguments({"path": f"Cannot read a folder: {shown(place)}"})
     if node.kind is not NodeKind.FILE:
         raise _not_regular(place)
     if node.links > 1 and not hard_links:
         raise several_names(place)
-    if node.fingerprint.size > limit:
-        raise _too_large(place, f"{node.fingerprint.size:,}", limit)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of a file in the making."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def several_names(place: Place) -> ProtectedName:

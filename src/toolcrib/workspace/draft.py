@@ -47,9 +47,15 @@ class Draft:
         return standing
 
     async def put(
-        self, standing: Standing, body: bytes, *, content: ContentKind, type: FileType = FileType.DOCUMENT
+        self,
+        standing: Standing,
+        body: bytes,
+        *,
+        content: ContentKind,
+        type: FileType = FileType.DOCUMENT,
+        retype: bool = False,
     ) -> Change:
-        """A file with this content, new or in place of the one that stands there."""
+        """A file with this content, new or in place of the one that stands there, whose type it keeps unless asked."""
         self._tree.check_write(standing.place)
         self._refuse_unwritable(standing)
         file = standing.file
@@ -57,7 +63,7 @@ class Draft:
             await self._make_parents(standing.place)
         mode = file.state.mode if file and file.state.kind is NodeKind.FILE else FILE_MODE
         state = file_state(standing.place, body, mode=mode, content=content)
-        return self._add(file, state, body=body, type=file.type if file else type)
+        return self._add(file, state, body=body, type=file.type if file and not retype else type)
 
     async def make_folder(self, standing: Standing) -> FileId:
         """A folder and those above it; the one that stands there, if it does."""

@@ -1,9 +1,83 @@
 """Edits on a file's bytes: replacing a passage, inserting lines. Pure; whatever is not touched stays as it is."""
 
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
 from toolcrib.domain.errors import BadArguments
+from toolcrib.workspace.content import is_binary
+from toolcrib.workspace.nearest import why_not_found
 
 # How many lines are named when a passage stands in several places.
 _NAMED_LINES = 10
+
+_CRLF_KEPT = "The file's lines end in CRLF: old_string was matched, and new lines were put in, with CRLF."
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Puts ``new`` where ``old`` stands, which must be in one place only."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """Puts ``content`` before the line of that number, counted from 0; the last number appends."""
+
+    line: int
+    content: str
+
+
+Edit = Replacement | Insertion
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What came of an edit. ``note`` says what was done otherwise than asked, for the file's sake."""
+
+    body: bytes
+    note: str | None = None
+
+
+def edited_by_all(body: bytes, edits: Sequence[Edit]) -> Edited:
+    """``body`` after every edit, each made on what the one before it left; or BadArguments, naming the first that
+    cannot be made."""
+    note = None
+    for number, edit in enumerate(edits):
+        try:
+            result = edited(body, edit)
+        except BadArguments as error:
+            raise BadArguments({f"edits.{number}.{field}": why for field, why in error.fields.items()}) from None
+        body, note = result.body, note or result.note
+    return Edited(body, note)
+
+
+def edited(body: bytes, edit: Edit) -> Edited:
+    """``body`` after an edit, in its own encoding and with its own line ends."""
+    if encoding := _wide_encoding(body):
+        mark, text = body[:2], body[2:].decode(encoding, "surrogatepass")
+        inner = edited(text.encode("utf-8", "surrogatepass"), edit)
+        wide = inner.body.decode("utf-8", "surrogatepass").encode(encoding, "surrogatepass")
+        return Edited(mark + wide, inner.note)
+    match edit:
+        case Replacement(old, new):
+            _require_same_encoding(body, new, "new_string")
+            kept = _with_line_ends_of(body, old, new)
+            return Edited(replaced(body, *kept), _CRLF_KEPT if kept != (old, new) else None)
+        case Insertion(line, content):
+            if is_binary(body):
+                raise BadArguments({"insert_line": "The file is not text, so it has no lines to insert between."})
+            _require_same_encoding(body, content, "insert_content")
+            # A byte order mark opens the file, not its first line.
+            mark = codecs.BOM_UTF8 if body.startswith(codecs.BOM_UTF8) else b""
+            kept_content = _crlf(content) if _ends_lines_in_crlf(body) else content
+            result = mark + inserted(body.removeprefix(mark), line, kept_content)
+            return Edited(result, _CRLF_KEPT if kept_content != content else None)
+        case _:
+            assert_never(edit)
 
 
 def replaced(body: bytes, old: str, new: str) -> bytes:
@@ -13,7 +87,8 @@ def replaced(body: bytes, old: str, new: str) -> bytes:
     passage = _bytes(old, "old_string")
     lines = _lines_of(body, passage, most=_NAMED_LINES + 1)
     if not lines:
-        raise BadArguments({"old_string": "Not found in the file. Read it again and copy the passage exactly."})
+        why = why_not_found(body.decode("utf-8", "replace"), old, new)
+        raise BadArguments({"old_string": f"Not found in the file. {why}"})
     if len(lines) > 1:
         count = max(len(lines), body.count(passage))
         shown = ", ".join(str(line) for line in lines[:_NAMED_LINES]) + (" …" if len(lines) > _NAMED_LINES else "")
@@ -36,6 +111,49 @@ def inserted(body: bytes, line: int, content: str) -> bytes:
     if addition and before and not before.endswith(b"\n"):
         before += ending
     return before + addition + b"".join(lines[line:])
+
+
+def _wide_encoding(body: bytes) -> str | None:
+    """Which UTF-16 a file is in, as its first two bytes say, if all of it can be read so."""
+    if body.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) or len(body) % 2:
+        return None
+    if body.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16-le"
+    return "utf-16-be" if body.startswith(codecs.BOM_UTF16_BE) else None
+
+
+def _require_same_encoding(body: bytes, text: str, field: str) -> None:
+    """What is put into a file must not make it a file of two encodings."""
+    if text.isascii():
+        return
+    try:
+        body.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise BadArguments(
+            {
+                field: f"The file is not UTF-8 (byte 0x{body[error.start]:02x} in line {line}), so nothing but ASCII "
+                "can be put into it. Write it anew in UTF-8, or use ASCII."
+            }
+        ) from None
+
+
+def _with_line_ends_of(body: bytes, old: str, new: str) -> tuple[str, str]:
+    """The same texts, with CRLF for LF where the file has that."""
+    wanted, as_crlf = (text.encode("utf-8", "surrogatepass") for text in (old, _crlf(old)))
+    if old and wanted not in body and as_crlf in body:
+        return _crlf(old), _crlf(new)
+    return (old, _crlf(new)) if _ends_lines_in_crlf(body) else (old, new)
+
+
+def _ends_lines_in_crlf(body: bytes) -> bool:
+    ends = body.count(b"\n")
+    return 0 < ends == body.count(b"\r\n")
+
+
+def _crlf(text: str) -> str:
+    """A text with CRLF line ends; one that has any of its own means them."""
+    return text if "\r" in text else text.replace("\n", "\r\n")
 
 
 def _split(body: bytes) -> list[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolcrib.domain.errors import Misconfigured
 from toolcrib.domain.ids import WorkspaceId
-from toolcrib.domain.places import Mount, Place
+from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.workspace.disk import Disk
 
 # Roots held open at once. An evicted one closes when the last who uses it lets go.
@@ -39,6 +39,14 @@ class Mounts:
     def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> Callable[[Place], Disk]:
         """The same, for all places of one workspace."""
         return lambda place: self.disk(workspace_id, tree, place)
+
+    def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
+        """Where an absolute path of this machine lies in a mount, relative to its root; only by its words."""
+        root = self._root(workspace_id, tree, root_of(mount))
+        for known in (root.absolute(), root.resolve()):
+            if path == str(known) or path.startswith(f"{known}/"):
+                return path[len(str(known)) :].lstrip("/") or "."
+        return None
 
     def _root(self, workspace_id: WorkspaceId, tree: str | None, place: Place) -> Path:
         if place.mount is Mount.PROJECT and tree is not None:

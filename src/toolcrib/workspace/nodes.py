@@ -53,11 +53,15 @@ def node_of(seen: os.stat_result, *, seen_ns: int, target: str | None = None) ->
 
 
 def entry_of(found: os.DirEntry[str]) -> Entry:
+    return Entry(found.name, entry_kind(found))
+
+
+def entry_kind(found: os.DirEntry[str]) -> NodeKind | None:
     if found.is_file(follow_symlinks=False):
-        return Entry(found.name, NodeKind.FILE)
+        return NodeKind.FILE
     if found.is_dir(follow_symlinks=False):
-        return Entry(found.name, NodeKind.FOLDER)
-    return Entry(found.name, NodeKind.LINK if found.is_symlink() else None)
+        return NodeKind.FOLDER
+    return NodeKind.LINK if found.is_symlink() else None
 
 
 def _wrapped(inode: int) -> int:

@@ -1,13 +1,15 @@
 """The tree as one caller sees it: history and disk merged, guarded place by place. What tools read through."""
 
-from collections.abc import Collection, Sequence
+import posixpath
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, islice
 from typing import Protocol, assert_never
 
 from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import BadArguments, Conflict, NotFound
+from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
 from toolcrib.domain.files import AuthorKind, File, FileType, NodeKind, Version
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Mount, Place, root_of
@@ -15,12 +17,14 @@ from toolcrib.storage.blobs import Blobs, digest
 from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Files, Seen
+from toolcrib.storage.regexes import Regexes
 from toolcrib.storage.undo import Deeds, FileHistory, Undoing
 from toolcrib.workspace.apply import DiskOf
 from toolcrib.workspace.disk import Disk, several_names
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.nodes import Node
-from toolcrib.workspace.paths import is_sayable, shown
+from toolcrib.workspace.paths import is_sayable, parse_relative, shown
+from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
 
@@ -108,6 +112,8 @@ class Shelves:
     mounts: Mounts
     sync: Sync
     undoing: Undoing
+    regexes: Regexes
+    ripgrep: Ripgrep
     max_file_bytes: int
 
 
@@ -175,9 +181,48 @@ class Tree:
         if reading.standing.file is not None:
             [version] = await self._shelves.files.versions(self._tenant, reading.standing.file.id, before=None, limit=1)
             who = _author(version, self._caller)
-        raise Conflict(
+        raise Outdated(
             f"{shown(reading.standing.place)} changed since you read it (by {who}). "
             "Read it again, then repeat the edit."
+        )
+
+    async def pour(self, place: Place, take: Callable[[bytes], None]) -> Standing:
+        """Hands over a file's content piece by piece, so that its size does not matter."""
+        self._guard.check_read(place)
+        standing = await self.find(place)
+        if standing.is_virtual:
+            assert standing.file is not None
+            take((await self._read_virtual(standing.file)).body)
+            return standing
+        disk = await self.disk_at(standing.place)
+        await in_thread(_pour, disk.pieces(standing.place, hard_links=self.reads_hard_links), take)
+        return standing
+
+    async def lines_matching(
+        self, text: str, pattern: str, *, ignore_case: bool, seconds: float, limit: int
+    ) -> list[int]:
+        """The numbers, from 0, of the lines of a text that a regular expression matches."""
+        return await self._shelves.regexes.lines(
+            self._tenant, text, pattern, ignore_case=ignore_case, seconds=seconds, limit=limit
+        )
+
+    async def refuse_link(self, standing: Standing) -> None:
+        """A link is never followed: one that leads out of its mount is a violation, any other merely in the way."""
+        if standing.kind is NodeKind.LINK:
+            raise (await self.disk_at(standing.place)).link_met(standing.place)
+
+    async def located(self, path: str) -> Place:
+        """The place of an absolute path of the machine, if it lies in one of the workspace's two zones."""
+        seen = await self._look([root_of(Mount.PROJECT)])
+        for mount in (Mount.PROJECT, Mount.CENTRAL):
+            found = self._shelves.mounts.inside(
+                self._caller.workspace_id, seen.home.tree, mount, posixpath.normpath(path)
+            )
+            if found is not None:
+                return replace(parse_relative(found), mount=mount)
+        raise OutsideMount(
+            f"{path[:80]!r} is outside the workspace: it lies in neither of its zones. "
+            "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
 
     async def take_in(self, places: Sequence[Place]) -> list[Standing]:
@@ -198,11 +243,14 @@ class Tree:
             raise BadArguments({"path": f"Not a folder: {shown(folder)}. Use `read` for files."})
         folder = standing.place
         disk = self._disks(await self._look([folder]))(folder)
-        on_disk = await in_thread(partial(_names, disk, folder, recursive=recursive))
         others = await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive)
-        kinds = {file.state.place: file.state.kind for file in others} | on_disk
-        ordered = sorted(kinds, key=lambda place: (kinds[place] is not NodeKind.FOLDER, place.path))
-        return await self._standing_in_listing(ordered[:limit] if limit else ordered)
+        known = {file.state.place.path: file.state.kind for file in others}
+        page = await in_thread(partial(_page, disk, folder, known, recursive=recursive, limit=limit))
+        return await self.standings(page)
+
+    async def of_type(self, folder: Place, type: FileType) -> list[File]:
+        """Every file of a type in a folder's tree, as the history knows it. Who reads one is judged when they do."""
+        return await self._shelves.files.of_type(self._tenant, self.bound(folder).tree, type)
 
     async def is_empty(self, folder: Standing) -> bool:
         """Whether nothing at all stands in a folder, be it something that no listing shows."""
@@ -267,6 +315,37 @@ class Tree:
             return replace(place, scope=self._caller.state_scope)
         return place
 
+    # For others of this package, who ask the guard themselves
+
+    async def disk_at(self, place: Place) -> Disk:
+        return self._disks(await self._look([place]))(place)
+
+    async def off_disk(self, folder: Place) -> list[File]:
+        """What is below a folder and may not stand on disk: virtual files, and changes still being applied."""
+        return await self._shelves.files.off_disk(self._tenant, folder, recursive=True)
+
+    async def stored(self, file: File) -> bytes:
+        """The content of a file's head, whatever the disk holds."""
+        assert file.state.sha256 is not None
+        return await self._shelves.blobs.get(self._tenant, file.state.sha256)
+
+    @property
+    def ripgrep(self) -> Ripgrep:
+        return self._shelves.ripgrep
+
+    @property
+    def is_an_agents(self) -> bool:
+        """Whether an agent looks, whom names and rules bind."""
+        return self._caller.is_agent
+
+    @property
+    def reads_hard_links(self) -> bool:
+        """Not for agents: one of a file's other names may be protected."""
+        return not self._caller.is_agent
+
+    def check_read(self, place: Place) -> None:
+        self._guard.check_read(place)
+
     def check_write(self, place: Place) -> None:
         self._guard.check_write(place)
 
@@ -328,12 +407,15 @@ class Tree:
         body = await self._shelves.blobs.get(self._tenant, file.state.sha256)
         return Reading(Standing(file.state.place, file, None), body, file.state.sha256)
 
-    async def _standing_in_listing(self, places: Sequence[Place]) -> list[Standing]:
+    async def standings(self, places: Sequence[Place], *, nodes_of_all: bool = False) -> list[Standing]:
+        """What is known of places that were just listed. The disk is asked only of what the history does not know."""
         found: list[Standing] = []
         for start in range(0, len(places), _LISTING_CHUNK):
             chunk = places[start : start + _LISTING_CHUNK]
             seen = await self._look(chunk)
-            unknown = [None if file else place for place, file in zip(chunk, seen.files, strict=True)]
+            unknown = [
+                None if file and not nodes_of_all else place for place, file in zip(chunk, seen.files, strict=True)
+            ]
             nodes = await in_thread(_look_some, self._disks(seen), unknown)
             found += [Standing(*row) for row in zip(chunk, seen.files, nodes, strict=True)]
         # What vanished between the names and the look is simply not there any more.
@@ -374,6 +456,11 @@ def _is_stale(standing: Standing, seen: Seen, asked_about: set[Place]) -> bool:
     return node.kind is NodeKind.FILE and not (file.fingerprint and file.fingerprint.looks_like(node.fingerprint))
 
 
+def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:
+    for piece in pieces:
+        take(piece)
+
+
 def _look_all(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | None]) -> list[Node | None]:
     return [
         None if file is not None and file.is_virtual else disk_of(place).look(place)
@@ -383,6 +470,18 @@ def _look_all(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | N
 
 def _look_some(disk_of: DiskOf, places: Sequence[Place | None]) -> list[Node | None]:
     return [None if place is None else disk_of(place).look(place) for place in places]
+
+
+def _page(disk: Disk, folder: Place, known: dict[str, NodeKind], *, recursive: bool, limit: int | None) -> list[Place]:
+    """The first places of a listing, folders first. Only of those is it asked whether they can be named."""
+    found = {path: kind for path, _, kind in disk.names(folder, recursive=recursive) if kind is not None}
+    kinds = known | found
+    folders = sorted(path for path, kind in kinds.items() if kind is NodeKind.FOLDER)
+    others = sorted(path for path, kind in kinds.items() if kind is not NodeKind.FOLDER)
+    places = (Place(folder.mount, path, folder.scope) for path in chain(folders, others))
+    depth = len(folder.parts)
+    sayable = (place for place in places if all(map(is_sayable, place.parts[depth:])))
+    return list(islice(sayable, min(limit, len(kinds)) if limit else None))
 
 
 def _names(disk: Disk, folder: Place, *, recursive: bool) -> dict[Place, NodeKind]:

@@ -22,6 +22,7 @@ from toolcrib.workspace.content import decoded
 from toolcrib.workspace.paths import MountedPath
 
 READING = ["ls", "read", "cat", "file_info", "read_multiple_files"]
+PLANS = ["plan_write", "plan_read", "plan_edit", "plan_list"]
 WRITING = ["write", "edit", "rm", "mv", "touch", "mkdir"]
 HISTORY = ["file_versions", "file_version", "file_compare", "file_restore", "deleted_files"]
 
@@ -31,7 +32,7 @@ def allowed(*names: str, **more: Any) -> dict[str, Any]:
     return {name: {"allowed": True, **more} for name in names}
 
 
-EVERYTHING = allowed(*READING, *WRITING, *HISTORY)
+EVERYTHING = allowed(*READING, *WRITING, *HISTORY, *PLANS)
 
 
 async def hired(crib: Crib, **rules: Any) -> Caller:

@@ -9,8 +9,8 @@ from threading import Barrier
 import pytest
 
 import toolcrib.tools
-from tests.unit.tools.cast import BASH, CORE, FILE_READ, FILE_WRITE, WEB_SEARCH, dummy, scope
-from toolcrib.domain.effects import Danger
+from tests.unit.tools.cast import BASH, CORE, FILE_READ, WEB_SEARCH, dummy, scope
+from toolcrib.domain.effects import Category, Danger
 from toolcrib.domain.errors import Misconfigured, NotFound
 from toolcrib.tools.registry import Registry, tools_in
 from toolcrib.tools.tool import Tool, ToolDefinition
@@ -163,9 +163,16 @@ def test_our_own_tools_are_found_by_their_files() -> None:
         "touch",
         "mkdir",
         "edit",
+        "grep",
+        "glob",
+        "find",
         "cat",
         "file_info",
         "read_multiple_files",
+        "plan_write",
+        "plan_read",
+        "plan_edit",
+        "plan_list",
     }
     dangerous = {name for name in workspace if found[name].danger is Danger.DANGEROUS}
     assert dangerous == {"write", "rm", "mv", "touch", "mkdir", "edit"}
@@ -178,4 +185,4 @@ def test_every_tool_of_ours_is_complete() -> None:
         assert tool.input_schema["type"] == "object"
         assert tool.input_schema["additionalProperties"] is False
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
-        assert FILE_WRITE.category is tool.category
+        assert (tool.category is Category.PLAN) == tool.name.startswith("plan_")

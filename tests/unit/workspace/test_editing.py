@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolcrib.domain.errors import BadArguments
-from toolcrib.workspace.editing import inserted, replaced
+from toolcrib.workspace.editing import Edit, Edited, Insertion, Replacement, edited, edited_by_all, inserted, replaced
 
 pytestmark = pytest.mark.req("TL-4", part="edit")
 
@@ -133,3 +133,138 @@ def test_a_line_that_is_not_there_is_told_with_how_many_there_are(line: int) -> 
         inserted(b"a\nb", line, "c")
 
     assert "2 lines" in caught.value.fields["insert_line"]
+
+
+# In the file's own line ends and encoding
+
+
+@pytest.mark.parametrize(
+    ("body", "old", "new", "expected"),
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "a\nb", "ab", b"ab\r\n"),
+        (b"one\na\r\nb\r\n", "a\nb", "x\ny", b"one\nx\r\ny\r\n"),
+    ],
+)
+def test_a_file_with_crlf_keeps_it_and_the_note_says_so(body: bytes, old: str, new: str, expected: bytes) -> None:
+    result = edited(body, Replacement(old, new))
+
+    assert result.body == expected
+    assert result.note is not None
+    assert "CRLF" in result.note
+
+
+@pytest.mark.parametrize(
+    ("body", "old", "new", "expected"),
+    [
+        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
+        (b"a\r\nb\r\n", "a", "x\ry\n", b"x\ry\n\r\nb\r\n"),
+        (b"a\nb\r\nb", "a\nb", "x\ny", b"x\ny\r\nb"),
+        (b"a\nb\n", "a\nb", "x\ny", b"x\ny\n"),
+        (b"a\r\nb\r\n", "a", "x", b"x\r\nb\r\n"),
+    ],
+)
+def test_what_is_found_as_it_is_given_is_taken_as_it_is_given(body: bytes, old: str, new: str, expected: bytes) -> None:
+    assert edited(body, Replacement(old, new)) == Edited(expected)
+
+
+@given(st.lists(st.text("abé", max_size=3), min_size=2, max_size=6), st.text(st.sampled_from("abé\n"), max_size=8))
+def test_no_edit_leaves_a_bare_line_feed_in_a_file_with_crlf(lines: list[str], new: str) -> None:
+    body = "\r\n".join(["start", *lines, "end"]).encode()
+
+    replacing = edited(body, Replacement("start", new)).body
+    inserting = edited(body, Insertion(1, new)).body
+
+    for result in (replacing, inserting):
+        assert result.count(b"\n") == result.count(b"\r\n")
+    assert replacing.replace(b"\r\n", b"\n") == body.replace(b"\r\n", b"\n").replace(b"start", new.encode(), 1)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_the_last_line_ends_as_it_did(end: str) -> None:
+    assert edited(f"a\nb{end}".encode(), Replacement("b", "c")).body == f"a\nc{end}".encode()
+    assert edited(f"a\nb{end}".encode(), Insertion(0, "x")).body == f"x\na\nb{end}".encode()
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (Replacement("a", "b"), "\ufeffb\n"),
+        (Replacement("\ufeffa", "\ufeffb"), "\ufeffb\n"),
+        (Insertion(0, "x"), "\ufeffx\na\n"),
+        (Insertion(1, "x"), "\ufeffa\nx\n"),
+    ],
+)
+def test_a_byte_order_mark_stays_at_the_beginning(edit: Replacement | Insertion, expected: str) -> None:
+    assert edited("\ufeffa\n".encode(), edit).body == expected.encode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("edit", [Replacement("é", "ü😀"), Insertion(1, "ü😀")])
+def test_utf_16_stays_utf_16(encoding: str, edit: Replacement | Insertion) -> None:
+    text = "é\r\nb\ud800\r\n"
+
+    def wide(text: str) -> bytes:
+        return f"\ufeff{text}".encode(encoding, "surrogatepass")
+
+    expected = {"é": "ü😀\r\nb\ud800\r\n", "": "é\r\nü😀\r\nb\ud800\r\n"}
+    assert edited(wide(text), edit).body == wide(expected[edit.old if isinstance(edit, Replacement) else ""])
+
+
+def test_a_file_of_another_encoding_takes_ascii_only() -> None:
+    body = "un café\n".encode("latin-1")
+
+    assert edited(body, Replacement("un", "deux")).body == "deux café\n".encode("latin-1")
+    for edit, field in ((Replacement("un", "é"), "new_string"), (Insertion(0, "é"), "insert_content")):
+        with pytest.raises(BadArguments) as caught:
+            edited(body, edit)
+        assert "not UTF-8 (byte 0xe9 in line 1)" in caught.value.fields[field]
+
+
+def test_what_is_not_text_has_no_lines_to_insert_between() -> None:
+    with pytest.raises(BadArguments) as caught:
+        edited(b"\x7fELF\0\n", Insertion(0, "x"))
+
+    assert "not text" in caught.value.fields["insert_line"]
+
+
+# Several at once
+
+
+def test_edits_are_made_in_order_each_on_what_the_one_before_left() -> None:
+    edits: list[Edit] = [
+        Replacement("a", "b\nc"),
+        Replacement("c", "d"),
+        Insertion(0, "top"),
+        Replacement("top\nb", "e"),
+    ]
+
+    assert edited_by_all(b"a\n", edits) == Edited(b"e\nd\n")
+
+
+def test_the_edit_that_cannot_be_made_is_named_by_its_number() -> None:
+    with pytest.raises(BadArguments) as caught:
+        edited_by_all(b"a\n", [Replacement("a", "b"), Replacement("zzz", "y"), Replacement("", "y")])
+    assert list(caught.value.fields) == ["edits.1.old_string"]
+
+    with pytest.raises(BadArguments) as caught:
+        edited_by_all(b"a\n", [Insertion(7, "b")])
+    assert list(caught.value.fields) == ["edits.0.insert_line"]
+
+
+def test_one_note_is_enough_for_several_edits() -> None:
+    result = edited_by_all(b"a\r\nb\r\n", [Replacement("a", "x\ny"), Replacement("b", "c"), Insertion(0, "1\n2")])
+
+    assert result.body == b"1\r\n2\r\nx\r\ny\r\nc\r\n"
+    assert result.note == edited(b"a\r\n", Replacement("a", "x\ny")).note
+
+
+@given(bodies, passages, new_texts)
+def test_an_edit_of_a_file_without_crlf_is_the_exact_one(body: bytes, old: str, new: str) -> None:
+    assume(b"\r\n" not in body and new.isascii())
+    assume(not body.startswith((b"\xff\xfe", b"\xfe\xff")))
+    if len(occurrences(body, old.encode())) != 1:
+        return
+
+    assert edited(body, Replacement(old, new)) == Edited(replaced(body, old, new))

@@ -69,13 +69,24 @@ _CALL_SCHEMA = {"schema": Call.model_json_schema(), "examples": _EXAMPLES}
 )
 async def call_tool(workspace_id: UUID, request: Request) -> Response:
     """Executes a tool in a workspace."""
-    # The address that is called most: what FastAPI would inject and check is done by hand, at a third of the cost.
     services = services_of(request)
     principal = await authenticate(request)
     call = _call(await request.body())
     caller = caller_for(principal, workspace_id, session_id=call.session_id)
     outcome = await services.executor.execute(ToolCall(call.tool, call.args), caller)
     return answer(outcome)
+
+
+async def call_tool_directly(request: Request) -> Response:
+    """The same, for the address that is called most: past what FastAPI would look up, inject and check.
+
+    It answers; the route above describes it. Half of a read's time went into the way from one to the other.
+    """
+    try:
+        workspace_id = UUID(request.path_params["workspace_id"])
+    except ValueError:
+        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
+    return await call_tool(workspace_id, request)
 
 
 def _call(body: bytes) -> Call:

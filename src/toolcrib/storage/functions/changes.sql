@@ -1,6 +1,6 @@
 -- Committing a change set: everything that must be true together, in one statement and so in one transaction.
--- `lateral … limit 1` and loops make sure that every row is looked up by its whole key: the plans are made once, when
--- the planner may still believe that a workspace has a handful of files, and kept.
+-- Files are gone through one by one: so every row is looked up by its whole key, whatever the planner believed of the
+-- tables' sizes when it made the plans that are kept. For one file, the usual case, it is also the quicker way.
 
 -- Writes the set, its contents, its files at their new heads, their versions and the marks that say "not on disk yet";
 -- and, if it came of a call, the call's outcome and its record in the book.
@@ -15,6 +15,9 @@ declare
     v_role    text;
     v_bytes   bigint;
     v_moving  uuid;
+    v_file    record;
+    v_base    record;
+    v_hash    bytea;
 begin
     if p_user is not null then
         v_role := toolcrib.enter(p_user, p_token_version, p_workspace, p_agent);
@@ -53,41 +56,38 @@ begin
         end loop;
     end if;
 
-    with given as (
-        select g.*, case when g.hash is not null then decode(g.hash, 'hex') end as sha256
-        from jsonb_to_recordset(p_files)
-             as g (file_id uuid, version_id uuid, type text, deleted boolean, mount text, path text, parent text,
-                   kind text, mode integer, hash text, size bigint, lines integer, content text, target text)
-    ), numbered as (
-        select g.*, coalesce(f.number, 0) + 1 as number, f.version_id as previous_id,
-               f.mount as base_mount, f.path as base_path
-        from given g left join lateral (
-            select * from toolcrib.files f where f.workspace_id = p_workspace and f.id = g.file_id limit 1
-        ) f on true
-    ), new_files as (
+    for v_file in
+        select * from jsonb_to_recordset(p_files)
+            as g (file_id uuid, version_id uuid, type text, deleted boolean, mount text, path text, parent text,
+                  kind text, mode integer, hash text, size bigint, lines integer, content text, target text)
+    loop
+        select f.number, f.version_id, f.mount, f.path into v_base
+        from toolcrib.files f where f.workspace_id = p_workspace and f.id = v_file.file_id;
+        v_hash := decode(v_file.hash, 'hex');
         insert into toolcrib.files
             (workspace_id, id, mount, path, parent, type, deleted, version_id, number, kind, mode, sha256, size,
              lines, content, target)
-        select p_workspace, file_id, mount, path, parent, type, deleted, version_id, number, kind, mode, sha256, size,
-               lines, content, target
-        from numbered
+        values
+            (p_workspace, v_file.file_id, v_file.mount, v_file.path, v_file.parent, v_file.type, v_file.deleted,
+             v_file.version_id, coalesce(v_base.number, 0) + 1, v_file.kind, v_file.mode, v_hash, v_file.size,
+             v_file.lines, v_file.content, v_file.target)
         on conflict (workspace_id, id) do update set
             mount = excluded.mount, path = excluded.path, parent = excluded.parent, type = excluded.type,
             deleted = excluded.deleted, version_id = excluded.version_id, number = excluded.number,
             kind = excluded.kind, mode = excluded.mode, sha256 = excluded.sha256, size = excluded.size,
             lines = excluded.lines, content = excluded.content, target = excluded.target, fingerprint = null,
-            updated_at = now()
-    ), marks as (
+            updated_at = now();
+        insert into toolcrib.versions
+            (workspace_id, id, file_id, number, change_set_id, previous_id, deleted, mount, path, kind, mode, sha256,
+             size, lines, content, target)
+        values
+            (p_workspace, v_file.version_id, v_file.file_id, coalesce(v_base.number, 0) + 1, (p_set ->> 'id')::uuid,
+             v_base.version_id, v_file.deleted, v_file.mount, v_file.path, v_file.kind, v_file.mode, v_hash,
+             v_file.size, v_file.lines, v_file.content, v_file.target);
         insert into toolcrib.pending (workspace_id, file_id, base_version_id, base_mount, base_path)
-        select p_workspace, file_id, previous_id, base_mount, base_path from numbered
-        on conflict (workspace_id, file_id) do nothing
-    )
-    insert into toolcrib.versions
-        (workspace_id, id, file_id, number, change_set_id, previous_id, deleted, mount, path, kind, mode, sha256, size,
-         lines, content, target)
-    select p_workspace, version_id, file_id, number, (p_set ->> 'id')::uuid, previous_id, deleted, mount, path, kind,
-           mode, sha256, size, lines, content, target
-    from numbered;
+        values (p_workspace, v_file.file_id, v_base.version_id, v_base.mount, v_base.path)
+        on conflict (workspace_id, file_id) do nothing;
+    end loop;
 
     insert into toolcrib.usage as u (workspace_id, slot, files, versions, bytes)
     values (p_workspace, pg_backend_pid() % 16, (p_set ->> 'new_files')::bigint, jsonb_array_length(p_files),

@@ -66,9 +66,9 @@ async def _destination(arguments: Arguments, context: ToolContext) -> Standing:
 def _effects(arguments: Arguments) -> Effects:
     destination = arguments.destination.place
     inside = () if arguments.source.is_root else (destination.child(arguments.source.name),)
-    return Effects(
-        writes=(arguments.source, *inside) if destination.is_root else (arguments.source, destination, *inside)
-    )
+    if destination.is_root:
+        return Effects(writes=(arguments.source, *inside))
+    return Effects(writes=(arguments.source, destination, *inside), needs=destination.ancestors[-1:])
 
 
 tool = Tool(

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolcrib.workspace.content import decoded, window
-from toolcrib.workspace.tree import Reading
+from toolcrib.workspace.paths import shown
+from toolcrib.workspace.tree import Reading, Standing
 
 
 def timestamp(at: datetime) -> str:
@@ -25,4 +26,18 @@ def content_window(reading: Reading, *, offset: int, limit: int) -> dict[str, An
         "truncated": part.truncated,
         "offset": part.offset,
         "limit": limit,
+    }
+
+
+def found_entry(standing: Standing) -> dict[str, Any]:
+    """A file or folder that was found by its path or traits. Only files have a size."""
+    file, node = standing.file, standing.node
+    size = node.fingerprint.size if node else file.state.size if file else 0
+    return {
+        "path": shown(standing.place),
+        "name": standing.place.name,
+        "synced": standing.synced,
+        "file_type": standing.type,
+        "size": None if standing.is_folder else size,
+        "updated_at": timestamp(standing.updated_at),
     }

@@ -1,0 +1,1 @@
+"""The ``mounts`` toolset: files by mount, and one shape of result for success and failure alike."""

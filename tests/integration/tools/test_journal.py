@@ -1,0 +1,229 @@
+"""The journal: one line for each call, in the shape that its readers know, and nothing of what files hold."""
+
+import asyncio
+import json
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.integration.conftest import Crib, new_person
+from tests.integration.tools.cast import journal_of, speaker, state_of, told
+from toolcrib.domain.errors import Forbidden
+from toolcrib.domain.ids import RunId, new_id
+from toolcrib.engine.journal import Journal, brief
+
+pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
+
+SECRET = "the words of a file"
+
+
+async def test_a_line_has_the_shape_that_its_readers_know(crib: Crib) -> None:
+    agent = await speaker(crib)
+
+    outcome = await crib.call("fs.write", agent, path="@project/a.md", content=SECRET)
+
+    [line] = journal_of(crib, agent)
+    digest = sha256(SECRET.encode()).hexdigest()
+    assert list(line) == ["ts", "kind", "toolCallId", "toolName", "agentId", "input", "output", "durationMs"]
+    assert line | {"ts": "", "durationMs": 0} == {
+        "ts": "",
+        "kind": "tool.exec",
+        "toolCallId": str(outcome.call_id),
+        "toolName": "fs.write",
+        "agentId": str(agent.agent_id),
+        "input": {"path": "@project/a.md", "content": {"bytes": len(SECRET), "sha256": digest}},
+        "output": {"ok": True, "path": "@project/a.md", "bytesWritten": len(SECRET), "sha256After": digest},
+        "durationMs": 0,
+    }
+    assert line["ts"].endswith("Z")
+    assert isinstance(line["durationMs"], int)
+
+
+async def test_no_line_holds_what_a_file_holds(crib: Crib) -> None:
+    agent = await speaker(crib, toolsets=["mounts", "project", "studio", "workspace"], tool_permissions=None)
+    (crib.project / "a.md").write_text(f"{SECRET}\n")
+    (crib.project / "b.json").write_text('{"x": "y"}')
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("fs.read", {"path": "@project/a.md"}),
+        ("fs.search", {"path": "@project", "pattern": "words"}),
+        ("read_file", {"path": "a.md"}),
+        ("file_read", {"path": "a.md"}),
+        ("read", {"path": "/a.md"}),
+        ("cat", {"paths": ["/a.md"]}),
+        ("read_multiple_files", {"paths": ["/a.md"]}),
+    ]
+    for tool, arguments in calls:
+        assert (await crib.call(tool, agent, **arguments)).succeeded
+
+    lines = journal_of(crib, agent)
+
+    assert [line["toolName"] for line in lines] == [tool for tool, _ in calls]
+    assert SECRET not in json.dumps(lines)
+    assert lines[0]["output"]["content"] == {
+        "bytes": len(SECRET) + 1,
+        "sha256": sha256(f"{SECRET}\n".encode()).hexdigest(),
+    }
+    assert lines[1]["output"]["matches"][0]["path"] == "@project/a.md"
+    assert lines[1]["output"]["stats"] == {"filesScanned": 2, "matchesFound": 1}
+
+
+async def test_a_call_that_was_refused_or_failed_has_a_line_that_says_why(crib: Crib) -> None:
+    agent = await speaker(crib, tool_permissions={"fs.read": {"allowed": True}, "file_read": {"allowed": True}})
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("fs.read", {"path": "@project/../x"}),
+        ("fs.read", {"path": "@project/none"}),
+        ("fs.read", {}),
+        ("fs.write", {"path": "@project/a", "content": SECRET}),
+        ("file_read", {"path": ".env"}),
+        ("teleport", {}),
+    ]
+    for tool, arguments in calls:
+        await crib.call(tool, agent, **arguments)
+
+    errors = [line["output"]["error"] for line in journal_of(crib, agent)]
+
+    assert [error["code"] for error in errors] == [
+        "E_SANDBOX_VIOLATION",
+        "ENOENT",
+        "E_INTERNAL",
+        "E_INTERNAL",
+        "VALIDATION_ERROR",
+        "NOT_FOUND",
+    ]
+    assert "@project/../x" in errors[0]["message"]
+    assert errors[0]["details"] == {"violation": "outside_mount"}
+
+
+async def test_every_run_has_its_own_and_so_has_every_caller_outside_runs(crib: Crib) -> None:
+    agent = await speaker(crib)
+    run = replace(agent, run_id=RunId(new_id()))
+    for caller in (crib.caller, agent, run):
+        await told(crib, "fs.list", caller, path="@project")
+
+    assert [line["agentId"] for line in journal_of(crib, crib.caller)] == [None]
+    assert len(journal_of(crib, agent)) == len(journal_of(crib, run)) == 1
+
+
+async def test_people_who_speak_another_dialect_have_none(crib: Crib) -> None:
+    await crib.result("write", path="/a", content="x")
+    await told(crib, "read_file", path="a")
+
+    assert list(state_of(crib, crib.caller).iterdir()) == []
+
+
+async def test_it_is_read_like_any_file_and_written_by_nobody(crib: Crib) -> None:
+    agent = await speaker(crib)
+    await told(crib, "fs.list", agent, path="@project")
+
+    read = await told(crib, "fs.read", agent, path="@state/logs/execution.jsonl")
+    listed = await told(crib, "fs.list", agent, path="@state/logs")
+    forged = await told(crib, "fs.write", agent, path="@state/logs/execution.jsonl", content="{}\n")
+
+    assert json.loads(read["content"])["toolName"] == "fs.list"
+    assert listed["entries"] == ["execution.jsonl"]
+    assert forged["error"]["code"] == "E_SANDBOX_VIOLATION"
+    assert [line["toolName"] for line in journal_of(crib, agent)] == ["fs.list", "fs.read", "fs.list", "fs.write"]
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select count(*) from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
+        )
+        assert await cursor.fetchone() == (0,)
+
+
+async def test_calls_at_once_have_a_line_each(crib: Crib) -> None:
+    agent = await speaker(crib)
+
+    await asyncio.gather(*(told(crib, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
+
+    lines = journal_of(crib, agent)
+    assert sorted(int(line["input"]["path"].rpartition("/")[2]) for line in lines) == list(range(40))
+    assert len({line["toolCallId"] for line in lines}) == 40
+
+
+@pytest.mark.req("AP-5", part="a stranger leaves nothing")
+async def test_a_stranger_leaves_no_line(crib: Crib) -> None:
+    stranger = replace(crib.caller, user_id=await new_person(crib.database))
+
+    with pytest.raises(Forbidden):
+        await crib.call("fs.read", stranger, path="@project/a")
+    await crib.call("fs.read", stranger, path="@project/../a")
+
+    states = crib.settings.data_dir / "workspaces" / str(crib.caller.workspace_id) / "state"
+    assert not (states / str(stranger.user_id)).exists()
+
+
+async def test_a_journal_that_is_long_begins_anew_and_the_older_one_stays(crib: Crib) -> None:
+    journal = Journal(crib.engine.shelves.files, crib.engine.shelves.mounts, most_bytes=1_000)
+    for number in range(12):
+        async with journal.line("fs.list", {"number": number}, crib.caller):
+            pass
+
+    newer, older = journal_of(crib, crib.caller), journal_of(crib, crib.caller, "execution.1.jsonl")
+    numbers = [line["input"]["number"] for line in [*older, *newer]]
+
+    assert numbers == list(range(numbers[0], 12))
+    assert {path.name for path in (state_of(crib, crib.caller) / "logs").iterdir()} <= {
+        "execution.jsonl",
+        "execution.1.jsonl",
+    }
+    assert len(older) >= 4
+
+
+async def test_a_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: Crib) -> None:
+    agent = await speaker(crib)
+    (state_of(crib, agent) / "logs").write_text("in the way")
+
+    with capture_logs() as logged:
+        assert (await told(crib, "fs.write", agent, path="@project/a", content="x"))["ok"]
+
+    assert [(entry["event"], entry["log_level"]) for entry in logged] == [("journal.not_written", "warning")]
+    assert (crib.project / "a").read_text() == "x"
+
+
+async def test_a_link_or_pipe_in_its_place_leads_nowhere(crib: Crib) -> None:
+    agent = await speaker(crib)
+    logs = state_of(crib, agent) / "logs"
+    logs.mkdir()
+    (crib.project / "target").write_text("as it was")
+    (logs / "execution.jsonl").symlink_to(crib.project / "target")
+
+    with capture_logs() as logged:
+        await told(crib, "fs.list", agent, path="@project")
+
+    assert [entry["event"] for entry in logged] == ["journal.not_written"]
+    assert (crib.project / "target").read_text() == "as it was"
+
+
+async def test_whatever_stands_in_a_call_the_line_is_short_and_can_be_read(crib: Crib) -> None:
+    hostile: list[Any] = ["\ud800\0", float("nan"), 10**5_000, [[["deep"] * 3] * 2_000], "x" * 100_000]
+    agent = await speaker(crib)
+
+    for value in hostile:
+        await crib.call("fs.read", agent, path=value, colour={"a": value})
+    await crib.call("teleport" * 1_000, agent)
+
+    lines = journal_of(crib, agent)
+    assert len(lines) == len(hostile) + 1
+    assert max(len(json.dumps(line)) for line in lines) < 12_000
+
+
+def test_a_result_is_told_without_its_contents() -> None:
+    assert brief("a text") == {"bytes": 6, "sha256": sha256(b"a text").hexdigest()}
+    assert brief({"entries": [f"{number}" for number in range(25)]})["entries"][-1] == "… and 5 more"
+    told = brief({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
+    assert set(told["content"]) == set(told["files"][0]) == {"bytes", "sha256"}
+    assert (told["path"], told["total"]) == ("/a", 3)
+
+
+async def test_a_call_that_was_our_own_fault_has_a_line(crib: Crib) -> None:
+    journal = Journal(crib.engine.shelves.files, crib.engine.shelves.mounts)
+
+    with pytest.raises(ZeroDivisionError):
+        async with journal.line("fs.list", {}, crib.caller):
+            raise ZeroDivisionError
+
+    [line] = journal_of(crib, crib.caller)
+    assert line["output"] == {"error": {"code": "INTERNAL_ERROR", "message": "Our own fault."}}

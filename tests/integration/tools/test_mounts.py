@@ -1,0 +1,586 @@
+"""The `mounts` toolset at the gate: shapes, windows, limits, searches, and what it does not show."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.cast import speaker, state_of, told
+from toolcrib.storage.audit import Audit
+from toolcrib.storage.database import Tenant
+
+pytestmark = [pytest.mark.req("TL-5"), pytest.mark.req("TL-3", part="mounts")]
+
+
+def hexed(content: str | bytes) -> str:
+    return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def code_of(result: dict[str, Any]) -> str:
+    assert result["ok"] is False
+    assert set(result["error"]) - {"details"} == {"code", "message"}
+    return str(result["error"]["code"])
+
+
+def place(root: Path, contents: dict[str, str]) -> None:
+    """Files that only the disk knows."""
+    for name, content in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+
+
+# fs.list
+
+
+async def test_list_gives_names_folders_first_without_hidden_entries_and_links(crib: Crib) -> None:
+    place(crib.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
+    (crib.project / "link.txt").symlink_to("a.txt")
+
+    assert await told(crib, "fs.list", path="@project") == {
+        "ok": True,
+        "path": "@project",
+        "entries": ["sub/", "a.txt", "b.txt"],
+        "truncated": False,
+    }
+    assert (await told(crib, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
+
+
+@pytest.mark.req("WS-1")
+@pytest.mark.parametrize("mount", ["project", "central", "pkg", "state"])
+async def test_every_mount_has_a_root_that_can_be_listed(crib: Crib, mount: str) -> None:
+    result = await told(crib, "fs.list", path=f"@{mount}")
+
+    logs = ["logs/"] if mount == "state" else []
+    assert (result["ok"], result["path"], result["entries"] in ([], logs)) == (True, f"@{mount}", True)
+
+
+async def test_a_long_list_is_a_preview_with_a_hint(crib: Crib) -> None:
+    for number in range(201):
+        (crib.project / f"{number:03}").touch()
+
+    result = await told(crib, "fs.list", path="@project")
+
+    assert result["entriesPreview"] == [f"{number:03}" for number in range(200)]
+    assert (result["truncated"], "entries" in result) == (True, False)
+    assert "200 of 201" in result["hint"]
+
+
+async def test_what_is_no_folder_is_not_listed(crib: Crib) -> None:
+    place(crib.project, {"a.txt": ""})
+
+    assert code_of(await told(crib, "fs.list", path="@project/none")) == "ENOENT"
+    assert code_of(await told(crib, "fs.list", path="@project/a.txt")) == "E_INTERNAL"
+
+
+# fs.read
+
+
+async def test_read_gives_the_whole_file_its_size_and_its_hash(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="one\ntwo €\n")
+
+    assert await told(crib, "fs.read", path="@project/a.txt") == {
+        "ok": True,
+        "path": "@project/a.txt",
+        "bytes": 12,
+        "sha256": hexed("one\ntwo €\n"),
+        "truncated": False,
+        "content": "one\ntwo €\n",
+    }
+
+
+async def test_a_window_counts_from_one_and_includes_its_last_line(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "one\ntwo\nthree\nfour"})
+    windows: list[tuple[dict[str, int], str]] = [
+        ({"startLine": 2, "endLine": 3}, "two\nthree\n"),
+        ({"startLine": 3}, "three\nfour"),
+        ({"endLine": 1}, "one\n"),
+        ({"startLine": 4, "endLine": 99}, "four"),
+        ({"startLine": 9}, ""),
+    ]
+
+    for window, content in windows:
+        result = await told(crib, "fs.read", path="@project/a.txt", **window)
+        assert (result["content"], result["bytes"], result["sha256"]) == (content, 18, hexed("one\ntwo\nthree\nfour"))
+
+
+async def test_a_window_that_ends_before_it_begins_is_told(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "one\n"})
+
+    assert code_of(await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
+
+
+async def test_read_limits_a_large_file_returns_truncated_and_a_hint(crib: Crib) -> None:
+    text = "0123456789\n" * 10_000
+    place(crib.project, {"a.txt": text})
+
+    result = await told(crib, "fs.read", path="@project/a.txt")
+
+    assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, text[:50_000], len(text))
+    assert "startLine" in result["hint"]
+    assert "fs.search" in result["hint"]
+    assert "content" not in result
+    assert result["sha256"] == hexed(text)
+
+
+async def test_a_window_that_is_too_large_is_cut_and_one_that_fits_is_not(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "0123456789\n" * 10_000})
+
+    wide = await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
+    narrow = await told(crib, "fs.read", path="@project/a.txt", startLine=9_000, endLine=9_001)
+
+    assert (wide["truncated"], len(wide["contentPreview"])) == (True, 50_000)
+    assert (narrow["truncated"], narrow["content"]) == (False, "0123456789\n" * 2)
+
+
+@pytest.mark.req("PO-1", part="max_read_bytes")
+async def test_an_agent_reads_as_much_as_its_rules_say(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "€" * 10})
+    agent = await speaker(crib, max_read_bytes=10)
+
+    result = await told(crib, "fs.read", agent, path="@project/a.txt")
+
+    assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, "€€€", 30)
+    assert (await told(crib, "fs.read", path="@project/a.txt"))["truncated"] is False
+
+
+@pytest.mark.req("TL-5", part="streaming sha256")
+async def test_a_file_larger_than_any_tool_reads_is_hashed_shown_and_searched(crib: Crib) -> None:
+    line = b"x" * 99 + b"\n"
+    body = line * 120_000 + b"needle\n"
+    (crib.project / "big.log").write_bytes(body)
+    assert len(body) > crib.settings.max_file_bytes
+
+    result = await told(crib, "fs.read", path="@project/big.log")
+    last = await told(crib, "fs.read", path="@project/big.log", startLine=120_001)
+    found = await told(crib, "fs.search", path="@project/big.log", pattern="needle", before=0, after=0)
+
+    assert (result["bytes"], result["sha256"], result["truncated"]) == (len(body), sha256(body).hexdigest(), True)
+    assert last["content"] == "needle\n"
+    assert found["matches"] == [{"path": "@project/big.log", "line": 120_001, "text": "needle"}]
+
+
+async def test_what_is_no_text_is_read_as_far_as_it_goes(crib: Crib) -> None:
+    (crib.project / "a.bin").write_bytes(b"\x00\xff\x01")
+
+    result = await told(crib, "fs.read", path="@project/a.bin")
+
+    assert (result["content"], result["bytes"], result["sha256"]) == ("\0\ufffd\x01", 3, hexed(b"\x00\xff\x01"))
+
+
+async def test_a_file_that_is_not_there_and_a_folder_cannot_be_read(crib: Crib) -> None:
+    (crib.project / "folder").mkdir()
+
+    assert code_of(await told(crib, "fs.read", path="@project/none")) == "ENOENT"
+    assert code_of(await told(crib, "fs.read", path="@project/folder")) == "E_INTERNAL"
+
+
+@pytest.mark.req("WS-7", part="fs.read")
+async def test_what_another_program_wrote_is_read_and_booked(crib: Crib) -> None:
+    written = await crib.result("write", path="/a.txt", content="old\n")
+    (crib.project / "a.txt").write_text("new\n")
+
+    assert (await told(crib, "fs.read", path="@project/a.txt"))["content"] == "new\n"
+    versions = await crib.result("file_versions", file_id=written["file_id"])
+    assert [version["author"]["kind"] for version in versions["versions"]] == ["external", "user"]
+
+
+# fs.search
+
+
+async def test_search_finds_lines_with_those_around_them(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"})
+
+    result = await told(crib, "fs.search", path="@project", pattern="needle")
+
+    assert result == {
+        "ok": True,
+        "path": "@project",
+        "matches": [
+            {"path": "@project/a.txt", "line": 3, "text": "two needle", "before": ["one"], "after": ["three"]},
+            {"path": "@project/sub/b.txt", "line": 1, "text": "needle", "before": [], "after": ["after"]},
+        ],
+        "truncated": False,
+        "stats": {"filesScanned": 2, "matchesFound": 2},
+    }
+
+
+async def test_the_lines_around_a_match_are_as_many_as_asked_for_and_never_of_another_file(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
+
+    result = await told(crib, "fs.search", path="@project", pattern="x", before=2, after=3)
+    bare = await told(crib, "fs.search", path="@project", pattern="x", before=0, after=0)
+
+    assert [(m["line"], m["before"], m["after"]) for m in result["matches"]] == [
+        (4, ["2", "3"], ["4", "x", "5"]),
+        (6, ["x", "4"], ["5", "6"]),
+        (1, [], []),
+    ]
+    assert all(set(match) == {"path", "line", "text"} for match in bare["matches"])
+
+
+async def test_search_leaves_out_git_node_modules_hidden_entries_links_and_what_is_no_text(crib: Crib) -> None:
+    skipped = (".git/HEAD", "node_modules/m.js", "sub/node_modules/m.js", ".cache/c.txt", "sub/.hidden", ".env")
+    place(crib.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
+    (crib.project / "link.txt").symlink_to("a.txt")
+    (crib.project / "b.bin").write_bytes(b"\0x")
+
+    result = await told(crib, "fs.search", path="@project", pattern="x")
+
+    assert [match["path"] for match in result["matches"]] == ["@project/a.txt"]
+
+
+async def test_search_stops_after_so_many_matches(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "x\n" * 60})
+
+    default = await told(crib, "fs.search", path="@project", pattern="x")
+    three = await told(crib, "fs.search", path="@project", pattern="x", maxMatches=3, after=2)
+    exact = await told(crib, "fs.search", path="@project", pattern="x", maxMatches=60)
+
+    assert (len(default["matches"]), default["truncated"]) == (50, True)
+    assert default["stats"]["matchesFound"] == 50
+    assert [match["after"] for match in three["matches"]] == [["x", "x"]] * 3
+    assert (len(exact["matches"]), exact["truncated"], "hint" in exact) == (60, False, False)
+
+
+async def test_search_gives_no_more_than_may_be_read(crib: Crib) -> None:
+    place(crib.project, {"a.txt": ("x" * 500 + "\n") * 40})
+    agent = await speaker(crib, max_read_bytes=2_000)
+
+    result = await told(crib, "fs.search", agent, path="@project", pattern="x", before=0, after=0)
+
+    assert (len(result["matches"]), result["truncated"]) == (4, True)
+
+
+async def test_a_line_that_goes_on_for_ever_is_shown_in_part(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
+
+    result = await told(crib, "fs.search", path="@project", pattern="needle", before=0, after=0)
+
+    assert [match["line"] for match in result["matches"]] == [1, 2]
+    assert max(len(match["text"]) for match in result["matches"]) <= 1_001
+
+
+async def test_a_pattern_is_plain_unless_it_is_written_as_an_expression(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
+    wanted = {
+        "/fo+/": [1, 4],
+        "/FO+/i": [1, 4],
+        "/FO+/": [],
+        r"/\bbar\b/": [2],
+        r"/a\/b/": [5],
+        "/^$/": [6],
+        r"/\d{3}$/": [7],
+        "/a/b/": [],
+        "a/b": [5],
+        "fo+": [],
+        "/none": [],
+    }
+
+    found = {pattern: await told(crib, "fs.search", path="@project", pattern=pattern) for pattern in wanted}
+
+    assert {pattern: [match["line"] for match in result["matches"]] for pattern, result in found.items()} == wanted
+
+
+async def test_an_expression_is_answered_for_many_files_at_once(crib: Crib) -> None:
+    for number in range(300):
+        (crib.project / f"{number:03}.txt").write_text(f"first\nnumber {number}\nlast\n")
+
+    result = await told(crib, "fs.search", path="@project", pattern="/number 1?42$/", before=0, after=0)
+
+    assert [(match["path"], match["line"]) for match in result["matches"]] == [
+        ("@project/042.txt", 2),
+        ("@project/142.txt", 2),
+    ]
+    assert result["stats"]["filesScanned"] == 300
+
+
+async def test_an_expression_that_cannot_be_read_is_told(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "a\n"})
+
+    for pattern in ("/(/", "/[z-a]/", "/a{99999}/", "/((((a{1,200}){1,200}){1,200}){1,200})/", "/\ud800/"):
+        result = await told(crib, "fs.search", path="@project", pattern=pattern)
+        assert code_of(result) == "E_INTERNAL"
+        assert set(result["error"]["details"]["fields"]) == {"pattern"}
+
+
+@pytest.mark.req("TL-6", part="a hostile pattern in fs.search costs at most its time limit")
+async def test_an_expression_that_explodes_is_ended(crib: Crib) -> None:
+    place(crib.project, {"a.txt": "a" * 20_011 + "\n"})
+    impatient = await speaker(crib, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
+
+    result = await told(crib, "fs.search", impatient, path="@project", pattern=r"/^(aa+)\1+$/")
+
+    assert code_of(result) == "E_INTERNAL"
+    assert "too long" in result["error"]["message"]
+
+
+@pytest.mark.req("WS-10", part="fs.search")
+async def test_virtual_files_are_read_and_searched(crib: Crib) -> None:
+    await crib.result("write", path="/chats/a.chat", content="hello needle\n")
+    async with crib.database.system() as connection:
+        await connection.execute(
+            "update toolcrib.files set is_virtual = true where workspace_id = %s and path = '/chats/a.chat'",
+            (crib.caller.workspace_id,),
+        )
+    (crib.project / "chats" / "a.chat").unlink()
+
+    assert (await told(crib, "fs.read", path="@project/chats/a.chat"))["content"] == "hello needle\n"
+    for path in ("@project", "@project/chats/a.chat"):
+        result = await told(crib, "fs.search", path=path, pattern="needle", before=0, after=0)
+        assert result["matches"] == [{"path": "@project/chats/a.chat", "line": 1, "text": "hello needle"}]
+    assert code_of(await told(crib, "fs.write", path="@project/chats/a.chat", content="x")) == "E_INTERNAL"
+
+
+@pytest.mark.req("WS-4", part="fs.search")
+async def test_what_an_agent_may_not_read_it_does_not_find(crib: Crib) -> None:
+    place(crib.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
+    os.link(crib.project / "open.txt", crib.project / "twin.txt")
+    place(crib.project, {"plain.txt": "needle"})
+    agent = await speaker(crib)
+
+    person = await told(crib, "fs.search", path="@project", pattern="needle")
+    found = await told(crib, "fs.search", agent, path="@project", pattern="needle")
+
+    assert len(person["matches"]) == 5
+    assert [match["path"] for match in found["matches"]] == ["@project/plain.txt"]
+
+
+async def test_search_of_nothing_is_told(crib: Crib) -> None:
+    assert code_of(await told(crib, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
+    assert code_of(await told(crib, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
+    assert code_of(await told(crib, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
+    assert (await told(crib, "fs.search", path="@central", pattern="x"))["matches"] == []
+
+
+# fs.write
+
+
+@pytest.mark.req("WS-1")
+@pytest.mark.parametrize("mount", ["project", "central", "state"])
+async def test_write_makes_a_file_and_the_folders_above_it(crib: Crib, mount: str) -> None:
+    result = await told(crib, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
+
+    assert result == {
+        "ok": True,
+        "path": f"@{mount}/a/b.txt",
+        "bytesWritten": 8,
+        "sha256After": hexed("new €\n"),
+    }
+    root = state_of(crib, crib.caller) if mount == "state" else crib.mount(mount)
+    assert (root / "a" / "b.txt").read_text() == "new €\n"
+
+
+async def test_write_replaces_what_is_there_and_every_content_stays_in_the_history(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@project/a.txt", content="one")
+    (crib.project / "b.txt").write_text("disk only")
+
+    await told(crib, "fs.write", path="@project/a.txt", content="two")
+    await told(crib, "fs.write", path="@project/b.txt", content="two")
+
+    for path, authors in (("/a.txt", ["user", "user"]), ("/b.txt", ["user", "external"])):
+        found = await crib.result("ls", path="/")
+        [file_id] = [entry["id"] for entry in found["entries"] if entry["path"] == path]
+        versions = (await crib.result("file_versions", file_id=file_id))["versions"]
+        assert [version["author"]["kind"] for version in versions] == authors
+
+
+@pytest.mark.req("WS-5", part="fs.write")
+async def test_atomic_writes_leave_the_final_file_and_no_partial_ones(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@project/a.txt", content="x" * 50_000)
+
+    assert [(path.name, path.stat().st_size) for path in crib.project.iterdir()] == [("a.txt", 50_000)]
+
+
+@pytest.mark.req("PO-1", part="max_write_bytes")
+async def test_write_limits(crib: Crib) -> None:
+    agent = await speaker(crib, max_write_bytes=10)
+    (state_of(crib, agent) / "w.md").write_text("---\na: 1\n---\n")
+    patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "n"}}}
+
+    too_long = await told(crib, "fs.write", path="@project/a.txt", content="€" * 33_334)
+    agents = await told(crib, "fs.write", agent, path="@project/b.txt", content="x" * 11)
+    patched = await told(crib, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
+
+    assert {code_of(result) for result in (too_long, agents, patched)} == {"E_WRITE_LIMIT"}
+    assert "100,002 bytes; at most 100,000" in too_long["error"]["message"]
+    assert list(crib.project.iterdir()) == []
+    assert (await told(crib, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
+
+
+@pytest.mark.req("WS-8", part="ifMatchSha256")
+async def test_a_write_on_a_content_that_is_no_longer_there_is_refused(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@project/a.txt", content="one")
+    arguments = {"path": "@project/a.txt", "content": "two"}
+
+    stale = await told(crib, "fs.write", **arguments, ifMatchSha256=hexed("other"))
+    gone = await told(crib, "fs.write", path="@project/b.txt", content="x", ifMatchSha256=hexed("one"))
+    fresh = await told(crib, "fs.write", **arguments, ifMatchSha256=hexed("one"))
+
+    assert code_of(stale) == code_of(gone) == "E_PRECONDITION_FAILED"
+    assert "by you" in stale["error"]["message"]
+    assert fresh["sha256After"] == hexed("two")
+    assert not (crib.project / "b.txt").exists()
+
+
+async def test_a_folder_is_not_written_over(crib: Crib) -> None:
+    (crib.project / "folder").mkdir()
+
+    assert code_of(await told(crib, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
+    assert code_of(await told(crib, "fs.write", path="@project/a", content="\ud800")) == "E_INTERNAL"
+
+
+# fs.apply_patch
+
+WORKFLOW = "---\n# kept\ntitle: 'W'\nstepsCompleted:\n  - plan\n---\n# Body\n---\nmore\n"
+
+
+async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    update = {
+        "stepsCompleted": {"append": ["plan", "build"]},
+        "variables": {"set": {"team": "core"}},
+        "decisionLog": {"append": [{"choice": "a"}]},
+        "artifacts": {"append": ["out.md"]},
+        "currentNodeId": {"set": "build"},
+        "updatedAt": {"set": "today"},
+    }
+
+    result = await told(
+        crib, "fs.apply_patch", path="@state/workflow.md", patch={"operation": "updateFrontmatter", "update": update}
+    )
+
+    changed = (
+        "---\n# kept\ntitle: 'W'\nstepsCompleted:\n  - plan\n  - build\nvariables:\n  team: core\n"
+        "decisionLog:\n  - choice: a\nartifacts:\n  - out.md\ncurrentNodeId: build\nupdatedAt: today\n---\n"
+        "# Body\n---\nmore\n"
+    )
+    assert (state_of(crib, crib.caller) / "workflow.md").read_text() == changed
+    assert result == {
+        "ok": True,
+        "path": "@state/workflow.md",
+        "sha256Before": hexed(WORKFLOW),
+        "sha256After": hexed(changed),
+    }
+
+
+async def test_a_patch_that_changes_nothing_makes_no_version(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    patch = {"operation": "updateFrontmatter", "update": {"stepsCompleted": {"append": ["plan"]}}}
+
+    outcome = await crib.call("fs.apply_patch", path="@state/workflow.md", patch=patch)
+
+    assert outcome.change_set_id is None
+    assert outcome.result["sha256Before"] == outcome.result["sha256After"] == hexed(WORKFLOW)
+
+
+async def test_apply_patch_if_match_sha256_mismatch_fails(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
+
+    async def patched(**more: Any) -> dict[str, Any]:
+        return await told(crib, "fs.apply_patch", path="@state/workflow.md", patch={**patch, **more})
+
+    assert code_of(await patched(ifMatchSha256=hexed("other"))) == "E_PRECONDITION_FAILED"
+    assert (await patched(ifMatchSha256=hexed(WORKFLOW).upper()))["ok"]
+
+
+async def test_apply_patch_of_frontmatter_that_cannot_be_read_fails(crib: Crib) -> None:
+    await told(crib, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
+    patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
+
+    result = await told(crib, "fs.apply_patch", path="@state/workflow.md", patch=patch)
+
+    assert code_of(result) == "E_INVALID_FRONTMATTER"
+    assert (state_of(crib, crib.caller) / "workflow.md").read_text() == "---\na: [\n---\n"
+
+
+async def test_apply_patch_knows_one_operation_and_one_mount(crib: Crib) -> None:
+    update = {"operation": "updateFrontmatter", "update": {}}
+    for mount in ("project", "central", "pkg"):
+        crib.mount(mount).joinpath("w.md").write_text(WORKFLOW)
+        assert code_of(await told(crib, "fs.apply_patch", path=f"@{mount}/w.md", patch=update)) == "E_SANDBOX_VIOLATION"
+
+    other = await told(crib, "fs.apply_patch", path="@state/w.md", patch={"operation": "replace", "update": {}})
+
+    assert code_of(other) == "E_INTERNAL"
+    assert code_of(await told(crib, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
+
+
+# What all of them do alike
+
+EVERY: dict[str, dict[str, Any]] = {
+    "fs.list": {},
+    "fs.read": {},
+    "fs.search": {"pattern": "x"},
+    "fs.write": {"content": "x"},
+    "fs.apply_patch": {"patch": {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}},
+}
+OUTSIDE = ["@foo/a", "/etc/passwd", "etc/passwd", "@project/../evil.txt", "@state/a/../b", "C:/x", "@project/a\0", "@"]
+
+
+@pytest.mark.req("WS-2", part="@mount paths")
+async def test_a_path_that_names_no_mount_or_leaves_it_is_a_violation(crib: Crib) -> None:
+    for tool, arguments in EVERY.items():
+        codes = {path: code_of(await told(crib, tool, path=path, **arguments)) for path in OUTSIDE}
+        assert codes == dict.fromkeys(OUTSIDE, "E_SANDBOX_VIOLATION"), tool
+
+
+@pytest.mark.req("WS-3", part="links that lead out")
+async def test_a_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("secret x\n")
+    state = state_of(crib, crib.caller)
+    (state / "out").symlink_to(tmp_path)
+    (state / "file.md").symlink_to(tmp_path / "a.md")
+    (state / "sub").mkdir()
+    (state / "sub" / "up").symlink_to("../../../project")
+    links = ["@state/out", "@state/out/a.md", "@state/out/new.md", "@state/file.md", "@state/sub/up"]
+
+    for tool, arguments in EVERY.items():
+        codes = {path: code_of(await told(crib, tool, path=path, **arguments)) for path in links}
+        assert codes == dict.fromkeys(links, "E_SANDBOX_VIOLATION"), tool
+    assert (tmp_path / "a.md").read_text() == "secret x\n"
+    assert not (tmp_path / "new.md").exists()
+
+
+async def test_a_link_that_stays_inside_is_not_followed_and_says_so(crib: Crib) -> None:
+    state = state_of(crib, crib.caller)
+    (state / "a.md").write_text("x\n")
+    (state / "link.md").symlink_to("a.md")
+
+    for tool, arguments in EVERY.items():
+        result = await told(crib, tool, path="@state/link.md", **arguments)
+        assert code_of(result) == "E_INTERNAL"
+        assert "symbolic link" in result["error"]["message"]
+
+
+async def test_a_wrong_argument_is_a_failure_of_the_dialect(crib: Crib) -> None:
+    for tool, arguments in EVERY.items():
+        result = await told(crib, tool, path=5, colour="red", **arguments)
+        assert code_of(result) == "E_INTERNAL"
+        assert set(result["error"]["details"]["fields"]) == {"path", "colour"}
+
+
+async def test_a_refused_permission_is_no_violation(crib: Crib) -> None:
+    agent = await speaker(crib, tool_permissions={"fs.write": {"allowed": True, "paths": ["src/**"]}})
+
+    elsewhere = await told(crib, "fs.write", agent, path="@project/a", content="x")
+    reading = await told(crib, "fs.read", agent, path="@project/a")
+
+    assert code_of(elsewhere) == code_of(reading) == "E_INTERNAL"
+    assert "its paths are src/**" in elsewhere["error"]["message"]
+
+
+@pytest.mark.req("AU-1", part="failures that a dialect tells are written down as failures")
+async def test_the_book_knows_what_became_of_a_call(crib: Crib) -> None:
+    for path in ("@project/none", "@project/../x"):
+        await told(crib, "fs.read", path=path)
+
+    records = await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)
+
+    assert [(record.outcome, record.error_code) for record in records[::-1]] == [
+        ("failed", "NOT_FOUND"),
+        ("refused", "VALIDATION_ERROR"),
+    ]

@@ -1,0 +1,163 @@
+"""The `project` toolset: `read_file` and `list_directory`, under the names of the tests that their authors list.
+
+Of the registry's three tests, "returns definitions for all registered tools" and "get returns tool by name" are here;
+"get returns undefined for unknown tool" is `test_get_unknown_tool_returns_none` in the registry's own tests. `isError`
+is written `is_error` here, as everywhere in Toolcrib.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.cast import speaker, told
+from toolcrib.domain.effects import Category, Danger
+from toolcrib.domain.outcomes import OutcomeState
+from toolcrib.tools.project import list_directory, read_file
+from toolcrib.tools.registry import Registry
+
+pytestmark = pytest.mark.req("TL-3", part="project")
+
+
+@pytest.fixture
+def crib(crib: Crib) -> Crib:
+    """With the files that the listed tests expect."""
+    contents = {"hello.txt": "Hello, world!", "sub/nested.txt": "nested content", "file-a.txt": "a"}
+    for name, content in contents.items():
+        (crib.project / name).parent.mkdir(exist_ok=True)
+        (crib.project / name).write_text(content)
+    return crib
+
+
+# The registry
+
+
+def test_returns_definitions_for_all_registered_tools() -> None:
+    registry = Registry([read_file.tool, list_directory.tool])
+
+    assert [definition.name for definition in registry.definitions_for_scope(None)] == ["read_file", "list_directory"]
+
+
+def test_get_returns_tool_by_name() -> None:
+    assert Registry([read_file.tool]).get("read_file") is read_file.tool
+
+
+@pytest.mark.req("TL-1", part="the project toolset")
+def test_both_are_safe_file_tools() -> None:
+    for tool in (read_file.tool, list_directory.tool):
+        assert (tool.danger, tool.category, tool.toolset) == (Danger.SAFE, Category.FILE, "project")
+
+
+# read_file
+
+
+def test_read_file_definition_has_correct_name_and_parameters() -> None:
+    definition = read_file.tool.definition()
+
+    assert definition.name == "read_file"
+    assert set(definition.input_schema["properties"]) == {"path"}
+    assert definition.input_schema["required"] == ["path"]
+
+
+async def test_reads_a_file_at_project_root(crib: Crib) -> None:
+    assert await told(crib, "read_file", path="hello.txt") == {"output": "Hello, world!"}
+
+
+async def test_reads_a_nested_file(crib: Crib) -> None:
+    assert await told(crib, "read_file", path="sub/nested.txt") == {"output": "nested content"}
+
+
+async def test_returns_error_for_nonexistent_file(crib: Crib) -> None:
+    assert await told(crib, "read_file", path="nope.txt") == {
+        "output": "Error: file not found: nope.txt",
+        "is_error": True,
+    }
+
+
+async def test_read_file_returns_error_for_path_traversal_attempt(crib: Crib) -> None:
+    outcome = await crib.call("read_file", path="../../etc/passwd")
+
+    assert outcome.result["is_error"] is True
+    assert "outside" in outcome.result["output"]
+    assert outcome.state is OutcomeState.REFUSED
+
+
+async def test_returns_error_when_path_is_missing(crib: Crib) -> None:
+    assert await told(crib, "read_file") == {"output": "Error: 'path': This field is required.", "is_error": True}
+    assert (await told(crib, "read_file", path=""))["is_error"] is True
+
+
+async def test_a_directory_is_not_read_and_the_error_names_the_tool_for_it(crib: Crib) -> None:
+    assert await told(crib, "read_file", path="sub") == {
+        "output": "Error: 'sub' is a directory, not a file. Use list_directory instead.",
+        "is_error": True,
+    }
+
+
+async def test_an_absolute_path_is_outside(crib: Crib) -> None:
+    for tool in ("read_file", "list_directory"):
+        result = await told(crib, tool, path=str(crib.project / "sub"))
+        assert (result["is_error"], "outside" in result["output"]) == (True, True)
+
+
+# list_directory
+
+
+def test_list_directory_definition_has_correct_name() -> None:
+    definition = list_directory.tool.definition()
+
+    assert definition.name == "list_directory"
+    assert "required" not in definition.input_schema
+
+
+async def test_lists_project_root_when_path_is_dot(crib: Crib) -> None:
+    assert await told(crib, "list_directory", path=".") == {"output": "sub/\nfile-a.txt\nhello.txt"}
+
+
+async def test_lists_subdirectory_contents(crib: Crib) -> None:
+    assert await told(crib, "list_directory", path="sub") == {"output": "nested.txt"}
+
+
+async def test_returns_error_for_nonexistent_directory(crib: Crib) -> None:
+    assert await told(crib, "list_directory", path="nope") == {
+        "output": "Error: directory not found: nope",
+        "is_error": True,
+    }
+
+
+async def test_list_directory_returns_error_for_path_traversal(crib: Crib) -> None:
+    result = await told(crib, "list_directory", path="../../")
+
+    assert (result["is_error"], "outside" in result["output"]) == (True, True)
+
+
+async def test_returns_error_when_path_is_a_file_not_a_directory(crib: Crib) -> None:
+    assert await told(crib, "list_directory", path="file-a.txt") == {
+        "output": "Error: 'file-a.txt' is not a directory",
+        "is_error": True,
+    }
+
+
+async def test_defaults_to_project_root_when_path_is_omitted(crib: Crib) -> None:
+    assert await told(crib, "list_directory") == await told(crib, "list_directory", path=".")
+    assert await told(crib, "list_directory", path="") == await told(crib, "list_directory", path=".")
+
+
+@pytest.mark.req("WS-3", part="links that lead out")
+async def test_a_link_that_leads_out_is_outside_for_both(crib: Crib, tmp_path: Path) -> None:
+    (crib.project / "out").symlink_to(tmp_path)
+
+    for tool in ("read_file", "list_directory"):
+        for path in ("out", "out/data"):
+            result = await told(crib, tool, path=path)
+            assert (result["is_error"], "outside" in result["output"]) == (True, True), (tool, path)
+
+
+async def test_a_refused_permission_is_an_error_and_not_outside(crib: Crib) -> None:
+    agent = await speaker(crib, tool_permissions={"read_file": {"allowed": True, "paths": ["sub/**"]}})
+
+    result = await told(crib, "read_file", agent, path="hello.txt")
+
+    assert result["is_error"] is True
+    assert "outside" not in result["output"]
+    assert (await told(crib, "read_file", agent, path="sub/nested.txt"))["output"] == "nested content"

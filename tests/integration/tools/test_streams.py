@@ -1,0 +1,110 @@
+"""What the dialects and the journal ask of the disk: files in pieces, and logs that only grow, all below the root."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolcrib.domain.errors import (
+    BadArguments,
+    LinkInTheWay,
+    NotFound,
+    OutsideMount,
+    ProtectedName,
+    ReadOnlyMount,
+    ToolFailed,
+)
+from toolcrib.domain.places import Mount, Place
+from toolcrib.workspace.disk import Disk
+
+pytestmark = pytest.mark.req("WS-3", part="streams and logs")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def disk(root: Path) -> Iterator[Disk]:
+    with Disk(root) as opened:
+        yield opened
+
+
+def at(path: str) -> Place:
+    return Place(Mount.STATE, path)
+
+
+def test_a_file_comes_in_pieces_that_make_the_whole(disk: Disk, root: Path) -> None:
+    body = os.urandom(2_500_000)
+    (root / "a").write_bytes(body)
+
+    pieces = list(disk.pieces(at("/a")))
+
+    assert b"".join(pieces) == body
+    assert max(map(len, pieces)) <= 1 << 20
+    assert len(pieces) >= 3
+
+
+def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(disk: Disk, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (root / "out").symlink_to(tmp_path / "secret")
+    (root / "file").write_text("x")
+    (root / "in").symlink_to("file")
+    (root / "folder").mkdir()
+    os.mkfifo(root / "pipe")
+
+    for path, error in {
+        "/out": OutsideMount,
+        "/in": LinkInTheWay,
+        "/none": NotFound,
+        "/folder": BadArguments,
+        "/pipe": ToolFailed,
+    }.items():
+        with pytest.raises(error):
+            list(disk.pieces(at(path)))
+
+
+def test_a_file_of_several_names_comes_only_to_who_may_have_it(disk: Disk, root: Path) -> None:
+    (root / "a").write_text("x")
+    os.link(root / "a", root / "b")
+
+    assert list(disk.pieces(at("/a"))) == [b"x"]
+    with pytest.raises(ProtectedName):
+        list(disk.pieces(at("/a"), hard_links=False))
+
+
+def test_a_log_is_made_grows_and_says_how_long_it_is(disk: Disk, root: Path) -> None:
+    assert disk.append(at("/logs/a.jsonl"), b"one\n") == 4
+    assert disk.append(at("/logs/a.jsonl"), b"two\n") == 8
+    assert (root / "logs" / "a.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_lines_of_several_writers_do_not_mix(disk: Disk, root: Path) -> None:
+    lines = [bytes([65 + number]) * 3_000 + b"\n" for number in range(26)]
+
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda line: disk.append(at("/log"), line), lines * 4))
+
+    assert sorted((root / "log").read_bytes().splitlines(keepends=True)) == sorted(lines * 4)
+
+
+def test_nothing_is_appended_through_links_to_pipes_or_where_nothing_is_written(
+    disk: Disk, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "target").write_text("as it was")
+    (root / "link").symlink_to(tmp_path / "target")
+    (root / "folder").symlink_to(tmp_path)
+    os.mkfifo(root / "pipe")
+
+    for path in ("/link", "/pipe"):
+        with pytest.raises(OSError):  # noqa: PT011 - ELOOP and ENXIO, which only the journal sees
+            disk.append(at(path), b"x")
+    with pytest.raises(OutsideMount):
+        disk.append(at("/folder/target"), b"x")
+    with Disk(root, writable=False) as read_only, pytest.raises(ReadOnlyMount):
+        read_only.append(at("/log"), b"x")
+    assert (tmp_path / "target").read_text() == "as it was"

@@ -1,0 +1,213 @@
+"""The `studio` toolset: `file_read` and `file_write`, under the names of the tests that their authors list.
+
+The tests of task 5 (types and registry) are in the registry's own tests, where the one that MC-1 supersedes is named.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib, new_person
+from tests.integration.tools.cast import speaker, told
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.effects import Category, Danger
+from toolcrib.domain.errors import NotPermitted, OutsideMount, ProtectedName
+from toolcrib.domain.ids import WorkspaceId
+from toolcrib.storage.accounts import Person
+from toolcrib.storage.workspaces import Workspaces
+from toolcrib.tools.studio import file_read, file_write
+
+pytestmark = pytest.mark.req("TL-3", part="studio")
+
+
+@pytest.mark.req("TL-1", part="the studio toolset")
+def test_names_dangers_and_categories() -> None:
+    assert (file_read.tool.name, file_read.tool.danger) == ("file_read", Danger.SAFE)
+    assert (file_write.tool.name, file_write.tool.danger) == ("file_write", Danger.DANGEROUS)
+    assert {tool.category for tool in (file_read.tool, file_write.tool)} == {Category.FILE}
+    assert file_read.tool.input_schema["required"] == ["path"]
+    assert file_write.tool.input_schema["required"] == ["path", "content"]
+
+
+# file_read
+
+
+async def test_read_existing_file_succeeds_with_content(crib: Crib) -> None:
+    written = await told(crib, "file_write", path="a.txt", content="hello")
+
+    result = await told(crib, "file_read", path="a.txt")
+
+    assert result == {
+        "output": "hello",
+        "metadata": {"path": "a.txt", "bytes": 5, "sha256": written["metadata"]["sha256"], "truncated": False},
+        "is_error": False,
+    }
+
+
+async def test_read_non_existent_file_is_an_error_result(crib: Crib) -> None:
+    assert await told(crib, "file_read", path="sub/none.txt") == {
+        "output": "file not found: sub/none.txt",
+        "metadata": {"code": "NOT_FOUND"},
+        "is_error": True,
+    }
+
+
+async def test_read_outside_sandbox_is_raised_and_not_a_result(crib: Crib, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("secret")
+    (crib.project / "link").symlink_to(tmp_path / "a.txt")
+
+    for path in ("../../etc/passwd", "/etc/passwd", str(tmp_path / "a.txt"), "@state/a", "@pkg/a", "link"):
+        outcome = await crib.call("file_read", path=path)
+        assert type(outcome.error) is OutsideMount, path
+        assert outcome.result is None
+
+
+async def test_read_with_relative_path_resolves_correctly(crib: Crib) -> None:
+    await told(crib, "file_write", path="src/a.txt", content="here")
+
+    for path in ("src/a.txt", "./src//a.txt", "src/sub/../a.txt", "@project/src/a.txt"):
+        assert (await told(crib, "file_read", path=path))["output"] == "here"
+
+
+async def test_read_large_file_is_truncated_with_a_message(crib: Crib) -> None:
+    (crib.project / "big.txt").write_text("x" * 1_500_000)
+
+    result = await told(crib, "file_read", path="big.txt")
+
+    assert result["output"] == "x" * 1_000_000 + "\n[truncated: the first 1,000,000 of 1,500,000 bytes]"
+    assert (result["metadata"]["truncated"], result["metadata"]["bytes"]) == (True, 1_500_000)
+
+
+async def test_read_binary_file_returns_content(crib: Crib) -> None:
+    (crib.project / "a.bin").write_bytes(b"\x00\x01\xffend")
+
+    assert (await told(crib, "file_read", path="a.bin"))["output"] == "\0\x01\ufffdend"
+
+
+async def test_what_is_no_file_and_a_wrong_argument_are_error_results(crib: Crib) -> None:
+    (crib.project / "folder").mkdir()
+
+    for arguments in ({"path": "folder"}, {"path": ""}, {"path": 5}, {}, {"path": "a", "mode": "r"}):
+        result = await told(crib, "file_read", **arguments)
+        assert (result["is_error"], bool(result["output"])) == (True, True), arguments
+    assert (await told(crib, "file_read"))["output"] == "path: This field is required."
+
+
+# file_write
+
+
+async def test_write_new_file_creates_file_with_content(crib: Crib) -> None:
+    result = await told(crib, "file_write", path="a.txt", content="data €")
+
+    assert (result["output"], result["is_error"]) == ("wrote 8 bytes to a.txt", False)
+    assert set(result["metadata"]) == {"path", "bytes", "sha256", "file_id", "version_id"}
+    assert (crib.project / "a.txt").read_text() == "data €"
+    assert (crib.project / "a.txt").stat().st_mode & 0o777 == 0o644
+
+
+async def test_write_to_existing_file_overwrites_content(crib: Crib) -> None:
+    (crib.project / "disk.txt").write_text("old")
+    await told(crib, "file_write", path="known.txt", content="old")
+
+    for path in ("disk.txt", "known.txt"):
+        assert (await told(crib, "file_write", path=path, content="new"))["is_error"] is False
+        assert (crib.project / path).read_text() == "new"
+
+
+async def test_write_with_nested_path_creates_parent_directories(crib: Crib) -> None:
+    await told(crib, "file_write", path="new/dir/file.txt", content="data")
+
+    assert (crib.project / "new" / "dir" / "file.txt").read_text() == "data"
+
+
+async def test_write_outside_sandbox_is_raised(crib: Crib, tmp_path: Path) -> None:
+    (crib.project / "out").symlink_to(tmp_path)
+    (crib.project / "file").symlink_to(tmp_path / "made.txt")
+    inside = set(tmp_path.iterdir())
+
+    for path in ("../x", str(tmp_path / "x"), "@pkg/x", "@state/x", "out/x", "file", f"{crib.project}/../../x"):
+        outcome = await crib.call("file_write", path=path, content="x")
+        assert type(outcome.error) is OutsideMount, path
+        assert outcome.result is None
+    assert set(tmp_path.iterdir()) == inside
+
+
+async def test_write_to_env_is_raised_as_a_dangerous_path(crib: Crib) -> None:
+    agent = await speaker(crib)
+
+    for path in (".env", "sub/.env", str(crib.project / ".env"), "@central/.env"):
+        outcome = await crib.call("file_write", agent, path=path, content="KEY=1")
+        assert type(outcome.error) is ProtectedName, path
+        assert outcome.result is None
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_write_with_empty_content_creates_an_empty_file(crib: Crib) -> None:
+    assert (await told(crib, "file_write", path="a.txt", content=""))["output"] == "wrote 0 bytes to a.txt"
+    assert (crib.project / "a.txt").read_bytes() == b""
+
+
+async def test_permission_denied_is_an_error_result(crib: Crib) -> None:
+    agent = await speaker(crib, tool_permissions={"file_write": {"allowed": True, "paths": ["src/**"]}})
+
+    outcome = await crib.call("file_write", agent, path="a.txt", content="x")
+
+    assert type(outcome.error) is NotPermitted
+    assert outcome.result["is_error"] is True
+    (crib.project / "folder").mkdir()
+    assert (await told(crib, "file_write", path="folder", content="x"))["is_error"] is True
+    too_long = await told(crib, "file_write", path="b.txt", content="x" * (crib.settings.max_file_bytes + 1))
+    assert too_long["metadata"] == {"code": "TOO_LARGE"}
+
+
+# Zones
+
+
+@pytest.mark.req("WS-1")
+async def test_both_zones_are_read_and_written(crib: Crib) -> None:
+    await told(crib, "file_write", path="@central/plan.md", content="central")
+    absolute = str(crib.mount("central") / "plan.md")
+
+    assert (crib.mount("central") / "plan.md").read_text() == "central"
+    assert (await told(crib, "file_read", path=absolute))["metadata"]["path"] == "@central/plan.md"
+    assert (await told(crib, "file_write", path=absolute, content="new"))[
+        "output"
+    ] == "wrote 3 bytes to @central/plan.md"
+    assert (await told(crib, "file_read", path="@central/plan.md"))["output"] == "new"
+
+
+async def test_an_absolute_path_inside_the_project_is_its_place(crib: Crib) -> None:
+    await told(crib, "file_write", path=f"{crib.project}/src/../a.txt", content="x")
+
+    assert (crib.project / "a.txt").read_text() == "x"
+    assert (await told(crib, "file_read", path=f"{crib.project}//a.txt"))["metadata"]["path"] == "a.txt"
+    assert (await told(crib, "file_read", path=str(crib.project)))["is_error"] is True
+
+
+async def test_an_absolute_path_is_judged_like_any_other(crib: Crib) -> None:
+    agent = await speaker(
+        crib, tool_permissions={name: {"allowed": True, "paths": ["src/**"]} for name in ("file_read", "file_write")}
+    )
+    inside, elsewhere = str(crib.project / "src" / "a.txt"), str(crib.project / "a.txt")
+
+    assert (await crib.call("file_write", agent, path=inside, content="x")).succeeded
+    assert type((await crib.call("file_write", agent, path=elsewhere, content="x")).error) is NotPermitted
+    assert type((await crib.call("file_read", agent, path=elsewhere)).error) is NotPermitted
+
+
+async def test_ones_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "alias").symlink_to(own)
+    user_id = await new_person(crib.database)
+    workspace = await Workspaces(crib.database).create(
+        Person(user_id), name="own", node=crib.settings.node, tree=str(tmp_path / "alias")
+    )
+    caller = Caller(WorkspaceId(workspace.id), user_id)
+
+    for root in (own, tmp_path / "alias"):
+        assert (await crib.call("file_write", caller, path=f"{root}/a.txt", content="mine")).succeeded
+    assert (own / "a.txt").read_text() == "mine"
+    assert type((await crib.call("file_read", caller, path=f"{own}-other/a.txt")).error) is OutsideMount
+    # Of another workspace it is outside.
+    assert type((await crib.call("file_read", path=f"{own}/a.txt")).error) is OutsideMount

@@ -1,0 +1,50 @@
+"""The path language of `studio`: relative, `@central/…`, or absolute, to be mapped later."""
+
+import pytest
+
+from toolcrib.domain.errors import BadArguments, OutsideMount
+from toolcrib.domain.places import Mount, Place
+from toolcrib.tools.studio.paths import HostPath, parse, places_of, written
+
+pytestmark = pytest.mark.req("TL-3", part="paths of studio")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a.txt", Place(Mount.PROJECT, "/a.txt")),
+        ("./src//a.txt", Place(Mount.PROJECT, "/src/a.txt")),
+        ("src/../a.txt", Place(Mount.PROJECT, "/a.txt")),
+        ("@project/a.txt", Place(Mount.PROJECT, "/a.txt")),
+        ("@central/plans/a.md", Place(Mount.CENTRAL, "/plans/a.md")),
+        ("@types/index.d.ts", Place(Mount.PROJECT, "/@types/index.d.ts")),
+        (" /srv/x ", HostPath("/srv/x")),
+    ],
+)
+def test_what_a_path_means(text: str, place: Place | HostPath) -> None:
+    assert parse(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["../x", "a/../../x", "@state/x", "@pkg/x", "@central/../x", "/../x", "C:/x", "a\\b", "/a\0b"]
+)
+def test_what_leaves_the_zones_is_a_violation(text: str) -> None:
+    with pytest.raises(OutsideMount, match="outside"):
+        parse(text)
+
+
+def test_what_is_no_path_is_a_wrong_argument() -> None:
+    for text in ("", " ", "a/" + "b" * 300, "/srv/\x01"):
+        with pytest.raises(BadArguments):
+            parse(text)
+
+
+def test_of_a_path_of_the_machine_nothing_is_known_beforehand() -> None:
+    assert places_of(HostPath("/srv/x")) == ()
+    assert places_of(Place(Mount.PROJECT, "/x")) == (Place(Mount.PROJECT, "/x"),)
+
+
+def test_a_place_is_written_as_it_is_asked_for() -> None:
+    assert written(Place(Mount.PROJECT, "/a/b")) == "a/b"
+    assert written(Place(Mount.PROJECT, "/")) == "."
+    assert written(Place(Mount.CENTRAL, "/a")) == "@central/a"

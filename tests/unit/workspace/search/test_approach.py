@@ -1,0 +1,117 @@
+"""What ripgrep is asked for a pattern, and on which lines its answer counts."""
+
+import pytest
+
+from toolcrib.workspace.search.approach import EVERYTHING, Approach, Reach, approach_for, for_postgres, is_plain
+
+pytestmark = pytest.mark.req("TL-6", part="translation")
+
+
+def reach(pattern: str, *, ignore_case: bool = False) -> Reach:
+    return approach_for(pattern, ignore_case=ignore_case).reach
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expression"),
+    [
+        ("TODO:", r"TODO\x3A"),
+        (r"a\.b", r"a\x2Eb"),
+        ("a|bc", "(?:a|bc)"),
+        ("(ab)+?c", "(?:ab)+c"),
+        ("a{2,5}", "(?:a){2,5}"),
+        ("a{,5}", r"a\x7B\x2C5\x7D"),
+        ("[a-c]x", "[a-c]x"),
+        ("é", "[é]"),
+        ("foo$", r"foo(?:\r?$)"),
+        ("^foo", r"(?:^\x{FEFF}?)foo"),
+        (r"\bfoo\b", r"(?-u:\b)foo(?-u:\b)"),
+        (r"foo(?=bar)", "foo"),
+        (r"(a)\1", r"a(?-u:[^\n]*)"),
+    ],
+)
+def test_what_ripgrep_is_asked(pattern: str, expression: str) -> None:
+    assert approach_for(pattern, ignore_case=False).expression == expression
+
+
+def test_case_is_ignored_as_an_option_of_the_whole() -> None:
+    assert approach_for("Todo", ignore_case=True) == Approach("(?i)todo", Reach.EVERY_LINE)
+    assert approach_for("(?i)Todo", ignore_case=False) == approach_for("Todo", ignore_case=True)
+    assert approach_for("(?c)Todo", ignore_case=True) == approach_for("Todo", ignore_case=False)
+
+
+@pytest.mark.parametrize("pattern", ["TODO", "a|b", "x{3}", "[abc]+", "é", "foo$", r"a\tb"])
+def test_plain_text_means_the_same_on_every_line(pattern: str) -> None:
+    assert reach(pattern) is Reach.EVERY_LINE
+
+
+@pytest.mark.parametrize(
+    "pattern", [".", r"\w+", "[^a]", r"\s", "[[:alpha:]]", "^a", r"\bfoo", r"\mfoo", r"foo\M", r"\y(foo|b)", "[é-ü]"]
+)
+def test_what_depends_on_unicode_is_settled_on_plain_lines_only(pattern: str) -> None:
+    assert reach(pattern) is Reach.PLAIN_LINES
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a)\1", "a(?!b)", "(?<=a)b", r"\b\w+", r"\Yfoo", r"\yé", r"\m", r"foo\m", "a(?=b)c"]
+)
+def test_what_only_postgresql_can_judge_is_narrowed_down_by_ripgrep(pattern: str) -> None:
+    assert reach(pattern) is Reach.NO_LINE
+    assert approach_for(pattern, ignore_case=False) != EVERYTHING or pattern in (r"\m",)
+
+
+@pytest.mark.parametrize("letter", ["\u017f", "\u212a", "\u0130", "\u0131", "[é-\u017f]", "[^\u017f]"])
+def test_letters_whose_other_case_is_in_ascii_are_left_to_postgresql(letter: str) -> None:
+    assert reach(letter, ignore_case=True) is Reach.NO_LINE
+
+
+@pytest.mark.parametrize("pattern", ["s", "k", "ask"])
+def test_letters_for_which_ripgrep_takes_others_are_settled_on_plain_lines_only(pattern: str) -> None:
+    assert reach(pattern, ignore_case=False) is Reach.EVERY_LINE
+    assert reach(pattern, ignore_case=True) is Reach.PLAIN_LINES
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*a", "^*", "a**", "a{1}{2}", "(a", "a)", "[a", "[z-a]", "[a-c-e]", "a{256}", "a{3,2}", "a{2", "\\", r"\q",
+        r"\x41", r"\u0041", "***=a", "(?x)a b", "(?q)a", "(?b)a", "[[.a.]]", "[[=a=]]", "[[:<:]]a", "[[:punct:]]",
+        r"[a-\d]", "a\nb", r"a\nb", "(?#c)a", r"\12", "(?=a)*", r"\y+", "$^", "a^b", "a$b", "(a$)*", "(^a)+", "x(^|a)",
+    ],
+)  # fmt: skip
+def test_whatever_is_rare_or_wrong_is_left_to_postgresql_whole(pattern: str) -> None:
+    assert approach_for(pattern, ignore_case=False) == EVERYTHING
+
+
+def test_no_depth_of_nesting_is_too_much() -> None:
+    assert approach_for("(" * 5_000 + "a" + ")" * 5_000, ignore_case=False) == EVERYTHING
+
+
+@pytest.mark.parametrize("line", [b"", b"a b\tc", b"a\rb", b"~"])
+def test_plain_lines(line: bytes) -> None:
+    assert is_plain(line)
+
+
+@pytest.mark.parametrize("line", ["é".encode(), b"\xff", b"a\r", b"\0", b"a\x1cb"])
+def test_lines_that_are_not_plain(line: bytes) -> None:
+    assert not is_plain(line)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        (r"\bfoo\b", r"\yfoo\y"),
+        (r"\\b", r"\\b"),
+        (r"\\\b", r"\\\y"),
+        (r"[\b]\b", r"[\b]\y"),
+        (r"[]\b]\b", r"[]\b]\y"),
+        (r"[^]\b]\b", r"[^]\b]\y"),
+        (r"[[:alpha:]\b]\b", r"[[:alpha:]\b]\y"),
+        (r"[\]\b]\b", r"[\]\b]\y"),
+        (r"***=\b", r"***=\b"),
+        (r"(?q)\b", r"(?q)\b"),
+        (r"(?i)\b", r"(?i)\y"),
+        (r"\B", r"\B"),
+    ],
+)
+def test_a_word_boundary_as_models_write_it_is_told_to_postgresql_in_its_own_words(pattern: str, told: str) -> None:
+    assert for_postgres(pattern) == told

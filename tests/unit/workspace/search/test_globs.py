@@ -1,0 +1,93 @@
+"""Globs over paths."""
+
+import time
+
+import pytest
+
+from toolcrib.domain.errors import BadArguments
+from toolcrib.domain.places import Mount, Place
+from toolcrib.workspace.search.globs import globs
+
+pytestmark = pytest.mark.req("TL-4", part="glob")
+
+ROOT = Place(Mount.PROJECT, "/")
+
+
+def means(pattern: str, path: str, base: str = "/") -> bool:
+    return globs([pattern], Place(Mount.PROJECT, base)).match(path, path.rpartition("/")[2])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*.rs", "/main.rs"),
+        ("*.rs", "/src/deep/lib.rs"),
+        ("**/*.md", "/a.md"),
+        ("**/*.md", "/x/y/a.md"),
+        ("/src/**/*.rs", "/src/a.rs"),
+        ("/src/**/*.rs", "/src/x/y/a.rs"),
+        ("test_*", "/x/test_a"),
+        ("*/file.txt", "/x/file.txt"),
+        ("src/**", "/src/a"),
+        ("src/**", "/src/a/b"),
+        ("**", "/a"),
+        ("**/x/**/y", "/x/y"),
+        ("**/x/**/y", "/a/x/b/x/c/y"),
+        ("file?.[ch]", "/file1.c"),
+        ("[!a]*", "/b"),
+        ("*.{rs,md}", "/a.md"),
+        ("{a,b}/{c,d}", "/b/c"),
+        ("{a}", "/{a}"),
+        ("./src/*.rs", "/src/a.rs"),
+    ],
+)
+def test_what_a_pattern_means(pattern: str, path: str) -> None:
+    assert means(pattern, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*.rs", "/a.rsx"),
+        ("*.RS", "/a.rs"),
+        ("*/file.txt", "/file.txt"),
+        ("*/file.txt", "/x/y/file.txt"),
+        ("/src/**/*.rs", "/lib/src/a.rs"),
+        ("src/**", "/src"),
+        ("src/*", "/src/a/b"),
+        ("a?b", "/a/b"),
+        ("**/x/y", "/x/z/y"),
+    ],
+)
+def test_what_a_pattern_does_not_mean(pattern: str, path: str) -> None:
+    assert not means(pattern, path)
+
+
+def test_a_pattern_counts_from_the_base_and_one_with_a_slash_before_it_from_the_root() -> None:
+    assert means("*/a", "/src/x/a", base="/src")
+    assert not means("*/a", "/x/a", base="/src")
+    assert means("/src/*/a", "/src/x/a", base="/src")
+    assert means("*/a", "/s[r]c/x/a", base="/s[r]c")
+
+
+@pytest.mark.parametrize("pattern", ["../a", "a/..", "/", "", ".", "a/../../b"])
+def test_what_leads_out_or_nowhere_is_refused(pattern: str) -> None:
+    with pytest.raises(BadArguments, match="Validation"):
+        globs([pattern], ROOT)
+
+
+def test_braces_that_multiply_are_refused() -> None:
+    with pytest.raises(BadArguments) as refused:
+        globs(["{a,b}" * 20], ROOT)
+
+    assert "200" in refused.value.fields["pattern"]
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/a/" * 60 + "b"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    found = globs([pattern], ROOT)
+    started = time.monotonic()
+
+    assert not found.match("/" + "a" * 250, "a" * 250)
+    assert not found.match("/a" * 1_000, "a")
+    assert time.monotonic() - started < 1

@@ -1,0 +1,68 @@
+"""``path_pattern``: SQL LIKE with stars, or a part of the path."""
+
+import time
+
+import pytest
+
+from toolcrib.workspace.search.likeness import likeness
+
+pytestmark = pytest.mark.req("TL-4", part="grep")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("%.rs", "/src/main.rs"),
+        ("*.rs", "/src/main.rs"),
+        ("*.RS", "/src/main.rs"),
+        ("/src/%", "/src/a/b.txt"),
+        ("src/*", "/src/a.txt"),
+        ("src/*", "/lib/src/a.txt"),
+        ("./src/*", "/src/a.txt"),
+        ("main", "/src/main.rs"),
+        ("MAIN", "/src/main.rs"),
+        ("src/ma", "/src/main.rs"),
+        ("/src", "/src/main.rs"),
+        ("%ma_n%", "/src/main.rs"),
+        (r"%a\_b%", "/a_b"),
+        ("%a%b%c", "/a/x/b/y/c"),
+        ("ä", "/Ärger.txt"),
+        ("*", "/anything"),
+    ],
+)
+def test_what_a_path_pattern_means(pattern: str, path: str) -> None:
+    assert likeness(pattern).means(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("%.rs", "/src/main.rst"),
+        ("/src/%", "/lib/src/a"),
+        ("rc/*", "/src/a.txt"),
+        (r"%a\_b%", "/axb"),
+        ("ma_n", "/src/main.rs"),
+        ("%a%b", "/b/a"),
+    ],
+)
+def test_what_a_path_pattern_does_not_mean(pattern: str, path: str) -> None:
+    assert not likeness(pattern).means(path)
+
+
+def test_the_end_of_a_name_is_known_where_it_is_certain() -> None:
+    assert {text: likeness(text).ending for text in ("%.rs", "src/*.py", "main", "/src/%", "%a_b", "%/a.c")} == {
+        "%.rs": ".rs",
+        "src/*.py": ".py",
+        "main": "",
+        "/src/%": "",
+        "%a_b": "",
+        "%/a.c": "",
+    }
+
+
+def test_no_path_pattern_takes_long() -> None:
+    hostile = likeness("%a" * 200 + "%b")
+    started = time.monotonic()
+
+    assert not hostile.means("/" + "a" * 4_000)
+    assert time.monotonic() - started < 1
