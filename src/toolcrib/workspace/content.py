@@ -55,9 +55,13 @@ def file_state(
     )
 
 
+# How much of a file tells whether it is text.
+SNIFFED = 8192
+
+
 def is_binary(body: bytes) -> bool:
     """As grep and git judge: a NUL near the start."""
-    return b"\0" in body[:8192]
+    return b"\0" in body[:SNIFFED]
 
 
 def line_count(body: bytes) -> int:

@@ -6,7 +6,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -97,6 +97,16 @@ class Disk:
             _require_readable(place, _node(opened), hard_links=hard_links)
             while piece := os.read(opened, _CHUNK):
                 yield piece
+
+    def peek(self, place: Place, spans: Iterable[tuple[int, int]], *, hard_links: bool = True) -> list[bytes]:
+        """Some pieces of a file, each from an offset and at most so long: for who knows where to look."""
+        with _held(self._open_file(place)) as opened:
+            seen = os.fstat(opened)
+            if not stat.S_ISREG(seen.st_mode):
+                raise _not_regular(place)
+            if seen.st_nlink > 1 and not hard_links:
+                raise several_names(place)
+            return [os.pread(opened, length, offset) for offset, length in spans]
 
     def entries(self, place: Place) -> list[Entry]:
         """What a folder holds, in no particular order and without our own temporaries."""

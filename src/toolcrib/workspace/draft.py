@@ -21,7 +21,8 @@ from toolcrib.domain.ids import FileId, VersionId, new_id
 from toolcrib.domain.places import Place
 from toolcrib.workspace.content import file_state
 from toolcrib.workspace.paths import shown
-from toolcrib.workspace.tree import Standing, Tree
+from toolcrib.workspace.standing import Standing
+from toolcrib.workspace.tree import Tree
 
 
 class Draft:

@@ -3,14 +3,13 @@
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
-from toolcrib.domain.files import AuthorKind, File, FileType, NodeKind, Version
+from toolcrib.domain.files import File, FileType, NodeKind, Version
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage.blobs import Blobs, digest
@@ -25,6 +24,7 @@ from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.nodes import Node
 from toolcrib.workspace.paths import is_sayable, parse_relative, shown
 from toolcrib.workspace.search.ripgrep import Ripgrep
+from toolcrib.workspace.standing import Reading, Standing, author_in_words, is_stale
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
 
@@ -40,66 +40,6 @@ class Guard(Protocol):
     def check_read(self, place: Place) -> None: ...
 
     def check_write(self, place: Place) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What stands at a place: in the history, on disk, in both or in neither."""
-
-    place: Place
-    file: File | None
-    node: Node | None
-
-    @property
-    def exists(self) -> bool:
-        return self.file is not None or (self.node is not None and self.node.kind is not None)
-
-    @property
-    def kind(self) -> NodeKind | None:
-        if self.file is not None:
-            return self.file.state.kind
-        if self.place.is_root:
-            return NodeKind.FOLDER
-        return self.node.kind if self.node else None
-
-    @property
-    def is_folder(self) -> bool:
-        return self.kind is NodeKind.FOLDER
-
-    @property
-    def is_special(self) -> bool:
-        """A FIFO, socket or device: neither readable nor replaceable, and in no listing."""
-        return self.node is not None and self.node.kind is None
-
-    @property
-    def synced(self) -> bool:
-        return self.file is not None
-
-    @property
-    def type(self) -> FileType:
-        if self.file is not None:
-            return self.file.type
-        return FileType.FOLDER if self.is_folder else FileType.DOCUMENT
-
-    @property
-    def is_virtual(self) -> bool:
-        return self.file is not None and self.file.is_virtual
-
-    @property
-    def updated_at(self) -> datetime:
-        if self.file is not None:
-            return self.file.updated_at
-        assert self.node is not None
-        return self.node.mtime
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A file's whole content, and where it stands."""
-
-    standing: Standing
-    body: bytes
-    sha256: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +87,7 @@ class Tree:
             seen = await self._look(wanted)
             nodes = await in_thread_if_many(len(wanted), _look_all, self._disks(seen), wanted, seen.files)
             found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
-            stale = [s for s in found if _is_stale(s, seen, asked_about)]
+            stale = [s for s in found if is_stale(s, seen, asked_about)]
             if not stale:
                 return found
             self._refuse_aliases(stale)
@@ -167,7 +107,7 @@ class Tree:
                 return await self._read_virtual(file)
             if file is None or not file.pending:
                 reading = await self._read_here_or_in_thread(self._disks(seen)(place), place, file)
-                if reading is not None and not _is_stale(reading.standing, seen, asked_about):
+                if reading is not None and not is_stale(reading.standing, seen, asked_about):
                     return await self._trusted(reading)
             asked_about.add(place)
             await self._shelves.sync.reconcile(self._tenant, [place])
@@ -180,7 +120,7 @@ class Tree:
         who = "someone outside Toolcrib"
         if reading.standing.file is not None:
             [version] = await self._shelves.files.versions(self._tenant, reading.standing.file.id, before=None, limit=1)
-            who = _author(version, self._caller)
+            who = author_in_words(version, self._caller)
         raise Outdated(
             f"{shown(reading.standing.place)} changed since you read it (by {who}). "
             "Read it again, then repeat the edit."
@@ -420,40 +360,6 @@ class Tree:
             found += [Standing(*row) for row in zip(chunk, seen.files, nodes, strict=True)]
         # What vanished between the names and the look is simply not there any more.
         return [standing for standing in found if standing.exists]
-
-
-def _author(version: Version, caller: Caller) -> str:
-    """Who made a version, and how long ago, in words."""
-    match version.author:
-        case AuthorKind.AGENT:
-            who = f"run {version.run_id}" if version.run_id else f"agent {version.agent_id}"
-        case AuthorKind.USER:
-            who = "you" if version.user_id == caller.user_id and not caller.is_agent else f"user {version.user_id}"
-        case AuthorKind.EXTERNAL:
-            who = "a program outside Toolcrib"
-        case AuthorKind.SYSTEM:
-            who = "the system"
-        case _:
-            assert_never(version.author)
-    seconds = max(0, int((datetime.now(UTC) - version.created_at).total_seconds()))
-    return f"{who}, {seconds} s ago"
-
-
-def _is_stale(standing: Standing, seen: Seen, asked_about: set[Place]) -> bool:
-    """Whether history and disk must be brought together before anyone is told."""
-    file, node = standing.file, standing.node
-    if file is None:
-        # It may be the old end of a move, or a deletion, that a crash left on disk: worth one question.
-        return seen.any_pending and node is not None and standing.place not in asked_about
-    if file.is_virtual:
-        return False
-    if file.pending or node is None or node.kind is not file.state.kind:
-        return True
-    if node.kind is NodeKind.LINK:
-        return node.target != file.state.target
-    if node.mode != file.state.mode:
-        return True
-    return node.kind is NodeKind.FILE and not (file.fingerprint and file.fingerprint.looks_like(node.fingerprint))
 
 
 def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:

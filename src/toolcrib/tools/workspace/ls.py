@@ -10,7 +10,7 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.tools.workspace.shapes import timestamp
 from toolcrib.workspace.paths import AbsolutePath, shown
-from toolcrib.workspace.tree import Standing
+from toolcrib.workspace.standing import Standing
 
 
 class Arguments(ToolArguments):

@@ -11,7 +11,7 @@ from toolcrib.domain.places import Place
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.workspace.paths import AbsolutePath, parse_absolute, shown
-from toolcrib.workspace.tree import Standing
+from toolcrib.workspace.standing import Standing
 
 
 class Target(NamedTuple):

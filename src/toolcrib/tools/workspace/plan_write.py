@@ -14,7 +14,7 @@ from toolcrib.tools.workspace.plan_shapes import PlanPath
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.plan_names import drawn
 from toolcrib.workspace.plans import FOLDER, Plan, PlanStatus, composed, parsed, place_of
-from toolcrib.workspace.tree import Standing
+from toolcrib.workspace.standing import Standing
 
 
 class Arguments(ToolArguments):

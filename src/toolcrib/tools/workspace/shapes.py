@@ -5,7 +5,7 @@ from typing import Any
 
 from toolcrib.workspace.content import decoded, window
 from toolcrib.workspace.paths import shown
-from toolcrib.workspace.tree import Reading, Standing
+from toolcrib.workspace.standing import Reading, Standing
 
 
 def timestamp(at: datetime) -> str:

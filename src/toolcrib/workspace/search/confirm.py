@@ -1,17 +1,17 @@
 """Reads what ripgrep found again, through the disk. A line that is not there is dropped."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
 from toolcrib.domain.errors import Refused, ToolFailed
 from toolcrib.domain.places import Place
-from toolcrib.workspace.content import is_binary
+from toolcrib.workspace.content import SNIFFED, is_binary
 from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.search.approach import Approach
-from toolcrib.workspace.search.lines import Lines, shown
+from toolcrib.workspace.search.lines import Lines, line_text, shown
 from toolcrib.workspace.search.ripgrep import LARGEST_FILE, LONGEST_LINE, OMITTED, Hit
 from toolcrib.workspace.search.selection import Selection
 
@@ -58,15 +58,35 @@ class Confirmation:
         for path, group in groupby(hits, key=attrgetter("path")):
             place = self.selection.place(f"/{os.fsdecode(path)}")
             if place is not None:
-                found += self._in_file(place, group, approach)
+                found += self._in_file(place, list(group), approach)
         return found
 
-    def _in_file(self, place: Place, hits: Iterable[Hit], approach: Approach) -> Iterator[Candidate]:
+    def _in_file(self, place: Place, hits: list[Hit], approach: Approach) -> list[Candidate]:
+        whole = self.around != Around() or any(hit.text.startswith(OMITTED) for hit in hits)
         try:
-            body, _ = self.disk.read(place, limit=LARGEST_FILE, hard_links=self.hard_links)
+            return list((self._from_the_whole if whole else self._from_pieces)(place, hits, approach))
         except (ToolFailed, Refused):
             # Gone, swapped for something else, or never to be read.
+            return []
+
+    def _from_pieces(self, place: Place, hits: list[Hit], approach: Approach) -> Iterator[Candidate]:
+        """Reads no more than the lines themselves, and what tells text from other things."""
+        places = [(max(0, int(hit.offset) - 1), len(hit.text) + 2) for hit in hits]
+        start, *pieces = self.disk.peek(place, [(0, SNIFFED), *places], hard_links=self.hard_links)
+        if is_binary(start):
             return
+        for hit, piece in zip(hits, pieces, strict=True):
+            line = hit.text if hit.offset == b"0" else b"\n" + hit.text
+            # Up to the newline that ends it, or to the end of the file.
+            if piece[: len(line) + 1] in (line, line + b"\n"):
+                number = int(hit.number)
+                text = line_text(hit.text, number)
+                doubt = None if approach.settles(hit.text) else text
+                yield Candidate(Match(place, number, shown(text), [], []), doubt)
+
+    def _from_the_whole(self, place: Place, hits: list[Hit], approach: Approach) -> Iterator[Candidate]:
+        """For who wants the lines around, or a line that is too long to be told."""
+        body, _ = self.disk.read(place, limit=LARGEST_FILE, hard_links=self.hard_links)
         if is_binary(body):
             return
         lines = Lines(body)

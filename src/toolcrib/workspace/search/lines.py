@@ -22,14 +22,19 @@ class Lines:
 
     def text(self, number: int) -> str:
         """A line as a pattern is matched against it."""
-        line = self._lines[number - 1].removesuffix(b"\r")
-        if number == 1:
-            line = line.removeprefix(_MARK)
-        return line.decode("utf-8", "replace")
+        return line_text(self._lines[number - 1], number)
 
     def shown(self, first: int, last: int) -> list[str]:
         """The lines between two numbers, both included, as far as they exist."""
         return [shown(self.text(number)) for number in range(max(1, first), min(last, len(self)) + 1)]
+
+
+def line_text(line: bytes, number: int) -> str:
+    """A line as it stands in a file, without its end and its mark, in Unicode."""
+    line = line.removesuffix(b"\r")
+    if number == 1:
+        line = line.removeprefix(_MARK)
+    return line.decode("utf-8", "replace")
 
 
 def shown(line: str) -> str:

@@ -12,8 +12,9 @@ from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.search.globs import Globs, Matches
 from toolcrib.workspace.search.selection import can_be_named, order_of
+from toolcrib.workspace.standing import Standing
 from toolcrib.workspace.threads import in_thread
-from toolcrib.workspace.tree import Standing, Tree
+from toolcrib.workspace.tree import Tree
 
 # How many places the history is asked about at once, when it decides which of them are wanted.
 _CHUNK = 1_000

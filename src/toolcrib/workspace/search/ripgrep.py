@@ -25,19 +25,21 @@ OMITTED = b"[Omitted long"
 _OPTIONS = (
     "--no-config", "--no-ignore", "--hidden", "--no-follow", "--one-file-system", "--text", "--encoding=none",
     "--no-mmap", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number",
+    "--byte-offset",
     f"--max-columns={LONGEST_LINE}", f"--max-filesize={LARGEST_FILE}",
 )  # fmt: skip
-_FOUND = re.compile(rb"\./([^\0\n]*)\0(\d+):([^\n]*)\n")
+_FOUND = re.compile(rb"\./([^\0\n]*)\0(\d+):(\d+):([^\n]*)\n")
 _PIPE = 1 << 18
 # Searches at once on one server. Each uses every core for a moment.
 _AT_ONCE = 8
 
 
 class Hit(NamedTuple):
-    """A line that ripgrep says it found. ``path`` is relative to the root."""
+    """A line that ripgrep says it found: in which file, seen from the root, its number and where it begins."""
 
     path: bytes
     number: bytes
+    offset: bytes
     text: bytes
 
 
