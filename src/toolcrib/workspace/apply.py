@@ -47,8 +47,7 @@ def apply(disk_of: DiskOf, steps: Sequence[Step]) -> list[Settled]:
     wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
     for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
         _free(disk_of, place, wanted)
-    for step in _movers(steps):
-        _rename(disk_of, step)
+    _rename_all(disk_of, steps)
     for place in _deepest_first(step.before.place for step in steps if step.before):
         _free(disk_of, place, wanted)
     prints: dict[FileId, Fingerprint | None] = {}
@@ -57,18 +56,28 @@ def apply(disk_of: DiskOf, steps: Sequence[Step]) -> list[Settled]:
     return [Settled(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
-def _movers(steps: Sequence[Step]) -> list[Step]:
-    """What moves: first what leaves a moving folder for elsewhere, then folders before what moves with them."""
+def _rename_all(disk_of: DiskOf, steps: Sequence[Step]) -> None:
+    """Renames what moves: first what leaves a moving folder for elsewhere, then folders before what moves with them.
+
+    A folder from which something could not leave yet is not renamed, or it would take that along; what it holds is
+    then moved or written one by one.
+    """
     movers = {_before(step).place: step for step in steps if step.moves}
+    loners = [step for step in movers.values() if _goes_its_own_way(step, movers)]
+    for step in loners:
+        _rename(disk_of, step)
+    stuck = [_before(s).place for s in loners if disk_of(_before(s).place).look(_before(s).place) is not None]
+    for place in reversed(_deepest_first(movers)):
+        if not any(left.is_below(place) for left in stuck):
+            _rename(disk_of, movers[place])
 
-    def goes_its_own_way(step: Step) -> bool:
-        assert step.after is not None
-        above = next((movers[place] for place in reversed(_before(step).place.ancestors) if place in movers), None)
-        if above is None or above.after is None:
-            return False
-        return step.after.place != _before(step).place.moved(_before(above).place, above.after.place)
 
-    return sorted(movers.values(), key=lambda step: (not goes_its_own_way(step), len(_before(step).place.parts)))
+def _goes_its_own_way(step: Step, movers: Mapping[Place, Step]) -> bool:
+    """Whether a file leaves a folder that moves, for somewhere else than the folder takes it."""
+    above = next((movers[place] for place in reversed(_before(step).place.ancestors) if place in movers), None)
+    if above is None or above.after is None or step.after is None:
+        return False
+    return step.after.place != _before(step).place.moved(_before(above).place, above.after.place)
 
 
 def _deepest_first(places: Iterable[Place]) -> list[Place]:

@@ -112,8 +112,14 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
     leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
     freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
     refused: dict[FileId, str] = {}
+    claimed: set[Place] = set()
     for reversal in reversals:
         file, state = reversal.file, reversal.state
+        if state is not None and state.place in claimed:
+            refused[file.id] = "Another of these files goes back to the same place."
+            continue
+        if state is not None:
+            claimed.add(state.place)
         if reversal.leaves and file.state.kind is NodeKind.FOLDER and await _stays_inside(tree, reversal, leaving):
             refused[file.id] = "Holds files that are not part of this."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
