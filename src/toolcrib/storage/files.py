@@ -77,17 +77,20 @@ class Files:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {FILE_COLUMNS} from toolcrib.files f
+                select {FILE_COLUMNS} from (
+                    select v.id from toolcrib.files v
+                    where v.workspace_id = %(workspace)s and v.mount = %(tree)s and v.is_virtual and not v.deleted
+                    union
+                    select q.file_id from toolcrib.pending q where q.workspace_id = %(workspace)s
+                ) as wanted
+                -- By key: these are few, and the workspace's files may be a million.
+                cross join lateral (
+                    select * from toolcrib.files f where f.workspace_id = %(workspace)s and f.id = wanted.id limit 1
+                ) f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
-                where f.workspace_id = %(workspace)s and f.mount = %(tree)s and not f.deleted
+                where f.mount = %(tree)s and not f.deleted
                   and case when %(recursive)s then f.path >= %(low)s and f.path < %(high)s
                       else f.parent = %(parent)s end
-                  and f.id in (
-                      select v.id from toolcrib.files v
-                      where v.workspace_id = %(workspace)s and v.mount = %(tree)s and v.is_virtual and not v.deleted
-                      union all
-                      select q.file_id from toolcrib.pending q where q.workspace_id = %(workspace)s
-                  )
                 """,
                 {
                     "workspace": tenant.workspace_id,
