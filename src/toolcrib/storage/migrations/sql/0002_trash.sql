@@ -1,0 +1,1 @@
+-- Files that were displaced and are not in the history.

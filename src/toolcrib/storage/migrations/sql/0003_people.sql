@@ -1,0 +1,1 @@
+-- Approvals, the grants they leave behind, and questions.

@@ -1,0 +1,1 @@
+-- What the live protocols need: single-use tickets.
