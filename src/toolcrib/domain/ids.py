@@ -17,6 +17,9 @@ VersionId = NewType("VersionId", UUID)
 ChangeSetId = NewType("ChangeSetId", UUID)
 TokenId = NewType("TokenId", UUID)
 KeyId = NewType("KeyId", UUID)
+ApprovalId = NewType("ApprovalId", UUID)
+GrantId = NewType("GrantId", UUID)
+QuestionId = NewType("QuestionId", UUID)
 
 _lock = threading.Lock()
 _last_ms = 0
