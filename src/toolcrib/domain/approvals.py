@@ -1,4 +1,4 @@
-"""Approvals: calls that wait for a person, what the person is shown, and what they may say. Data and its table of states."""
+"""Approvals: calls that wait for a person, what the person is shown, what they may say, and the table of states."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
