@@ -19,6 +19,7 @@ ToolcribError
 │       ├── OutsideMount
 │       ├── ProtectedName
 │       └── ReadOnlyMount
+├── ProviderError              a model provider refused, failed or broke off; `fault` says which
 ├── Unauthenticated            we do not know who this is
 ├── Forbidden                  we know, and they do not belong here
 ├── Superseded                 another node or a later epoch owns this now
@@ -27,6 +28,7 @@ ToolcribError
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 
 class ToolcribError(Exception):
@@ -120,6 +122,44 @@ class ProtectedName(Violation):
 
 class ReadOnlyMount(Violation):
     pass
+
+
+class ProviderFault(StrEnum):
+    """What kind of failure a provider had, as far as it decides what can be done about it."""
+
+    CREDENTIALS = "credentials"
+    QUOTA = "quota"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    BROKEN_STREAM = "broken_stream"
+    TIMEOUT = "timeout"
+    CONTEXT_TOO_LONG = "context_too_long"
+    TOOLS_UNSUPPORTED = "tools_unsupported"
+    UNKNOWN_MODEL = "unknown_model"
+    REQUEST = "request"
+
+
+class ProviderError(ToolcribError):
+    """``status`` and ``body`` are what the provider answered; status 0 if it did not answer in HTTP."""
+
+    code = "PROVIDER_ERROR"
+
+    def __init__(
+        self,
+        status: int,
+        body: str,
+        *,
+        fault: ProviderFault = ProviderFault.REQUEST,
+        remedy: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        answered = f" ({status})" if status else ""
+        super().__init__(f"Provider error{answered}: {body}{' ' if remedy else ''}{remedy}")
+        self.status = status
+        self.body = body
+        self.fault = fault
+        self.retry_after = retry_after
 
 
 class Unauthenticated(ToolcribError):

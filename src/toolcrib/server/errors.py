@@ -31,6 +31,7 @@ STATUS: Final[Mapping[str, int]] = {
     "RATE_LIMITED": 429,
     "INTERNAL_ERROR": 500,
     "MISCONFIGURED": 500,
+    "PROVIDER_ERROR": 502,
     "UNAVAILABLE": 503,
     "NOT_ON_DISK": 507,
     # Not 408: to that, clients send the same request again by themselves.
