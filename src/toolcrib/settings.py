@@ -64,6 +64,14 @@ class Settings(BaseSettings):
     secure_cookies: bool = Field(default=True, description="Cookies travel over HTTPS only.")
     max_request_bytes: int = Field(default=20_000_000, gt=0)
     max_file_bytes: int = Field(default=10_000_000, gt=0, description="Larger files are not read or written by tools.")
+    searxng_url: str | None = Field(
+        default=None, description="A SearXNG that web_search asks first; it must give JSON."
+    )
+    brave_api_key: SecretStr | None = Field(default=None, description="For Brave Search, which web_search asks next.")
+    brave_url: str = Field(
+        default="https://api.search.brave.com/res/v1/web/search", description="Where Brave Search is asked."
+    )
+    search_seconds: float = Field(default=10, gt=0, le=60, description="How long one search engine may take.")
     open_registration: bool = Field(default=True, description="Whether anyone who reaches the server may register.")
 
     @field_validator("allowed_hosts", "allowed_origins", mode="before")

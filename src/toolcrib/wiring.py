@@ -31,7 +31,12 @@ from toolcrib.storage.regexes import Regexes
 from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
+from toolcrib.tools.studio.web_search import web_search_with
 from toolcrib.tools.tool import Tool
+from toolcrib.websearch.brave import Brave
+from toolcrib.websearch.engine import SearchEngine
+from toolcrib.websearch.fallback import Fallback
+from toolcrib.websearch.searxng import SearXNG
 from toolcrib.workspace.commit import Committer
 from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.search.ripgrep import Ripgrep
@@ -52,7 +57,8 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
     """The gate and what stands behind it; ``tools`` are added to our own."""
     files, changes, blobs = Files(database), Changes(database), Blobs(database)
     mounts = Mounts(settings.data_dir)
-    registry = Registry([*tools_in(toolcrib.tools), *tools])
+    search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
+    registry = Registry([*tools_in(toolcrib.tools), search, *tools])
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -73,6 +79,16 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         call_rows=Calls(database),
     )
     return Engine(registry, shelves, executor)
+
+
+def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
+    """The engines that are configured, in the order in which they are asked. Another one is added here."""
+    engines: list[SearchEngine] = []
+    if settings.searxng_url:
+        engines.append(SearXNG(settings.searxng_url))
+    if settings.brave_api_key:
+        engines.append(Brave(settings.brave_api_key, url=settings.brave_url))
+    return tuple(engines)
 
 
 @asynccontextmanager

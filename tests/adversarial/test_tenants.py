@@ -55,7 +55,7 @@ VIEWER_MAY = {
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
-    "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read",
+    "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
 }  # fmt: skip
 # Only these answer with what is not of any workspace: an id of someone else's is not found.
 NOT_FOUND = {"revoke_api_key"}
@@ -598,6 +598,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "list_directory": {"path": "."},
         "file_read": {"path": "secret.txt"},
         "file_write": {"path": "secret.txt", "content": "intruder"},
+        "web_search": {"query": "intruder"},
     }
     assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
     return calls

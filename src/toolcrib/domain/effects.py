@@ -41,4 +41,5 @@ class Effects:
 
     @property
     def changes_something(self) -> bool:
-        return bool(self.writes or self.runs or self.contacts)
+        """Asking elsewhere is reading, unless the tool is dangerous."""
+        return bool(self.writes or self.runs)

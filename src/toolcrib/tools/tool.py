@@ -39,6 +39,7 @@ class Tool:
     ``repeatable``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
     ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
     one that does not, or that names no places, the gate asks beforehand.
+    ``offered``: whether models are shown it; not so one that this server cannot do, and that says why when called.
     ``failure``: how this tool's dialect tells that a call failed or was refused; none where errors are told as errors.
     """
 
@@ -52,6 +53,7 @@ class Tool:
     function: ToolFunction
     repeatable: bool = True
     looks: bool = True
+    offered: bool = True
     failure: Callable[[ToolcribError], Any] | None = None
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:

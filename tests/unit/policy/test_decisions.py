@@ -50,7 +50,8 @@ def test_what_is_refused_is_refused_at_every_level_of_trust(trust: Trust) -> Non
         (WRITE, WRITES, Role.MEMBER),
         (WRITE, Effects(writes=(project("/.git/hooks/x"),)), Role.MEMBER),
         (BASH, Effects(runs="ls"), Role.MEMBER),
-        (Tool("web_search", toolset="studio"), Effects(contacts=("search",)), Role.MEMBER),
+        (Tool("web_search", toolset="studio"), Effects(contacts=("search",)), Role.VIEWER),
+        (Tool("call", Danger.DANGEROUS, "mcp:ops"), Effects(contacts=("ops",)), Role.MEMBER),
         (Tool("deploy", Danger.DANGEROUS, "mcp:ops"), Effects(), Role.MEMBER),
     ],
 )

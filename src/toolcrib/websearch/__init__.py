@@ -1,0 +1,1 @@
+"""Searching the web by engines that the operator names. Knows nothing of tools, workspaces or who asks."""

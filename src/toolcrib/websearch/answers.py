@@ -1,0 +1,99 @@
+"""One question to an engine over HTTP, and its bounded answer. Follows no redirect and keeps no connection."""
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx2
+from pydantic_core import from_json
+
+from toolcrib.websearch.engine import EngineFailed
+from toolcrib.websearch.words import plain
+
+MOST_BYTES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, no larger than ``MOST_BYTES`` when unpacked."""
+
+    status: int
+    body: bytes
+    location: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 200
+
+    def json_object(self) -> dict[str, Any]:
+        """The body; EngineFailed if it is anything but a JSON object."""
+        try:
+            value = from_json(self.body)
+        except ValueError:
+            raise EngineFailed("the answer is not JSON") from None
+        if not isinstance(value, dict):
+            raise EngineFailed("the answer is JSON, but not an object")
+        return value
+
+    @property
+    def refusal(self) -> str:
+        """Why an answer that is not ok is none."""
+        if 300 <= self.status < 400:
+            target = plain(self.location or "nowhere", most=200)
+            return f"it answered HTTP {self.status} and points to {target}; redirects are not followed"
+        return f"it answered HTTP {self.status}"
+
+
+async def ask(url: httpx2.URL, *, params: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> Answer:
+    """Asks once. ``seconds`` bound the whole of it, so an answer that drips in does not hold the call."""
+    sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "toolcrib", **headers}
+    trusted = await asyncio.to_thread(_trusted)
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(verify=trusted, timeout=seconds, follow_redirects=False) as client,
+            client.stream("GET", url.copy_merge_params(params), headers=sent) as response,
+        ):
+            body = await _bounded(response)
+            return Answer(response.status_code, body, response.headers.get("location"))
+    except (TimeoutError, httpx2.TimeoutException):
+        raise EngineFailed(f"no answer within {seconds:.3g} s") from None
+    except httpx2.ConnectError:
+        raise EngineFailed("it cannot be reached; check that it runs and that its address is right") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        # Only its kind: the words of some of these errors hold what was sent.
+        raise EngineFailed(f"the connection failed ({type(error).__name__})") from None
+
+
+async def _bounded(response: httpx2.Response) -> bytes:
+    """The body, unpacked here: a client that unpacks by itself has made a gigabyte before anyone can count it."""
+    unpack = _unpacking(response.headers.get("content-encoding", "identity"))
+    body = bytearray()
+    async for piece in response.aiter_raw():
+        try:
+            body += unpack.decompress(piece, MOST_BYTES + 1 - len(body)) if unpack else piece
+        except zlib.error:
+            raise EngineFailed("the answer is packed and cannot be unpacked") from None
+        if len(body) > MOST_BYTES:
+            raise EngineFailed(f"the answer is larger than {MOST_BYTES:,} bytes")
+    return bytes(body)
+
+
+def _unpacking(encoding: str) -> "zlib._Decompress | None":
+    match encoding.strip().lower():
+        case "identity" | "":
+            return None
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(zlib.MAX_WBITS | 16)
+        case _:
+            raise EngineFailed("the answer is packed in a way that was not asked for")
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are trusted; reading them takes a tenth of a second, so it is done once."""
+    return httpx2.create_ssl_context()

@@ -1,0 +1,103 @@
+"""The Brave Search API, asked with the operator's key. The key goes to its host only and into no message."""
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic import SecretStr
+
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.websearch.answers import Answer, ask
+from toolcrib.websearch.engine import EngineFailed, Page
+from toolcrib.websearch.pages import pages
+from toolcrib.websearch.words import plain
+
+ADDRESS = "https://api.search.brave.com/res/v1/web/search"
+# What its documentation allows.
+_MOST_RESULTS = 20
+_MOST_WORDS = 50
+
+
+class Brave:
+    """The API at ``url``, which differs from Brave's own only behind a relay."""
+
+    name = "brave"
+
+    def __init__(self, key: SecretStr, *, url: str = ADDRESS) -> None:
+        self._key = SecretStr(key.get_secret_value().strip())
+        self._url = _secured(url)
+        if not _is_a_header(self._key.get_secret_value()):
+            raise Misconfigured("TOOLCRIB_BRAVE_API_KEY is not a key: it is empty or has blanks or signs in it.")
+
+    @property
+    def host(self) -> str:
+        return self._url.host
+
+    async def search(self, query: str, *, most: int, seconds: float) -> list[Page]:
+        if len(query.split()) > _MOST_WORDS:
+            raise EngineFailed(f"it takes at most {_MOST_WORDS} words; shorten the query")
+        params = {
+            "q": query,
+            "count": str(min(most, _MOST_RESULTS)),
+            "text_decorations": "false",
+            "result_filter": "web",
+        }
+        headers = {"X-Subscription-Token": self._key.get_secret_value()}
+        answer = await ask(self._url, params=params, headers=headers, seconds=seconds)
+        if not answer.ok:
+            raise EngineFailed(self._refusal(answer))
+        told = answer.json_object()
+        if told.get("type") == "search" and told.get("web") is None:
+            # So it says that it found nothing.
+            return []
+        web = told.get("web")
+        results = web.get("results") if isinstance(web, dict) else None
+        return pages(results, title="title", address="url", snippet="description", most=most)
+
+    def _refusal(self, answer: Answer) -> str:
+        code, detail = _error(answer)
+        if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
+            return f"it refuses the key (HTTP {answer.status}); check TOOLCRIB_BRAVE_API_KEY and its plan"
+        if answer.status == 429:
+            return "its limit of requests is reached; wait, or take a larger plan"
+        # A server may repeat what it was sent.
+        said = ": ".join(filter(None, (code, detail))).replace(self._key.get_secret_value(), "[key]")
+        return f"{answer.refusal} ({said})" if said else answer.refusal
+
+
+def _secured(url: str) -> httpx2.URL:
+    """The address; Misconfigured unless the key would travel encrypted, or stay on this machine."""
+    try:
+        parts = urlsplit(url.strip())
+        good = parts.hostname and parts.port != 0 and parts.username is None
+        good = good and (parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")))
+        address = httpx2.URL(parts._replace(fragment="").geturl())
+    except (ValueError, httpx2.InvalidURL):
+        good, address = None, httpx2.URL()
+    if not good:
+        raise Misconfigured(
+            f"TOOLCRIB_BRAVE_URL must begin with https://, since the key is sent there; as in {ADDRESS}"
+        )
+    return address
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_a_header(value: str) -> bool:
+    return bool(value) and value.isascii() and value.isprintable() and " " not in value
+
+
+def _error(answer: Answer) -> tuple[str, str]:
+    """The code and the words of ``{"type": "ErrorResponse", "error": {"code": …, "detail": …}}``."""
+    try:
+        error = answer.json_object().get("error")
+    except EngineFailed:
+        return "", ""
+    if not isinstance(error, dict):
+        return "", ""
+    return plain(error.get("code"), most=80), plain(error.get("detail"), most=300)

@@ -1,0 +1,82 @@
+"""SearXNG, and its predecessor searx: the operator's own server, asked for JSON."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.websearch.answers import Answer, ask
+from toolcrib.websearch.engine import EngineFailed, Page
+from toolcrib.websearch.pages import pages
+from toolcrib.websearch.words import plain
+
+
+class SearXNG:
+    """A server at ``url``. What follows a ``?`` there goes with every search: ``?engines=bing,brave&language=en``."""
+
+    name = "searxng"
+
+    def __init__(self, url: str) -> None:
+        self._url = _search_address(url)
+
+    @property
+    def host(self) -> str:
+        return self._url.host
+
+    async def search(self, query: str, *, most: int, seconds: float) -> list[Page]:
+        params = {"q": _without_commands(query), "format": "json"}
+        answer = await ask(self._url, params=params, headers={}, seconds=seconds)
+        if not answer.ok:
+            raise EngineFailed(_refusal(answer))
+        told = answer.json_object()
+        found = pages(told.get("results"), title="title", address="url", snippet="content", most=most)
+        if not found and (silent := _silent(told.get("unresponsive_engines"))):
+            # It answers 200 when every engine behind it failed. That is not the same as finding nothing.
+            raise EngineFailed(f"none of the engines behind it answered ({silent})")
+        return found
+
+
+def _search_address(url: str) -> httpx2.URL:
+    remedy = "Set TOOLCRIB_SEARXNG_URL to where it is, such as http://127.0.0.1:8080."
+    try:
+        parts = urlsplit(url.strip())
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        address = httpx2.URL(parts._replace(fragment="").geturl())
+    except (ValueError, httpx2.InvalidURL):
+        good, address = None, httpx2.URL()
+    if not good:
+        raise Misconfigured(f"The address of SearXNG is not one of the web. {remedy}")
+    path = address.path.rstrip("/")
+    return address.copy_with(path=path if path.endswith("/search") else f"{path}/search")
+
+
+def _without_commands(query: str) -> str:
+    """``!!g x`` would send us elsewhere and ``<9 x`` would change the server's time limit; a search does neither."""
+    return " ".join(re.sub(r"^(?:!!+|<(?=\d+$))", "", word) or word for word in query.split())
+
+
+def _refusal(answer: Answer) -> str:
+    match answer.status:
+        case 403:
+            return "it does not give JSON; add `json` to `search.formats` in its settings.yml"
+        case 429:
+            return "it takes us for a robot; allow this server in its limiter"
+        case status if 300 <= status < 400:
+            return f"{answer.refusal}: set TOOLCRIB_SEARXNG_URL to its final address"
+        case _:
+            return answer.refusal
+
+
+def _silent(engines: Any) -> str:
+    """``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
+    if not isinstance(engines, list):
+        return ""
+    said = [": ".join(plain(word, most=80) for word in _words(engine)) for engine in engines[:5]]
+    return ", ".join(said) + (f" and {len(engines) - 5} more" if len(engines) > 5 else "")
+
+
+def _words(engine: Any) -> Iterable[Any]:
+    return engine[:2] if isinstance(engine, list) else (engine,)
