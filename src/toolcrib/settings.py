@@ -48,6 +48,9 @@ class Settings(BaseSettings):
     collect_seconds: float = Field(default=3600, gt=0, description="How often unused contents are collected.")
 
     data_dir: Path = Field(default=Path("toolcrib-data"), description="Where the workspaces' files lie.")
+    redis_url: str | None = Field(
+        default=None, description="A Redis that all nodes share, for live events between them; one node needs none."
+    )
     node: str = Field(default_factory=socket.gethostname, description="This node's name; its disk holds its trees.")
     host: str = Field(default="127.0.0.1")
     port: int = Field(default=3000, ge=1, le=65535)

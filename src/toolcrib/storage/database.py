@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
 from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import Conflict, Forbidden, Misconfigured, Superseded, Unauthenticated
+from toolcrib.domain.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
 from toolcrib.domain.ids import UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
@@ -162,6 +162,8 @@ def told_apart() -> Iterator[None]:
                 raise Unauthenticated("This token has ended. Log in again.") from None
             case "TC409":
                 raise Superseded("Another node holds this workspace's files by now. Call it there.") from None
+            case "TC404":
+                raise NotFound("There is no such session in this workspace.") from None
             case "55P03":
                 raise Conflict("Others are changing these files just now. Try again in a moment.") from None
         raise

@@ -1,10 +1,11 @@
-"""Secrets that we hand out: refresh tokens and API keys. They are shown once and kept as hashes."""
+"""Secrets that we hand out: refresh tokens, API keys and tickets. They are shown once and kept as hashes."""
 
 import secrets
 from hashlib import sha256
 
 REFRESH_PREFIX = "tcr_"
 KEY_PREFIX = "tck_"
+TICKET_PREFIX = "tct_"
 
 
 def new_secret(prefix: str) -> str:

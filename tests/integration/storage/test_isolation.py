@@ -39,6 +39,8 @@ insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, d
                             duration_us)
     values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
 insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
+insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
+    values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
 # Neither holds anything of a tenant: the chain of seals is the system's, the other is the schema's revision.
 NOBODYS = {"seals", "alembic_version"}

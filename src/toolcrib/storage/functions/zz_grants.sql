@@ -11,6 +11,7 @@ grant select, insert, update, delete on
 grant select, insert, update on
     users, refresh_tokens, change_sets, files, tool_calls, usage to toolcrib_app;
 grant select, insert on blobs, versions, events, audit to toolcrib_app;
+grant select, insert, delete on tickets to toolcrib_app;
 
 grant select, insert, update, delete on all tables in schema toolcrib to toolcrib_system;
 revoke update, delete on audit, seals from toolcrib_system;
@@ -71,3 +72,12 @@ drop policy if exists write_down on audit;
 create policy write_down on audit for insert to toolcrib_app with check (true);
 drop policy if exists tenant on audit;
 create policy tenant on audit for select to toolcrib_app using (workspace_id = tenant());
+
+-- Tickets: made from inside a workspace for oneself; spent by `redeem_ticket` before anyone is known.
+alter table tickets enable row level security;
+drop policy if exists system on tickets;
+create policy system on tickets to toolcrib_system using (true) with check (true);
+drop policy if exists self on tickets;
+create policy self on tickets to toolcrib_app
+    using (workspace_id = tenant() and user_id = acting_user())
+    with check (workspace_id = tenant() and user_id = acting_user());

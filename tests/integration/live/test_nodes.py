@@ -1,0 +1,134 @@
+"""Several nodes: what happens on one is told on the others, with Redis and without."""
+
+import asyncio
+import random
+
+import pytest
+
+from tests.integration.live.cast import Listener, Story, has_seq, text_of
+from tests.integration.live.redis_server import RedisServer
+from toolcrib.domain.events import Event
+from toolcrib.engine.live import Live
+from toolcrib.storage.database import Database
+
+EVENTS = 2_000
+CUTS = 200
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_an_event_of_one_node_is_told_on_another_at_once(nodes: tuple[Live, Live], story: Story) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        told = []
+        for _ in range(5):
+            await story.happens()
+            one.wake(*story.key)
+            # Far below what looking by itself takes.
+            async with asyncio.timeout(0.9):
+                told += await listener.seqs(1)
+
+    assert told == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_deltas_of_one_node_are_told_on_another_before_the_event_that_ends_them(
+    nodes: tuple[Live, Live], story: Story
+) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        telling = asyncio.create_task(Listener(subscription).until(has_seq(2)))
+        await story.happens(type="tool-start", toolId="call")
+        for number in range(50):
+            one.delta(story.says("call", f"{number:04}", offset=4 * number))
+        await story.happens(type="tool-result", toolId="call")
+        one.wake(*story.key)
+
+        told = await telling
+
+    assert text_of(told, "call") == "".join(f"{number:04}" for number in range(50))
+
+
+@pytest.mark.req("EV-1", part="text so far")
+async def test_who_joins_on_another_node_is_told_the_text_so_far(nodes: tuple[Live, Live], story: Story) -> None:
+    one, two = nodes
+    one.delta(story.says("call", "It was "))
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        so_far = await listener.next()
+        one.delta(story.says("call", "a dark", offset=7))
+
+        assert text_of([so_far, await listener.next()], "call") == "It was a dark"
+
+
+@pytest.mark.req("EV-1", part="lost hints")
+async def test_without_redis_another_node_finds_events_by_looking(live: Live, database: Database, story: Story) -> None:
+    async with Live.open(database) as other, other.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        await story.happens(3)
+        live.wake(*story.key)
+
+        assert await Listener(subscription).seqs(3) == [1, 2, 3]
+
+
+@pytest.mark.req("EV-1", part="Redis may die")
+async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_again(
+    nodes: tuple[Live, Live], story: Story, redis: RedisServer
+) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        await story.happens(10)
+        one.wake(*story.key)
+        told = await listener.until(has_seq(10))
+        redis.kill()
+        await story.happens(10)
+        one.wake(*story.key)
+        one.delta(story.says("call", "unheard, "))
+        told += await listener.until(has_seq(20))
+        redis.start()
+        # What was said meanwhile is said again when the nodes hear each other again.
+        while not text_of(told, "call"):
+            told.append(await listener.next())
+        one.delta(story.says("call", "heard again", offset=9))
+        await story.happens(10)
+        one.wake(*story.key)
+        async with asyncio.timeout(0.9):
+            told += await listener.until(has_seq(30))
+
+    assert [item.seq for item in told if isinstance(item, Event)] == list(range(1, 31))
+    assert text_of(told, "call") == "unheard, heard again"
+
+
+@pytest.mark.req("EV-1", "EV-4", part="cut off at random")
+@pytest.mark.parametrize("reads_on", ["the same node", "a second node"])
+async def test_who_is_cut_off_again_and_again_is_told_every_event_once_and_in_order(
+    nodes: tuple[Live, Live], story: Story, reads_on: str
+) -> None:
+    one, two = nodes
+    reading = one if reads_on == "the same node" else two
+    chance = random.Random(reads_on)
+    told: list[int] = []
+
+    async def happen() -> None:
+        while (batch := min(chance.randint(1, 20), EVENTS - await _newest(story))) > 0:
+            await story.happens_often(batch)
+            one.wake(*story.key)
+
+    happening = asyncio.create_task(happen())
+    for cut in range(CUTS + 1):
+        # Where it is cut is chance: before anything was told, in the middle, or with everything told.
+        wanted = EVENTS if cut == CUTS else min(EVENTS, len(told) + chance.randint(0, 2 * EVENTS // CUTS))
+        async with reading.subscribe(story.tenant, story.session_id, after=len(told)) as subscription:
+            listener = Listener(subscription)
+            while len(told) < wanted:
+                item = await listener.next()
+                assert isinstance(item, Event)
+                assert item.seq is not None
+                told.append(item.seq)
+    await happening
+
+    assert told == list(range(1, EVENTS + 1))
+
+
+async def _newest(story: Story) -> int:
+    return (await story.sessions.get(story.tenant, story.session_id)).last_seq
