@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 from pydantic_core import from_json
 
+from toolcrib.websearch.addresses import is_loopback
 from toolcrib.websearch.engine import EngineFailed
 from toolcrib.websearch.words import plain
 
@@ -52,10 +53,12 @@ async def ask(url: httpx2.URL, *, params: Mapping[str, str], headers: Mapping[st
     """Asks once. ``seconds`` bound the whole of it, so an answer that drips in does not hold the call."""
     sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "toolcrib", **headers}
     trusted = await asyncio.to_thread(_trusted)
+    # The environment may name a proxy. It is not asked for what runs on this machine.
+    outside = not is_loopback(url)
     try:
         async with (
             asyncio.timeout(seconds),
-            httpx2.AsyncClient(verify=trusted, timeout=seconds, follow_redirects=False) as client,
+            httpx2.AsyncClient(verify=trusted, timeout=seconds, follow_redirects=False, trust_env=outside) as client,
             client.stream("GET", url.copy_merge_params(params), headers=sent) as response,
         ):
             body = await _bounded(response)

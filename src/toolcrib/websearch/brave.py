@@ -1,12 +1,10 @@
 """The Brave Search API, asked with the operator's key. The key goes to its host only and into no message."""
 
-import ipaddress
-from urllib.parse import urlsplit
-
 import httpx2
 from pydantic import SecretStr
 
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.websearch.addresses import is_loopback, parsed
 from toolcrib.websearch.answers import Answer, ask
 from toolcrib.websearch.engine import EngineFailed, Page
 from toolcrib.websearch.pages import pages
@@ -67,25 +65,12 @@ class Brave:
 
 def _secured(url: str) -> httpx2.URL:
     """The address; Misconfigured unless the key would travel encrypted, or stay on this machine."""
-    try:
-        parts = urlsplit(url.strip())
-        good = parts.hostname and parts.port != 0 and parts.username is None
-        good = good and (parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")))
-        address = httpx2.URL(parts._replace(fragment="").geturl())
-    except (ValueError, httpx2.InvalidURL):
-        good, address = None, httpx2.URL()
-    if not good:
+    address = parsed(url)
+    if address is None or address.userinfo or not (address.scheme == "https" or is_loopback(address)):
         raise Misconfigured(
             f"TOOLCRIB_BRAVE_URL must begin with https://, since the key is sent there; as in {ADDRESS}"
         )
     return address
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_a_header(value: str) -> bool:

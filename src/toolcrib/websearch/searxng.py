@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.websearch.addresses import parsed
 from toolcrib.websearch.answers import Answer, ask
 from toolcrib.websearch.engine import EngineFailed, Page
 from toolcrib.websearch.pages import pages
@@ -40,15 +40,9 @@ class SearXNG:
 
 
 def _search_address(url: str) -> httpx2.URL:
-    remedy = "Set TOOLCRIB_SEARXNG_URL to where it is, such as http://127.0.0.1:8080."
-    try:
-        parts = urlsplit(url.strip())
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        address = httpx2.URL(parts._replace(fragment="").geturl())
-    except (ValueError, httpx2.InvalidURL):
-        good, address = None, httpx2.URL()
-    if not good:
-        raise Misconfigured(f"The address of SearXNG is not one of the web. {remedy}")
+    address = parsed(url)
+    if address is None:
+        raise Misconfigured("TOOLCRIB_SEARXNG_URL is not an address of the web. Set one such as http://127.0.0.1:8080.")
     path = address.path.rstrip("/")
     return address.copy_with(path=path if path.endswith("/search") else f"{path}/search")
 

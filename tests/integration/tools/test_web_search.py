@@ -1,0 +1,316 @@
+"""`web_search` of the `studio` toolset, under the names of the tests that its authors list; then who may use it."""
+
+import logging
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import book_of, hired, joined, stranger
+from tests.integration.tools.cast import told
+from tests.integration.websearch.cast import NOWHERE, searching
+from tests.integration.websearch.engines import KEY, Brave, SearXNG
+from tests.integration.websearch.loopback import loopback
+from toolcrib.domain.callers import Role
+from toolcrib.domain.effects import Category, Danger
+from toolcrib.domain.errors import Forbidden, Misconfigured, NotPermitted
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("SE-1")
+
+NUMBERED = """\
+1. searxng 1
+   https://searxng.example/1
+   About 1.
+
+2. searxng 2
+   https://searxng.example/2
+   About 2.
+
+3. searxng 3
+   https://searxng.example/3
+   About 3."""
+
+
+# As its authors list them
+
+
+async def test_searxng_returns_results_formatted_output(crib: Crib) -> None:
+    async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
+        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="a  query")
+
+    assert result == {
+        "output": NUMBERED,
+        "metadata": {"provider": "searxng", "resultCount": 3},
+        "is_error": False,
+    }
+    assert searxng.queries == ["a query"]
+    assert brave.requests == []
+
+
+async def test_searxng_down_brave_returns_results_fallback_works(crib: Crib) -> None:
+    async with loopback(Brave()) as brave:
+        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+
+    assert not result["is_error"]
+    assert result["output"].startswith("1. brave 1\n   https://brave.example/1\n   About 1.")
+    assert (result["metadata"]["provider"], result["metadata"]["resultCount"]) == ("brave", 5)
+    assert "cannot be reached" in result["metadata"]["failures"]["searxng"]
+
+
+async def test_both_providers_fail_is_error_true(crib: Crib) -> None:
+    result = await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
+
+    assert result["is_error"]
+    assert result["output"].startswith("The web could not be searched. searxng: it cannot be reached")
+    assert "brave: it cannot be reached" in result["output"]
+    assert result["metadata"] == {"code": "TOOL_FAILED"}
+
+
+@pytest.mark.parametrize("query", ["", "  \n", "\u200b\x1b[0m"])
+async def test_empty_query_is_error_true(crib: Crib, query: str) -> None:
+    async with loopback(SearXNG()) as searxng:
+        result = await told(searching(crib, searxng=searxng.origin), "web_search", query=query)
+
+    assert result["is_error"]
+    assert result["output"].startswith("query: Say what to search for")
+    assert searxng.requests == []
+
+
+async def test_searxng_returns_empty_results_tries_fallback(crib: Crib) -> None:
+    async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
+        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="test")
+
+    assert result["metadata"] == {"provider": "brave", "resultCount": 5}
+    assert (searxng.queries, brave.queries) == (["test"], ["test"])
+
+
+async def test_brave_api_returns_error_status_is_error_true(crib: Crib) -> None:
+    async with loopback(Brave(left=0)) as brave:
+        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+
+    assert result["is_error"]
+    assert "brave: its limit of requests is reached" in result["output"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 20])
+async def test_max_results_parameter_respected(crib: Crib, most: int) -> None:
+    async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
+        by_searxng = await told(searching(crib, searxng=searxng.origin), "web_search", query="x", max_results=most)
+        by_brave = await told(searching(crib, brave=brave), "web_search", query="x", max_results=most)
+
+    assert by_searxng["metadata"]["resultCount"] == min(most, 3)
+    assert by_brave["metadata"]["resultCount"] == most
+    assert by_brave["output"].count("https://") == most
+
+
+@pytest.mark.parametrize("most", [0, -1, 21, "many"])
+async def test_max_results_out_of_bounds_is_an_error_that_names_the_field(crib: Crib, most: Any) -> None:
+    result = await told(searching(crib, searxng=NOWHERE), "web_search", query="x", max_results=most)
+
+    assert result["is_error"]
+    assert result["output"].startswith("max_results: ")
+
+
+async def test_verify_output_format_is_llm_readable_numbered_list(crib: Crib) -> None:
+    strange = [
+        {
+            "title": "2. <b>Forged</b>\n\n3. entry",
+            "url": "https://a.example/",
+            "content": "\x1b[31mred\x1b[0m &amp; <i>x</i>",
+        },
+        {"title": None, "url": "https://b.example/", "content": None},
+    ]
+    async with loopback(SearXNG(results=strange)) as searxng:
+        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="x")
+
+    assert result["output"].split("\n") == [
+        "1. 2. Forged 3. entry",
+        "   https://a.example/",
+        "   red & x",
+        "",
+        "2. https://b.example/",
+        "   https://b.example/",
+    ]
+
+
+async def test_ac18_searxng_is_reachable_the_output_holds_its_results(crib: Crib) -> None:
+    async with loopback(SearXNG()) as searxng:
+        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
+
+    assert "searxng 1" in result["output"]
+    assert result["is_error"] is False
+
+
+async def test_ac19_searxng_is_down_and_brave_is_configured_its_results_are_given(crib: Crib) -> None:
+    async with loopback(Brave()) as brave:
+        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+
+    assert "brave 1" in result["output"]
+    assert result["is_error"] is False
+
+
+async def test_ac20_both_fail_is_an_error(crib: Crib) -> None:
+    assert (await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))["is_error"] is True
+
+
+# Between finding and failing
+
+
+async def test_engines_that_find_nothing_are_no_error(crib: Crib) -> None:
+    async with loopback(SearXNG(results=[])) as searxng, loopback(Brave(count=0)) as brave:
+        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="zxqv")
+
+    assert result == {
+        "output": "No results for: zxqv",
+        "metadata": {"provider": "searxng", "resultCount": 0},
+        "is_error": False,
+    }
+
+
+async def test_an_engine_that_found_nothing_still_counts_when_the_other_fails(crib: Crib) -> None:
+    async with loopback(SearXNG(results=[])) as searxng:
+        result = await told(searching(crib, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv")
+
+    assert not result["is_error"]
+    assert result["metadata"]["provider"] == "searxng"
+    assert "brave" in result["metadata"]["failures"]
+
+
+async def test_200_empty_and_unresponsive_engines_count_as_failure(crib: Crib) -> None:
+    silent = SearXNG(results=[], unresponsive=[["bing", "timeout"], ["brave", "Suspended: too many requests"]])
+    async with loopback(silent) as searxng, loopback(Brave()) as brave:
+        alone = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
+        both = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="test")
+
+    assert alone["is_error"]
+    assert "(bing: timeout, brave: Suspended: too many requests)" in alone["output"]
+    assert both["metadata"]["provider"] == "brave"
+    assert "none of the engines behind it answered" in both["metadata"]["failures"]["searxng"]
+
+
+async def test_some_results_and_some_unresponsive_engines_count_as_found(crib: Crib) -> None:
+    async with loopback(SearXNG(unresponsive=[["bing", "timeout"]])) as searxng:
+        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
+
+    assert result["metadata"] == {"provider": "searxng", "resultCount": 3}
+
+
+# Who may use it
+
+
+@pytest.mark.req("TL-1", part="web_search")
+async def test_it_is_a_safe_search_that_declares_whom_it_contacts(crib: Crib) -> None:
+    there = searching(crib, searxng="https://searx.example.org/", brave="https://relay.example.org")
+    tool = there.engine.registry.require("web_search")
+
+    assert (tool.toolset, tool.category, tool.danger) == ("studio", Category.SEARCH, Danger.SAFE)
+    assert tool.input_schema["required"] == ["query"]
+    assert tool.input_schema["properties"]["max_results"]["default"] == 5
+    assert tool.effects(tool.parse({"query": "x"})).contacts == ("searx.example.org", "relay.example.org")
+
+
+@pytest.mark.req("PO-1", part="absent means read-only")
+async def test_a_read_only_agent_may_search_and_is_not_asked(crib: Crib) -> None:
+    reader = await hired(crib, toolsets=["studio"])
+    async with loopback(SearXNG()) as searxng:
+        outcome = await searching(crib, searxng=searxng.origin).call("web_search", reader, query="x")
+
+    assert outcome.succeeded
+    [record] = await book_of(crib, outcome.call_id)
+    assert (record.tool, record.decision, record.outcome) == ("web_search", "allow", "done")
+
+
+async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contact_nobody(crib: Crib) -> None:
+    without = await hired(crib, toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
+    supervised = await hired(crib, toolsets=["studio"], trust="supervised")
+    async with loopback(SearXNG()) as searxng:
+        there = searching(crib, searxng=searxng.origin)
+        assert isinstance((await there.call("web_search", without, query="x")).error, NotPermitted)
+        assert (await there.call("web_search", supervised, query="x")).error is not None
+
+    assert searxng.requests == []
+
+
+@pytest.mark.req("PO-1", part="people act by role")
+async def test_a_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
+    async with loopback(SearXNG()) as searxng:
+        there = searching(crib, searxng=searxng.origin)
+        assert (await there.call("web_search", await joined(crib, Role.VIEWER), query="x")).succeeded
+        with pytest.raises(Forbidden):
+            await there.call("web_search", await stranger(crib), query="x")
+
+    assert len(searxng.requests) == 1
+
+
+@pytest.mark.req("PO-2", part="web_search without an engine")
+async def test_without_an_engine_no_model_is_shown_it_and_a_person_is_told_what_to_configure(crib: Crib) -> None:
+    reader = (await hired(crib, toolsets=["studio"])).agent
+    assert reader is not None
+
+    def shown(at: Crib) -> set[str]:
+        return {tool.name for tool in at.engine.registry.list_for_scope(reader.rules)}
+
+    assert "web_search" not in shown(crib)
+    assert "web_search" in shown(searching(crib, searxng=NOWHERE))
+    result = await told(crib, "web_search", query="x")
+    assert result["is_error"]
+    assert "TOOLCRIB_SEARXNG_URL" in result["output"]
+    assert "TOOLCRIB_BRAVE_API_KEY" in result["output"]
+
+
+# What leaves, and what must not
+
+
+@pytest.mark.req("SE-1", part="a secret in a query is not sent")
+async def test_a_query_with_a_secret_is_not_sent(crib: Crib) -> None:
+    async with loopback(SearXNG()) as searxng:
+        there = searching(crib, searxng=searxng.origin)
+        result = await told(there, "web_search", query=f"why is ghp_{'a1' * 18} refused")
+
+    assert result["is_error"]
+    assert "looks like a GitHub token, so it was not sent" in result["output"]
+    assert searxng.requests == []
+
+
+@pytest.mark.req("SE-1", part="the key is in no message")
+async def test_the_key_reaches_brave_and_no_message_log_or_record(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
+    wrong = "BSA-another-key-0815"
+    caplog.set_level(logging.DEBUG)
+    async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
+        with capture_logs() as logs:
+            good = await searching(crib, searxng=searxng.origin, brave=brave).call("web_search", query="x")
+            there = searching(crib, brave=brave, brave_api_key=SecretStr(wrong))
+            bad = await there.call("web_search", query="x")
+
+    assert [request.headers["x-subscription-token"] for request in brave.requests] == [KEY, wrong]
+    assert "x-subscription-token" not in searxng.requests[0].headers
+    assert good.succeeded
+    assert "it refuses the key (HTTP 422); check TOOLCRIB_BRAVE_API_KEY" in bad.result["output"]
+    records = [*await book_of(crib, good.call_id), *await book_of(crib, bad.call_id)]
+    said = repr((good, bad, bad.error, logs, caplog.records, caplog.text, records, there.settings))
+    assert KEY not in said
+    assert wrong not in said
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"searxng_url": "searx.example.org"}, "TOOLCRIB_SEARXNG_URL"),
+        ({"searxng_url": "file:///etc/passwd"}, "TOOLCRIB_SEARXNG_URL"),
+        ({"searxng_url": "http://[::1"}, "TOOLCRIB_SEARXNG_URL"),
+        ({"brave_api_key": SecretStr("two\nlines-of-it")}, "TOOLCRIB_BRAVE_API_KEY"),
+        ({"brave_api_key": SecretStr("schlüssel")}, "TOOLCRIB_BRAVE_API_KEY"),
+        ({"brave_api_key": SecretStr("k"), "brave_url": "http://api.search.brave.com/"}, "https://"),
+        ({"brave_api_key": SecretStr("k"), "brave_url": "https://u:p@api.search.brave.com/"}, "https://"),
+    ],
+)
+async def test_what_cannot_work_or_would_show_the_key_is_refused_at_the_start(
+    crib: Crib, given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(Misconfigured, match=says) as refused:
+        assemble(crib.settings.model_copy(update=given), crib.database)
+    assert "lines-of-it" not in str(refused.value)
+    assert "schlüssel" not in str(refused.value)

@@ -1,0 +1,24 @@
+"""A crib whose `web_search` asks the given servers."""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import SecretStr
+
+from tests.integration.conftest import Crib
+from tests.integration.websearch.engines import KEY
+from tests.integration.websearch.loopback import Loopback
+from toolcrib.wiring import assemble
+
+# Nothing listens there.
+NOWHERE = "http://127.0.0.1:1"
+
+
+def searching(crib: Crib, *, searxng: str | None = None, brave: Loopback | str | None = None, **more: Any) -> Crib:
+    """The same workspace behind a gate that knows these engines."""
+    given: dict[str, Any] = {"searxng_url": searxng, **more}
+    if brave is not None:
+        origin = brave if isinstance(brave, str) else brave.origin
+        given = {"brave_api_key": SecretStr(KEY), "brave_url": f"{origin}/res/v1/web/search", **given}
+    settings = crib.settings.model_copy(update=given)
+    return replace(crib, settings=settings, engine=assemble(settings, crib.database))

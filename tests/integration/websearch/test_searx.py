@@ -1,0 +1,103 @@
+"""A real searx, which asks a JSON server of ours: what it says is what we understand."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.cast import told
+from tests.integration.websearch.cast import searching
+from tests.integration.websearch.engines import Brave, pages
+from tests.integration.websearch.loopback import Loopback, Reply, Request, loopback
+from tests.integration.websearch.searx import searx
+
+pytestmark = [pytest.mark.req("SE-1", part="a real searx"), pytest.mark.xdist_group("searx")]
+
+
+@dataclass
+class Source:
+    """What searx finds: a reply that each test may change."""
+
+    reply: Reply
+
+    async def __call__(self, _: Request) -> Reply:
+        return self.reply
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A searx that runs, and where its results come from."""
+
+    url: str
+    source: Source
+    served: Loopback
+
+
+def results(*found: dict[str, str]) -> Reply:
+    return Reply(body=json.dumps({"results": found}).encode())
+
+
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Standing]:
+    source = Source(results())
+    async with loopback(source) as served:
+        with searx(tmp_path_factory.mktemp("searx"), served.origin) as url:
+            yield Standing(url, source, served)
+
+
+async def test_its_results_are_given_as_a_numbered_list(crib: Crib, running: Standing) -> None:
+    running.source.reply = results(*pages(3, by="real"))
+
+    result = await told(searching(crib, searxng=running.url), "web_search", query="größe & <order>", max_results=2)
+
+    assert result == {
+        "output": "1. real 1\n   https://real.example/1\n   About 1.\n\n"
+        "2. real 2\n   https://real.example/2\n   About 2.",
+        "metadata": {"provider": "searxng", "resultCount": 2},
+        "is_error": False,
+    }
+    assert running.served.queries[-1] == "größe & <order>"
+
+
+async def test_it_finds_nothing_and_brave_is_asked(crib: Crib, running: Standing) -> None:
+    running.source.reply = results()
+    async with loopback(Brave()) as brave:
+        alone = await told(searching(crib, searxng=running.url), "web_search", query="nothing")
+        both = await told(searching(crib, searxng=running.url, brave=brave), "web_search", query="nothing")
+
+    assert alone["metadata"] == {"provider": "searxng", "resultCount": 0}
+    assert both["metadata"] == {"provider": "brave", "resultCount": 5}
+
+
+@pytest.mark.parametrize("reply", [Reply(500, b"down"), Reply(body=b"{")], ids=["an error", "nonsense"])
+async def test_its_only_engine_fails_and_that_is_a_failure(crib: Crib, running: Standing, reply: Reply) -> None:
+    running.source.reply = reply
+    async with loopback(Brave()) as brave:
+        alone = await told(searching(crib, searxng=running.url), "web_search", query="fails")
+        both = await told(searching(crib, searxng=running.url, brave=brave), "web_search", query="fails")
+
+    assert alone["is_error"]
+    assert "none of the engines behind it answered (ours: " in alone["output"]
+    assert both["metadata"]["provider"] == "brave"
+
+
+async def test_a_bang_that_would_send_us_elsewhere_is_searched_for_instead(crib: Crib, running: Standing) -> None:
+    running.source.reply = results(*pages(1, by="real"))
+
+    result = await told(searching(crib, searxng=running.url), "web_search", query="!!g x")
+
+    assert result["metadata"] == {"provider": "searxng", "resultCount": 1}
+    assert running.served.queries[-1] == "g x"
+
+
+async def test_what_is_no_result_does_not_hide_the_others(crib: Crib, running: Standing) -> None:
+    good = pages(1, by="real")[0]
+    running.source.reply = results(
+        {"title": "x", "url": "javascript:alert(1)", "text": "x"}, {**good, "text": "<b>a</b> &amp; b"}
+    )
+
+    result = await told(searching(crib, searxng=running.url), "web_search", query="mixed")
+
+    assert result["output"] == "1. real 1\n   https://real.example/1\n   a & b"
