@@ -1,0 +1,111 @@
+"""Anthropic, by its messages API. The SDK makes the request; the stream is parsed by us."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar, cast
+
+import anthropic
+import httpx2
+
+from toolcrib.domain.errors import ProviderFault
+from toolcrib.domain.streams import StreamEvent
+from toolcrib.providers.addresses import checked_address
+from toolcrib.providers.anthropic_wire import EventReader, request_body
+from toolcrib.providers.faults import broken, refused
+from toolcrib.providers.lines import ServerSentEvents
+from toolcrib.providers.names import WireNames
+from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest
+from toolcrib.providers.reading import count_of, interrupted, read_answer
+
+_MOST_MODELS = 1000
+
+
+class Anthropic:
+    name: ClassVar[str] = "anthropic"
+    address: ClassVar[str] = "https://api.anthropic.com"
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+
+    def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
+        names = WireNames.of(request.tools, request.messages)
+        body = request_body(request, names, provider=self.name)
+
+        def opening() -> AbstractAsyncContextManager[httpx2.Response]:
+            return self._answer(body, credentials)
+
+        return read_answer(opening, ServerSentEvents(), EventReader(request, names, provider=self.name))
+
+    async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
+        async with _our_errors(credentials):
+            response = await self._client(credentials).get(
+                "/v1/models", cast_to=httpx2.Response, options={"params": {"limit": _MOST_MODELS}}
+            )
+        return _models(response)
+
+    async def validate_credentials(self, credentials: Credentials) -> None:
+        await self.list_models(credentials)
+
+    @asynccontextmanager
+    async def _answer(self, body: dict[str, Any], credentials: Credentials) -> AsyncIterator[httpx2.Response]:
+        async with _our_errors(credentials):
+            sent = await self._client(credentials).post(
+                "/v1/messages",
+                cast_to=httpx2.Response,
+                body=body,
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
+            )
+        # Asked for a bare response, the SDK gives it, whatever its signature says.
+        response = cast(httpx2.Response, sent)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _client(self, credentials: Credentials) -> anthropic.AsyncAnthropic:
+        return anthropic.AsyncAnthropic(
+            # Never empty: the SDK would look for one in the server's own environment.
+            api_key=credentials.secret or "none",
+            base_url=checked_address(credentials.base_url or self.address),
+            default_headers=dict(credentials.headers),
+            http_client=self._http,
+            max_retries=0,
+        )
+
+
+@asynccontextmanager
+async def _our_errors(credentials: Credentials) -> AsyncIterator[None]:
+    try:
+        yield
+    except anthropic.APIStatusError as error:
+        text = error.response.text
+        raise refused(error.status_code, text, error.response.headers, secret=credentials.secret) from error
+    except anthropic.APIConnectionError as error:
+        cause = error.__cause__
+        raise (
+            interrupted(cause)
+            if isinstance(cause, httpx2.TransportError)
+            else broken(f"No connection to the provider: {error}.", fault=ProviderFault.UNAVAILABLE)
+        ) from error
+    except (anthropic.AnthropicError, httpx2.HTTPError) as error:
+        raise broken(f"The provider's answer cannot be read: {error}.") from error
+
+
+def _models(response: httpx2.Response) -> list[ModelInfo]:
+    try:
+        found = response.json()["data"]
+        return [_model(entry) for entry in found if entry.get("lifecycle") != "retired"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise broken("The provider's list of models cannot be read.", fault=ProviderFault.REQUEST) from None
+
+
+def _model(entry: Mapping[str, Any]) -> ModelInfo:
+    return ModelInfo(
+        str(entry["id"]),
+        str(entry.get("display_name") or entry["id"]),
+        count_of(entry.get("max_input_tokens")) or None,
+        # All that it offers take tools.
+        supports_tools=True,
+        max_output_tokens=count_of(entry.get("max_tokens")) or None,
+    )

@@ -1,0 +1,105 @@
+"""The calls of one message while it streams in, each with a state of its own. Knows no wire."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from toolcrib.domain.ids import new_id
+from toolcrib.domain.messages import AssistantMessage, Message, ToolCallId
+from toolcrib.domain.streams import FinishReason, StreamEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
+from toolcrib.providers.faults import broken
+from toolcrib.providers.names import WireNames
+from toolcrib.providers.reading import Joined
+
+MAX_CALLS = 256
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that has begun. It is told once its name is known, and what came of its arguments before then."""
+
+    index: int
+    id: ToolCallId
+    wire_id: str
+    name: str = ""
+    joined: Joined = field(default_factory=Joined)
+    parts: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.parts)
+
+
+class OpenCalls:
+    """All calls of a message. Its methods give the events that tell what happened."""
+
+    def __init__(self, names: WireNames, messages: tuple[Message, ...]) -> None:
+        self._names = names
+        self._calls: list[OpenCall] = []
+        self._used = {
+            call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+        }
+
+    def begin(self, wire_id: str) -> OpenCall:
+        if len(self._calls) >= MAX_CALLS:
+            raise broken(f"The answer asks for more than {MAX_CALLS} calls at once.")
+        # Some servers give no id, or count anew in every message; a conversation needs them unlike.
+        fresh = not wire_id or wire_id in self._used
+        call_id = ToolCallId(f"call_{new_id().hex}" if fresh else wire_id)
+        self._used.add(call_id)
+        call = OpenCall(len(self._calls), call_id, wire_id)
+        self._calls.append(call)
+        return call
+
+    def last(self) -> OpenCall | None:
+        return self._calls[-1] if self._calls else None
+
+    def name(self, call: OpenCall, wire_name: str) -> Iterator[StreamEvent]:
+        """Tells the call's beginning; a name that is repeated later changes nothing."""
+        if call.name or not wire_name:
+            return
+        call.name = self._names.decode(wire_name)
+        yield ToolCallStart(call.index, call.id, call.name)
+        if call.parts:
+            yield ToolCallDelta(call.index, call.arguments)
+
+    def add(self, call: OpenCall, piece: object) -> Iterator[StreamEvent]:
+        arguments = call.joined.take(piece)
+        if not arguments:
+            return
+        if call.ended:
+            raise broken("The answer goes on with a call that had ended.")
+        call.parts.append(arguments)
+        if call.name:
+            yield ToolCallDelta(call.index, arguments)
+
+    def end_if_whole(self, call: OpenCall) -> Iterator[StreamEvent]:
+        """Ends a call of which the provider says that it is over. Cut arguments wait: only the finish tells why."""
+        if not call.ended and call.name and _is_whole(call.arguments):
+            call.ended = True
+            yield ToolCallEnd(call.index)
+
+    def end_all(self, reason: FinishReason) -> Iterator[StreamEvent]:
+        """Ends what is open when the message is over; what the limit cut off stays without an end."""
+        for call in self._calls:
+            if not call.name:
+                raise broken("The answer asks for a call and does not name the tool.")
+            if call.ended or (reason is FinishReason.LENGTH and not _is_whole(call.arguments)):
+                continue
+            call.ended = True
+            yield ToolCallEnd(call.index)
+
+    def reason(self, said: FinishReason) -> FinishReason:
+        """Why the message ended: some say `stop` after calls, and some `tool_calls` after none."""
+        if said not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+            return said
+        return FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,260 @@
+"""The wire of OpenAI's chat completions, which many servers imitate, each in its own way. Makes no requests."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from toolcrib.domain.ids import new_id
+from toolcrib.domain.messages import (
+    AssistantMessage,
+    Message,
+    ProviderNote,
+    SystemMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from toolcrib.domain.streams import (
+    Finish,
+    FinishReason,
+    Start,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from toolcrib.providers.calls import OpenCall, OpenCalls
+from toolcrib.providers.faults import broken, refused
+from toolcrib.providers.history import retold, sendable
+from toolcrib.providers.names import WireNames, wire_id
+from toolcrib.providers.provider import ModelRequest
+from toolcrib.providers.reading import Joined, count_of, parsed, text_of
+
+_REASONS: Mapping[str, FinishReason] = {
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.REFUSAL,
+}
+# Thinking has no place in OpenAI's own wire; those who send it use one of these, and some want it back.
+_THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
+# What must come back untouched where it was sent: signed thinking of OpenRouter and Copilot.
+_OPAQUE_FIELDS = ("reasoning_details", "reasoning_opaque")
+
+
+def request_body(request: ModelRequest, names: WireNames, *, provider: str, max_tokens_field: str) -> dict[str, Any]:
+    """The request in OpenAI's form."""
+    messages = sendable(request.messages)
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [
+            _message(message, names, provider, request.model)
+            for message in (messages if request.tools else retold(messages))
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": names.encode(tool.name),
+                    "description": tool.description,
+                    "parameters": dict(tool.input_schema),
+                },
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = request.tool_choice.value
+    if request.max_output_tokens is not None:
+        body[max_tokens_field] = request.max_output_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    return body
+
+
+def object_text(call: ToolCall) -> str:
+    """The call's arguments as a JSON object, which servers insist on; what is none is wrapped, and nothing lost."""
+    if call.parsed() is not None:
+        return call.arguments if call.arguments.strip() else "{}"
+    return json.dumps({"INVALID_JSON": call.arguments})
+
+
+class ChunkReader:
+    """Understands the chunks of one answer."""
+
+    def __init__(self, request: ModelRequest, names: WireNames, *, provider: str) -> None:
+        self.done = False
+        self._provider = provider
+        self._model = request.model
+        self._text = Joined()
+        self._thinking = Joined()
+        self._calls = OpenCalls(names, request.messages)
+        self._by_index: dict[int, OpenCall] = {}
+        self._by_id: dict[str, OpenCall] = {}
+        self._started = False
+        self._said: FinishReason | None = None
+        self._refusal = False
+        self._thinking_field = ""
+        self._opaque: dict[str, Any] = {}
+        self._call_extras: dict[int, Any] = {}
+
+    def read(self, data: bytes) -> Iterator[StreamEvent]:
+        if data.strip() == b"[DONE]":
+            self.done = True
+            return
+        chunk = parsed(data)
+        if error := chunk.get("error"):
+            raise _told(error)
+        if not self._started and "choices" in chunk:
+            self._started = True
+            yield Start(text_of(chunk.get("id")) or f"msg_{new_id().hex}", text_of(chunk.get("model")) or self._model)
+        for choice in chunk.get("choices") or ():
+            if not choice.get("index"):
+                yield from self._choice(choice)
+        if usage := chunk.get("usage"):
+            yield _usage(usage)
+
+    def finish(self) -> Iterator[StreamEvent]:
+        if self._said is None:
+            raise broken("The answer broke off before the model had finished.")
+        reason = self._calls.reason(FinishReason.REFUSAL if self._refusal else self._said)
+        yield from self._calls.end_all(reason)
+        yield Finish(reason, self._note())
+
+    def _choice(self, choice: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        delta = choice.get("delta") or {}
+        for field in _THINKING_FIELDS:
+            if text := self._thinking.take(delta.get(field)):
+                self._thinking_field = field
+                yield ThinkingDelta(text)
+                # Some send the same text in two fields.
+                break
+        yield from self._content(delta.get("content"))
+        if text := self._text.take(delta.get("refusal")):
+            self._refusal = True
+            yield TextDelta(text)
+        for field in _OPAQUE_FIELDS:
+            if value := delta.get(field):
+                self._keep(field, value)
+        for piece in delta.get("tool_calls") or ():
+            yield from self._call(piece)
+        if said := choice.get("finish_reason"):
+            if said == "error":
+                raise broken("The provider broke the answer off with an error.")
+            self._said = _REASONS.get(said, FinishReason.STOP)
+
+    def _content(self, content: object) -> Iterator[StreamEvent]:
+        """Text, or, from some, a list of parts of which some are thinking."""
+        if text := self._text.take(content):
+            yield TextDelta(text)
+        for part in content if isinstance(content, list) else ():
+            if text := self._text.take(part.get("text")):
+                yield TextDelta(text)
+            for thought in part.get("thinking") or ():
+                if text := self._thinking.take(thought.get("text")):
+                    yield ThinkingDelta(text)
+
+    def _call(self, piece: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        function = piece.get("function") or {}
+        name, call_id = text_of(function.get("name")), text_of(piece.get("id"))
+        call = self._find(piece.get("index"), call_id, name)
+        if extra := piece.get("extra_content"):
+            self._call_extras[call.index] = extra
+        yield from self._calls.name(call, name)
+        arguments = function.get("arguments")
+        # Some servers give an object, although it should be its text.
+        yield from self._calls.add(call, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
+
+    def _find(self, index: object, call_id: str, name: str) -> OpenCall:
+        """The call that a piece belongs to: by its index, and where a server gives none, by its id, else the newest."""
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+            # Some give every call the same index. An id alone begins nothing: some make up another for every piece.
+            another = call and call.name and name and call_id and call_id != call.wire_id
+            if call is None or another:
+                call = (self._by_id.get(call_id) if another else None) or self._begin(call_id)
+                self._by_index[index] = call
+            return call
+        if call_id in self._by_id:
+            return self._by_id[call_id]
+        newest = self._calls.last()
+        return self._begin(call_id) if call_id or name or newest is None else newest
+
+    def _begin(self, call_id: str) -> OpenCall:
+        call = self._calls.begin(call_id)
+        if call_id:
+            self._by_id[call_id] = call
+        return call
+
+    def _keep(self, field: str, value: Any) -> None:
+        if isinstance(value, list):
+            self._opaque.setdefault(field, []).extend(value)
+        else:
+            self._opaque[field] = self._opaque.get(field, "") + text_of(value)
+
+    def _note(self) -> ProviderNote | None:
+        data = dict(self._opaque)
+        if self._thinking_field:
+            data["thinking_field"] = self._thinking_field
+        if self._call_extras:
+            data["call_extras"] = {str(index): extra for index, extra in self._call_extras.items()}
+        return ProviderNote(self._provider, self._model, data) if data else None
+
+
+def _message(message: Message, names: WireNames, provider: str, model: str) -> dict[str, Any]:
+    match message:
+        case SystemMessage(text) | UserMessage(text):
+            return {"role": message.role, "content": text}
+        case ToolResultMessage(call_id, text):
+            return {"role": "tool", "tool_call_id": wire_id(call_id), "content": text}
+        case AssistantMessage(text, thinking, calls, note):
+            told: dict[str, Any] = {"role": "assistant", "content": text or None}
+            data: Mapping[str, Any] = note.data if note and (note.provider, note.model) == (provider, model) else {}
+            if thinking and data.get("thinking_field") in _THINKING_FIELDS:
+                told[data["thinking_field"]] = thinking
+            told |= {field: data[field] for field in _OPAQUE_FIELDS if field in data}
+            if calls:
+                told["tool_calls"] = _tool_calls(calls, names, data.get("call_extras", {}))
+            return told
+
+
+def _tool_calls(calls: Sequence[ToolCall], names: WireNames, extras: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": wire_id(call.id),
+            "type": "function",
+            "function": {"name": names.encode(call.name), "arguments": object_text(call)},
+        }
+        | ({"extra_content": extras[str(number)]} if str(number) in extras else {})
+        for number, call in enumerate(calls)
+    ]
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    details = usage.get("prompt_tokens_details") or {}
+    return Usage(
+        count_of(usage.get("prompt_tokens")),
+        count_of(usage.get("completion_tokens")),
+        count_of(details.get("cached_tokens")),
+    )
+
+
+def _told(error: Any) -> Exception:
+    """An error that comes within the stream, after a status of success."""
+    if not isinstance(error, Mapping):
+        return refused(0, str(error))
+    code = error.get("code")
+    status = code if isinstance(code, int) else _STATUS_OF.get(str(code or error.get("type")), 500)
+    return refused(status, text_of(error.get("message")) or json.dumps(error))
+
+
+_STATUS_OF: Mapping[str, int] = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 402,
+    "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "exceed_context_size_error": 400,
+}

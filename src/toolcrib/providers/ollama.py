@@ -1,0 +1,213 @@
+"""Ollama, by its own API: lines of JSON over HTTP. No SDK: its own still needs an HTTP library that we do not use."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar
+
+import httpx2
+
+from toolcrib.domain.errors import ProviderError
+from toolcrib.domain.ids import new_id
+from toolcrib.domain.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
+from toolcrib.domain.streams import Finish, FinishReason, Start, StreamEvent, TextDelta, ThinkingDelta, Usage
+from toolcrib.providers.addresses import checked_address
+from toolcrib.providers.calls import OpenCalls
+from toolcrib.providers.faults import broken, refused
+from toolcrib.providers.history import retold, sendable
+from toolcrib.providers.lines import JsonLines
+from toolcrib.providers.names import WireNames, wire_id
+from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest, ToolChoice
+from toolcrib.providers.reading import Joined, count_of, interrupted, parsed, read_answer, text_of
+
+# A list of models needs one question for each; a server that runs on a laptop is not asked all at once.
+_QUESTIONS_AT_ONCE = 8
+
+
+class Ollama:
+    name: ClassVar[str] = "ollama"
+    address: ClassVar[str] = "http://127.0.0.1:11434"
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+
+    def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
+        names = WireNames.of(request.tools, request.messages)
+        body = request_body(request, names)
+
+        def opening() -> AbstractAsyncContextManager[httpx2.Response]:
+            return self._answer("/api/chat", body, credentials)
+
+        return read_answer(opening, JsonLines(), LineReader(request, names))
+
+    async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
+        found = await self._ask("GET", "/api/tags", None, credentials)
+        names = [entry["name"] for entry in found.get("models") or () if isinstance(entry.get("name"), str)]
+        limit = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+
+        async def described(name: str) -> ModelInfo:
+            async with limit:
+                return await self._describe(name, credentials)
+
+        return sorted(await asyncio.gather(*map(described, names)), key=lambda model: model.id)
+
+    async def validate_credentials(self, credentials: Credentials) -> None:
+        await self._ask("GET", "/api/tags", None, credentials)
+
+    async def _describe(self, name: str, credentials: Credentials) -> ModelInfo:
+        try:
+            shown = await self._ask("POST", "/api/show", {"model": name}, credentials)
+        except ProviderError as error:
+            # Deleted since it was listed, or a server that imitates Ollama and knows no more of its models.
+            if error.status != 404:
+                raise
+            shown = {}
+        windows = [value for key, value in (shown.get("model_info") or {}).items() if key.endswith(".context_length")]
+        return ModelInfo(
+            name,
+            name,
+            next((count_of(window) for window in windows if count_of(window)), None),
+            supports_tools="tools" in (shown.get("capabilities") or ()),
+        )
+
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None, credentials: Credentials
+    ) -> dict[str, Any]:
+        try:
+            async with self._answer(path, body, credentials, method=method) as response:
+                return parsed(await response.aread())
+        except httpx2.TransportError as error:
+            raise interrupted(error) from error
+        except (TypeError, AttributeError, KeyError, httpx2.HTTPError) as error:
+            raise broken(f"The answer has another shape than it should: {error}.") from error
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, body: Mapping[str, Any] | None, credentials: Credentials, *, method: str = "POST"
+    ) -> AsyncIterator[httpx2.Response]:
+        headers = {"Authorization": f"Bearer {credentials.secret}"} if credentials.secret else {}
+        address = checked_address(credentials.base_url or self.address) + path
+        async with self._http.stream(
+            method, address, json=body, headers={**headers, **credentials.headers}
+        ) as response:
+            if not response.is_success:
+                await response.aread()
+                raise refused(response.status_code, response.text, response.headers, secret=credentials.secret)
+            yield response
+
+
+def request_body(request: ModelRequest, names: WireNames) -> dict[str, Any]:
+    """The request in Ollama's form."""
+    messages = sendable(request.messages)
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": _messages(messages if request.tools else list(retold(messages)), names),
+        "stream": True,
+    }
+    # It has no way to forbid calls but to offer none.
+    if request.tools and request.tool_choice is not ToolChoice.NONE:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": names.encode(tool.name),
+                    "description": tool.description,
+                    "parameters": dict(tool.input_schema),
+                },
+            }
+            for tool in request.tools
+        ]
+    if request.thinking_tokens:
+        body["think"] = True
+    options = {
+        "num_predict": request.max_output_tokens,
+        "temperature": request.temperature,
+        # Unless it is told, Ollama cuts the conversation off at a few thousand tokens, and says nothing.
+        "num_ctx": request.context_window,
+    }
+    if given := {key: value for key, value in options.items() if value is not None}:
+        body["options"] = given
+    return body
+
+
+class LineReader:
+    """Understands the lines of one answer. Calls come whole."""
+
+    def __init__(self, request: ModelRequest, names: WireNames) -> None:
+        self.done = False
+        self._model = request.model
+        self._text = Joined()
+        self._thinking = Joined()
+        self._calls = OpenCalls(names, request.messages)
+        self._started = False
+        self._said = FinishReason.STOP
+
+    def read(self, data: bytes) -> Iterator[StreamEvent]:
+        line = parsed(data)
+        if error := line.get("error"):
+            raise refused(500, text_of(error) or json.dumps(error))
+        if not self._started:
+            self._started = True
+            yield Start(f"msg_{new_id().hex}", text_of(line.get("model")) or self._model)
+        message = line.get("message") or {}
+        # The second is how servers that imitate Ollama spell it.
+        if text := self._thinking.take(message.get("thinking") or message.get("reasoning_content")):
+            yield ThinkingDelta(text)
+        if text := self._text.take(message.get("content")):
+            yield TextDelta(text)
+        for whole in message.get("tool_calls") or ():
+            yield from self._call(whole)
+        if line.get("done") is True:
+            self.done = True
+            self._said = FinishReason.LENGTH if line.get("done_reason") == "length" else FinishReason.STOP
+            yield Usage(count_of(line.get("prompt_eval_count")), count_of(line.get("eval_count")))
+
+    def finish(self) -> Iterator[StreamEvent]:
+        if not self.done:
+            raise broken("The answer broke off before the model had finished.")
+        yield from self._calls.end_all(self._said)
+        yield Finish(self._calls.reason(self._said))
+
+    def _call(self, whole: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        function = whole["function"]
+        arguments = function.get("arguments")
+        call = self._calls.begin(text_of(whole.get("id")))
+        yield from self._calls.name(call, text_of(function.get("name")))
+        yield from self._calls.add(
+            call, arguments if isinstance(arguments, str) and arguments else json.dumps(arguments or {})
+        )
+        yield from self._calls.end_if_whole(call)
+
+
+def _messages(messages: Sequence[Message], names: WireNames) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    called: dict[str, str] = {}
+    for message in messages:
+        match message:
+            case SystemMessage(text) | UserMessage(text):
+                told.append({"role": message.role, "content": text})
+            case ToolResultMessage(call_id, text):
+                # Older versions know the call by the tool's name, newer by its id.
+                name = called[call_id]
+                told.append({"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)})
+            case AssistantMessage(text, thinking, calls):
+                called |= {call.id: names.encode(call.name) for call in calls}
+                said: dict[str, Any] = {"role": "assistant", "content": text}
+                if thinking and calls:
+                    said["thinking"] = thinking
+                if calls:
+                    said["tool_calls"] = [
+                        {
+                            "id": wire_id(call.id),
+                            "function": {
+                                "name": names.encode(call.name),
+                                "arguments": {"INVALID_JSON": call.arguments}
+                                if (found := call.parsed()) is None
+                                else found,
+                            },
+                        }
+                        for call in calls
+                    ]
+                told.append(said)
+    return told

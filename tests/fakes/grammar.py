@@ -1,0 +1,64 @@
+"""The grammar of a stream, as domain/streams.py draws it, and small helpers to take streams in."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from toolcrib.domain.streams import (
+    Failed,
+    Finish,
+    Reception,
+    Start,
+    StreamEvent,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+
+def check(events: Sequence[StreamEvent]) -> None:
+    """Fails unless the events are one whole stream."""
+    assert events, "a stream tells at least how it ended"
+    ends = [number for number, event in enumerate(events) if isinstance(event, Finish | Failed)]
+    assert ends == [len(events) - 1], f"exactly one end, and that last: {events}"
+    if not isinstance(events[0], Failed):
+        assert isinstance(events[0], Start), f"it begins with the start: {events[0]}"
+    assert sum(isinstance(event, Start) for event in events) <= 1
+    begun: set[int] = set()
+    open_now: set[int] = set()
+    ids: set[str] = set()
+    for event in events:
+        match event:
+            case ToolCallStart(index, call_id, name):
+                assert index == len(begun), f"calls are numbered in order: {event}"
+                assert name, f"calls have names: {event}"
+                assert call_id not in ids | {""}, f"calls have ids of their own: {event}"
+                begun.add(index)
+                open_now.add(index)
+                ids.add(call_id)
+            case ToolCallDelta(index, arguments):
+                assert index in open_now, f"a delta belongs to an open call: {event}"
+                assert arguments, f"a delta holds something: {event}"
+            case ToolCallEnd(index):
+                assert index in open_now, f"only what is open can end: {event}"
+                open_now.remove(index)
+
+
+async def taken(stream: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
+    """All events of a stream, checked."""
+    async with aclosing(stream):
+        events = [event async for event in stream]
+    check(events)
+    return events
+
+
+def received(events: Sequence[StreamEvent]) -> Reception:
+    reception = Reception()
+    for event in events:
+        reception.take(event)
+    return reception
+
+
+def failure(events: Sequence[StreamEvent]) -> Failed:
+    last = events[-1]
+    assert isinstance(last, Failed), f"it should have failed: {last}"
+    return last

@@ -1,0 +1,70 @@
+"""Every provider, each against the strict fake and against aimock."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.fakes.aimock import aimock
+from tests.fakes.model_server import KEY, ModelServer, model_server
+from toolcrib.providers.provider import Credentials, Provider
+from toolcrib.providers.registry import NAMES, Providers, open_providers
+
+# Below the server's address, where each provider's API begins.
+PATHS = {"anthropic": "", "openai": "/v1", "openai-compatible": "/v1", "copilot": "", "ollama": ""}
+MODELS = {
+    "anthropic": "claude-fake",
+    "openai": "gpt-fake",
+    "openai-compatible": "gpt-fake",
+    "copilot": "gpt-fake",
+    "ollama": "llama-fake",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """A provider and how to reach the server that stands for it."""
+
+    provider: Provider
+    credentials: Credentials
+    model: str
+
+
+@pytest.fixture(scope="session")
+async def providers() -> AsyncIterator[Providers]:
+    async with open_providers() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def aimock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with aimock(tmp_path_factory.mktemp("aimock")) as url:
+        yield url
+
+
+@pytest.fixture(params=NAMES)
+def provider_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def access(provider_name: str, providers: Providers, fake: ModelServer) -> Access:
+    """To the strict fake."""
+    return await reach(provider_name, providers, fake.url)
+
+
+@pytest.fixture(params=["strict", "aimock"])
+async def peer(request: pytest.FixtureRequest, provider_name: str, providers: Providers, fake: ModelServer) -> Access:
+    """To the strict fake, and to aimock."""
+    url = fake.url if request.param == "strict" else request.getfixturevalue("aimock_url")
+    return await reach(provider_name, providers, url)
+
+
+async def reach(name: str, providers: Providers, url: str) -> Access:
+    return Access(await providers.get(name), Credentials(KEY, base_url=url + PATHS[name]), MODELS[name])

@@ -1,0 +1,201 @@
+"""What all providers have in common, against a strict fake of ours and a mock of others."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.grammar import failure, received, taken
+from tests.fakes.model_server import ModelServer, plain
+from tests.fakes.scenes import AFTER_RESULTS, HELLO, THINK
+from tests.fakes.tools import TOOLS
+from tests.integration.providers.conftest import Access
+from toolcrib.domain.errors import ProviderError, ProviderFault
+from toolcrib.domain.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolCallId,
+    ToolResultMessage,
+    UserMessage,
+)
+from toolcrib.domain.streams import FinishReason, TextDelta
+from toolcrib.providers.provider import ModelRequest, OfferedTool, ToolChoice
+
+SYSTEM = SystemMessage("You are careful.")
+
+
+def asking(access: Access, *messages: Message, tools: tuple[OfferedTool, ...] = TOOLS) -> ModelRequest:
+    return ModelRequest(access.model, (SYSTEM, *messages), tools=tools)
+
+
+@pytest.mark.req("PR-1", part="every provider answers")
+@pytest.mark.req("PR-2", part="text")
+async def test_text_comes_in_pieces_and_ends_with_a_finish(peer: Access) -> None:
+    events = await taken(peer.provider.stream(asking(peer, UserMessage("Say hello.")), peer.credentials))
+
+    reception = received(events)
+    assert sum(isinstance(event, TextDelta) for event in events) > 1
+    assert reception.message() == AssistantMessage(HELLO.text)
+    assert reception.finish
+    assert reception.finish.reason is FinishReason.STOP
+
+
+@pytest.mark.req("PR-2", part="thinking")
+async def test_thinking_is_told_apart_from_text(peer: Access) -> None:
+    request = asking(peer, UserMessage("Think first."))
+    message = received(await taken(peer.provider.stream(request, peer.credentials))).message()
+
+    assert (message.thinking, message.text) == (THINK.thinking, THINK.text)
+
+
+@pytest.mark.req("PR-2", part="several calls in a message keep apart")
+@pytest.mark.req("TL-3", part="names that an API refuses are encoded on its wire only")
+async def test_two_calls_of_a_message_keep_apart(peer: Access) -> None:
+    events = await taken(peer.provider.stream(asking(peer, UserMessage("Use two tools.")), peer.credentials))
+
+    reception = received(events)
+    first, second = reception.message().tool_calls
+    assert (first.name, first.parsed()) == ("fs.read", {"path": "a.txt"})
+    assert (second.name, second.parsed()) == ("list_directory", {"path": "."})
+    assert first.id != second.id
+    assert reception.finish
+    assert reception.finish.reason is FinishReason.TOOL_CALLS
+    assert reception.message().text == "I shall look."
+
+
+@pytest.mark.req("PR-2", part="a call without arguments")
+async def test_a_call_without_arguments_has_an_empty_object(peer: Access) -> None:
+    request = asking(peer, UserMessage("Call without arguments."))
+    (call,) = received(await taken(peer.provider.stream(request, peer.credentials))).message().tool_calls
+
+    assert call.parsed() == {}
+
+
+@pytest.mark.req("PR-3", part="calls and results go back in the provider's own form")
+async def test_results_are_sent_and_the_model_goes_on(peer: Access) -> None:
+    question = UserMessage("Use two tools.")
+    message = received(await taken(peer.provider.stream(asking(peer, question), peer.credentials))).message()
+    results = [ToolResultMessage(call.id, f"Output of {call.name}") for call in message.tool_calls]
+
+    events = await taken(peer.provider.stream(asking(peer, question, message, *results), peer.credentials))
+
+    assert received(events).message().text == AFTER_RESULTS.text
+
+
+@pytest.mark.req("PR-2", part="streams do not mix")
+async def test_many_streams_at_once_do_not_mix(peer: Access) -> None:
+    questions = [UserMessage("Say hello."), UserMessage("Think first.")] * 5
+
+    async def ask(question: UserMessage) -> str:
+        return received(await taken(peer.provider.stream(asking(peer, question), peer.credentials))).message().text
+
+    assert await asyncio.gather(*map(ask, questions)) == [HELLO.text, THINK.text] * 5
+
+
+@pytest.mark.req("PR-2", part="usage")
+async def test_usage_is_told(access: Access) -> None:
+    request = asking(access, UserMessage("Say hello."))
+    usage = received(await taken(access.provider.stream(request, access.credentials))).usage
+
+    assert (usage.input_tokens, usage.output_tokens) == (HELLO.input_tokens, HELLO.output_tokens)
+
+
+@pytest.mark.req("PR-5", part="errors carry status and body")
+async def test_an_unknown_model_is_an_error_with_status_and_body(access: Access) -> None:
+    events = await taken(access.provider.stream(asking(access, UserMessage("Nobody knows.")), access.credentials))
+
+    error = failure(events).error
+    assert (error.status, error.fault) == (404, ProviderFault.UNKNOWN_MODEL)
+    assert "scene" in error.body or "pulling" in error.body
+
+
+@pytest.mark.req("PR-5", part="no orphan tool call is ever sent")
+async def test_a_history_with_orphans_is_mended_before_it_is_sent(access: Access) -> None:
+    long = ToolCallId("an id that is much too long and holds blanks " * 3)
+    messages: tuple[Message, ...] = (
+        AssistantMessage("I begin."),
+        UserMessage(""),
+        ToolResultMessage(ToolCallId("never-called"), "Nobody asked."),
+        UserMessage("First."),
+        AssistantMessage("", tool_calls=(ToolCall(ToolCallId("a"), "fs.read", "not json"), ToolCall(long, "", ""))),
+        UserMessage("I interrupt."),
+        ToolResultMessage(long, ""),
+        AssistantMessage("", tool_calls=(ToolCall(ToolCallId("a"), "mcp:server/tool name", '{"x": 1}'),)),
+        AssistantMessage("  \n"),
+        UserMessage("Say hello."),
+    )
+
+    events = await taken(access.provider.stream(asking(access, *messages), access.credentials))
+
+    assert received(events).message().text == HELLO.text
+
+
+@pytest.mark.req("PR-4", part="a model without tools is used for plain chat")
+async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: ModelServer) -> None:
+    call = ToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
+    messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
+
+    request = asking(access, *messages, UserMessage("Say hello."), tools=())
+    events = await taken(access.provider.stream(request, access.credentials))
+
+    assert received(events).message().text == HELLO.text
+    sent = json.dumps(fake.last.body)
+    assert "tool_use" not in sent
+    assert "tool_calls" not in sent
+    assert '"tools"' not in sent
+    assert "[Called fs.read" in sent
+    assert "Hm." in sent
+
+
+async def test_tools_can_be_withdrawn_while_the_conversation_speaks_of_them(access: Access, fake: ModelServer) -> None:
+    call = ToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
+    messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
+    request = replace(asking(access, *messages), tool_choice=ToolChoice.NONE)
+
+    events = await taken(access.provider.stream(request, access.credentials))
+
+    assert received(events).message().text == AFTER_RESULTS.text
+    assert fake.last.body.get("tool_choice", "none") in ("none", {"type": "none"})
+
+
+@pytest.mark.req("PR-4", part="credentials are checked")
+async def test_credentials_are_checked(access: Access) -> None:
+    await access.provider.validate_credentials(access.credentials)
+
+    if access.provider.name == "ollama":
+        return
+    wrong = replace(access.credentials, secret="sk-wrong-but-long-enough")
+    with pytest.raises(ProviderError) as caught:
+        await access.provider.validate_credentials(wrong)
+    assert (caught.value.status, caught.value.fault) == (401, ProviderFault.CREDENTIALS)
+    events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), wrong))
+    assert failure(events).error.fault is ProviderFault.CREDENTIALS
+
+
+@pytest.mark.req("PR-4", part="models with context window and supports_tools")
+async def test_models_are_listed_with_what_they_can_do(access: Access) -> None:
+    models = {model.id: model for model in await access.provider.list_models(access.credentials)}
+
+    match access.provider.name:
+        case "anthropic":
+            assert (models["claude-fake"].context_window, models["claude-fake"].supports_tools) == (200_000, True)
+        case "openai":
+            assert (models["gpt-4o"].context_window, models["gpt-4o"].supports_tools) == (128_000, True)
+            assert "whisper-1" not in models
+        case "ollama":
+            assert (models["llama-fake"].context_window, models["llama-fake"].supports_tools) == (131_072, True)
+            assert not models["toolless"].supports_tools
+        case _:
+            assert (models["toolless"].context_window, models["toolless"].supports_tools) == (4_096, False)
+
+
+@pytest.mark.req("PR-4", part="credentials are never shown")
+async def test_a_key_is_shown_neither_in_errors_nor_in_representations(access: Access, fake: ModelServer) -> None:
+    fake.say(plain(400, {"error": {"message": f"Your key {access.credentials.secret} is odd."}}))
+    events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), access.credentials))
+
+    assert access.credentials.secret not in str(failure(events).error)
+    assert access.credentials.secret not in repr(access.credentials)
