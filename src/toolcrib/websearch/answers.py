@@ -65,7 +65,9 @@ async def ask(url: httpx2.URL, *, params: Mapping[str, str], headers: Mapping[st
             return Answer(response.status_code, body, response.headers.get("location"))
     except (TimeoutError, httpx2.TimeoutException):
         raise EngineFailed(f"no answer within {seconds:.3g} s") from None
-    except httpx2.ConnectError:
+    except httpx2.ConnectError as error:
+        if "certificate" in str(error).lower():
+            raise EngineFailed("its certificate is not trusted; install its issuer's on this machine") from None
         raise EngineFailed("it cannot be reached; check that it runs and that its address is right") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         # Only its kind: the words of some of these errors hold what was sent.

@@ -43,7 +43,8 @@ class Brave:
         headers = {"X-Subscription-Token": self._key.get_secret_value()}
         answer = await ask(self._url, params=params, headers=headers, seconds=seconds)
         if not answer.ok:
-            raise EngineFailed(self._refusal(answer))
+            # A server may repeat what it was sent.
+            raise EngineFailed(_refusal(answer).replace(self._key.get_secret_value(), "[key]"))
         told = answer.json_object()
         if told.get("type") == "search" and told.get("web") is None:
             # So it says that it found nothing.
@@ -51,16 +52,6 @@ class Brave:
         web = told.get("web")
         results = web.get("results") if isinstance(web, dict) else None
         return pages(results, title="title", address="url", snippet="description", most=most)
-
-    def _refusal(self, answer: Answer) -> str:
-        code, detail = _error(answer)
-        if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
-            return f"it refuses the key (HTTP {answer.status}); check TOOLCRIB_BRAVE_API_KEY and its plan"
-        if answer.status == 429:
-            return "its limit of requests is reached; wait, or take a larger plan"
-        # A server may repeat what it was sent.
-        said = ": ".join(filter(None, (code, detail))).replace(self._key.get_secret_value(), "[key]")
-        return f"{answer.refusal} ({said})" if said else answer.refusal
 
 
 def _secured(url: str) -> httpx2.URL:
@@ -71,6 +62,16 @@ def _secured(url: str) -> httpx2.URL:
             f"TOOLCRIB_BRAVE_URL must begin with https://, since the key is sent there; as in {ADDRESS}"
         )
     return address
+
+
+def _refusal(answer: Answer) -> str:
+    code, detail = _error(answer)
+    if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
+        return f"it refuses the key (HTTP {answer.status}); check TOOLCRIB_BRAVE_API_KEY and its plan"
+    if answer.status == 429:
+        return "its limit of requests is reached; wait, or take a larger plan"
+    said = ": ".join(filter(None, (code, detail)))
+    return f"{answer.refusal} ({said})" if said else answer.refusal
 
 
 def _is_a_header(value: str) -> bool:

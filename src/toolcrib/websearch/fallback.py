@@ -43,7 +43,7 @@ class Fallback:
         nothing: str | None = None
         for number, engine in enumerate(self.engines):
             # A share of what is left, so that one that hangs leaves time for those after it.
-            share = min(self.seconds, 0.9 * (deadline - monotonic()) / (len(self.engines) - number))
+            share = max(0.0, min(self.seconds, 0.9 * (deadline - monotonic()) / (len(self.engines) - number)))
             tell(f"Searching with {engine.name} ({engine.host}).\n")
             try:
                 found = await engine.search(query, most=most, seconds=share)

@@ -14,7 +14,8 @@ def pages(results: Any, *, title: str, address: str, snippet: str, most: int) ->
     if not isinstance(results, list):
         raise EngineFailed("the answer holds no list of results")
     found: list[Page] = []
-    for result in results:
+    # More than any engine gives on a page; a hostile list must not keep the server busy.
+    for result in results[:500]:
         if len(found) == most:
             break
         where = web_address(result.get(address)) if isinstance(result, dict) else None

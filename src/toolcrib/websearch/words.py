@@ -27,11 +27,15 @@ def plain(value: Any, *, most: int) -> str:
     if not isinstance(value, str):
         return ""
     # Cut first, since what follows costs time per character, and generously, since markup goes away.
-    text = html.unescape(_TAG.sub(" ", value[: 8 * most]))
+    text = one_line(html.unescape(_TAG.sub(" ", value[: 8 * most])))
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def one_line(text: str) -> str:
+    """A text as one line without commands to a terminal or unseen characters; its markup stays."""
     text = _TERMINAL.sub(" ", text)
     text = "".join(character if _is_seen(character) else " " if character.isspace() else "" for character in text)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    return " ".join(text.split())
 
 
 def web_address(value: Any) -> str | None:

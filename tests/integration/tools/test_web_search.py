@@ -198,6 +198,14 @@ async def test_some_results_and_some_unresponsive_engines_count_as_found(crib: C
     assert result["metadata"] == {"provider": "searxng", "resultCount": 3}
 
 
+async def test_a_query_is_sent_as_it_was_asked_but_for_blanks_and_unseen_signs(crib: Crib) -> None:
+    async with loopback(SearXNG()) as searxng:
+        there = searching(crib, searxng=searxng.origin)
+        await told(there, "web_search", query=" what does\n<b> do &amp; why?\x1b[1m\x00 größe=1+1 ")
+
+    assert searxng.queries == ["what does <b> do &amp; why? größe=1+1"]
+
+
 # Who may use it
 
 
@@ -208,6 +216,7 @@ async def test_it_is_a_safe_search_that_declares_whom_it_contacts(crib: Crib) ->
 
     assert (tool.toolset, tool.category, tool.danger) == ("studio", Category.SEARCH, Danger.SAFE)
     assert tool.input_schema["required"] == ["query"]
+    assert all(field["description"] for field in tool.input_schema["properties"].values())
     assert tool.input_schema["properties"]["max_results"]["default"] == 5
     assert tool.effects(tool.parse({"query": "x"})).contacts == ("searx.example.org", "relay.example.org")
 

@@ -13,14 +13,14 @@ from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.websearch.engine import Page
 from toolcrib.websearch.fallback import Fallback
 from toolcrib.websearch.leaks import secret_in
-from toolcrib.websearch.words import plain
+from toolcrib.websearch.words import one_line
 
 _MOST_QUERY = 400
 _MOST_RESULTS = 20
 
 
 def _asked(query: str) -> str:
-    words = plain(query, most=_MOST_QUERY + 1)
+    words = one_line(query)
     if not words:
         raise PydanticCustomError("query", "Say what to search for; the query is empty.")
     if secret := secret_in(words):
