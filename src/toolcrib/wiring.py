@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import toolcrib.tools
 from toolcrib.engine.book import Book
-from toolcrib.engine.collector import Collector
+from toolcrib.engine.collector import Bin, Collector
 from toolcrib.engine.executor import Executor
 from toolcrib.engine.journal import Journal
 from toolcrib.engine.recovery import recover
@@ -28,6 +28,7 @@ from toolcrib.storage.files import Files
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
 from toolcrib.storage.regexes import Regexes
+from toolcrib.storage.trash import TrashEntries, TrashLimits
 from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
@@ -64,16 +65,18 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         blobs=blobs,
         changes=changes,
         mounts=mounts,
-        sync=Sync(changes, mounts, node=settings.node),
+        sync=Sync(changes, mounts, node=settings.node, trash=trash_limits(settings)),
         undoing=Undoing(database),
         regexes=Regexes(database),
         ripgrep=Ripgrep.found(),
+        trash=TrashEntries(database),
         max_file_bytes=settings.max_file_bytes,
+        trash_bytes=settings.trash_bytes,
     )
     executor = Executor(
         registry=registry,
         shelves=shelves,
-        committer=Committer(changes, mounts, node=settings.node),
+        committer=Committer(changes, mounts, node=settings.node, trash=trash_limits(settings)),
         book=Book(Audit(database)),
         journal=Journal(files, mounts),
         call_rows=Calls(database),
@@ -99,7 +102,8 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
         engine = assemble(settings, database, tools=tools)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
-        collector = Collector(Growth(database), keep=keeping(settings))
+        bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
+        collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
         at_work = [
             asyncio.create_task(sealer.run(settings.seal_seconds)),
             asyncio.create_task(collector.run(settings.collect_seconds)),
@@ -133,3 +137,7 @@ def audit_key(settings: Settings) -> bytes:
 def keeping(settings: Settings) -> timedelta | None:
     """How long versions are kept; for ever if nothing is set."""
     return None if settings.keep_versions_days is None else timedelta(days=settings.keep_versions_days)
+
+
+def trash_limits(settings: Settings) -> TrashLimits:
+    return TrashLimits(most_bytes=settings.trash_bytes, keep=timedelta(days=settings.trash_days))

@@ -103,18 +103,18 @@ class Files:
             )
             return [file_of(row) for row in await cursor.fetchall()]
 
-    async def of_type(self, tenant: Tenant, tree: str, type: FileType) -> list[File]:
-        """Every live file of a type, by path."""
+    async def plans(self, tenant: Tenant, tree: str) -> list[File]:
+        """Every live plan, by path."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
                 select {FILE_COLUMNS} from toolcrib.files f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
-                where f.workspace_id = %s and f.mount = %s and f.type = %s and not f.deleted
+                where f.workspace_id = %s and f.mount = %s and f.type = 'plan' and not f.deleted
                 order by f.path
                 """,
-                (tenant.workspace_id, tree, type),
+                (tenant.workspace_id, tree),
             )
             return [file_of(row) for row in await cursor.fetchall()]
 
@@ -140,12 +140,22 @@ class Files:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {FILE_COLUMNS} from toolcrib.files f
+                select {FILE_COLUMNS} from (
+                    select v.id, v.file_id from toolcrib.versions v
+                    where v.workspace_id = %(workspace)s and v.mount = %(tree)s and v.deleted
+                    order by v.id desc
+                    offset 0
+                ) v
+                -- By key, from the latest deletion on, until there are enough; those restored since are passed over.
+                cross join lateral (
+                    select * from toolcrib.files f
+                    where f.workspace_id = %(workspace)s and f.id = v.file_id and f.version_id = v.id
+                    limit 1
+                ) f
                 left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
-                where f.workspace_id = %s and f.mount = %s and f.deleted
-                order by f.updated_at desc, f.id limit %s
+                order by v.id desc limit %(limit)s
                 """,
-                (tenant.workspace_id, tree, limit),
+                {"workspace": tenant.workspace_id, "tree": tree, "limit": limit},
             )
             return [file_of(row) for row in await cursor.fetchall()]
 

@@ -32,6 +32,7 @@ class Collected:
     versions: int
     blobs: int
     bytes: int
+    trashed: int = 0
 
 
 class Growth:
@@ -80,6 +81,10 @@ class Growth:
                                         and f.version_id = o.id)
                       and not exists (select from toolcrib.pending p
                                       where p.workspace_id = o.workspace_id and p.file_id = o.file_id)
+                      -- Without its versions nobody could bring back what lies in the trash.
+                      and not exists (select from toolcrib.trash t
+                                      where t.workspace_id = o.workspace_id and t.file_id = o.file_id
+                                        and t.gone_at is null)
                     limit %s
                 )
                 """,

@@ -1,6 +1,6 @@
 """Makes the disk hold what the history says. Decides nothing: whoever calls holds the locks and checked the base."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,9 +10,8 @@ from toolcrib.domain.files import Fingerprint, NodeKind, NodeState
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Place
 from toolcrib.storage.changes import Settled
-from toolcrib.workspace.disk import Disk
-
-DiskOf = Callable[[Place], Disk]
+from toolcrib.workspace.mounts import Disks
+from toolcrib.workspace.trash import is_it, token_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +37,21 @@ class Step:
         return self.before is not None and self.after is not None and self.before.place != self.after.place
 
 
-def apply(disk_of: DiskOf, steps: Sequence[Step]) -> list[Settled]:
+def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     """Brings every step to its end, whatever part of it was done before. Doing it twice is harmless.
 
-    What is deleted goes first, so that no moving folder takes it along; then whatever can be renamed is; then places
-    are freed, new folders made and contents written: so one set can free a place and take it.
+    What is displaced or deleted goes first, so that no moving folder takes it along; then whatever can be renamed is;
+    then places are freed, new folders made and contents written: so one set can free a place and take it.
     """
     wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
+    _displace(disk_of, steps)
     for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
         _free(disk_of, place, wanted)
     _rename_all(disk_of, steps)
+    for step in (step for step in steps if step.moves and token_of(step.before) is not None):
+        # What could not be renamed, since another stands in its way, and has no content that could be written.
+        if is_it(_before(step), disk_of(_before(step).place).look(_before(step).place)):
+            _set_aside(disk_of, step)
     for place in _deepest_first(step.before.place for step in steps if step.before):
         _free(disk_of, place, wanted)
     prints: dict[FileId, Fingerprint | None] = {}
@@ -56,7 +60,24 @@ def apply(disk_of: DiskOf, steps: Sequence[Step]) -> list[Settled]:
     return [Settled(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
-def _rename_all(disk_of: DiskOf, steps: Sequence[Step]) -> None:
+def _displace(disk_of: Disks, steps: Sequence[Step]) -> None:
+    """Moves into the trash what nobody could write again, files before the folders that go as a whole."""
+    displaced = [step for step in steps if token_of(step.before) not in (None, token_of(step.after))]
+    for step in sorted(displaced, key=lambda step: -len(_before(step).place.parts)):
+        for mover in (other for other in steps if other.moves and _before(other).place.is_below(_before(step).place)):
+            _rename(disk_of, mover)
+        _set_aside(disk_of, step)
+
+
+def _set_aside(disk_of: Disks, step: Step) -> None:
+    token, place = token_of(step.before), _before(step).place
+    # If it lies in the trash already, then what stands there is something else.
+    if token is None or disk_of.trash.holds(token) or disk_of(place).look(place) is None:
+        return
+    disk_of.trash.take(disk_of(place), place, token)
+
+
+def _rename_all(disk_of: Disks, steps: Sequence[Step]) -> None:
     """Renames what moves: first what leaves a moving folder for elsewhere, then folders before what moves with them.
 
     A folder from which something could not leave yet is not renamed, or it would take that along; what it holds is
@@ -94,7 +115,7 @@ def _before(step: Step) -> NodeState:
     return step.before
 
 
-def _rename(disk_of: DiskOf, step: Step) -> None:
+def _rename(disk_of: Disks, step: Step) -> None:
     """Moves on disk if that is still to be done and nothing stands in the way; else the new place is written."""
     assert step.before is not None and step.after is not None
     source, destination = step.before.place, step.after.place
@@ -105,7 +126,7 @@ def _rename(disk_of: DiskOf, step: Step) -> None:
             disk.rename(source, destination)
 
 
-def _free(disk_of: DiskOf, place: Place, wanted: Mapping[Place, NodeKind]) -> None:
+def _free(disk_of: Disks, place: Place, wanted: Mapping[Place, NodeKind]) -> None:
     """Removes what stands where nothing shall stand, or something of another kind."""
     disk = disk_of(place)
     node = disk.look(place)
@@ -116,10 +137,18 @@ def _free(disk_of: DiskOf, place: Place, wanted: Mapping[Place, NodeKind]) -> No
         disk.remove(place)
 
 
-def _make(disk_of: DiskOf, step: Step) -> Fingerprint | None:
+def _make(disk_of: Disks, step: Step) -> Fingerprint | None:
     assert step.after is not None
     after, before = step.after, step.before
     disk = disk_of(after.place)
+    token = token_of(after)
+    if token is not None and disk_of.trash.holds(token):
+        # What stands there is in the history: the base was checked, and what is not was set aside.
+        disk.remove(after.place)
+        disk_of.trash.give(disk, token, after.place)
+    if token is not None and disk.look(after.place) is None:
+        # Someone outside took it away. The next look finds that out and books it.
+        return None
     if after.kind is NodeKind.FOLDER:
         node = disk.make_folder(after.place, mode=after.mode)
         if node.mode != after.mode:

@@ -212,17 +212,31 @@ class Disk:
                     os.fsync(folder)
                     return _node(link)
 
-    def rename(self, source: Place, destination: Place) -> None:
-        """Move a file, link or folder to where nothing is yet. Missing folders are made."""
+    def rename(self, source: Place, destination: Place, *, into: "Disk | None" = None) -> None:
+        """Move a file, link or folder to where nothing is yet, here or on another disk. Missing folders are made."""
         self._require_changeable(source)
-        if destination.is_below(source):
+        if into is None and destination.is_below(source):
             raise Conflict(f"{shown(source)} cannot be moved into itself. Choose a path outside it.")
         if self.look(source) is None:
             raise NotFound(f"File not found: {shown(source)}")
-        with self._changing(destination) as there, _held(self._descent.open(source.parent, FOLDER)) as here:
+        target = into or self
+        with target._changing(destination) as there, _held(self._descent.open(source.parent, FOLDER)) as here:
             renameat2(here, source.name, there, destination.name, flags=RENAME_NOREPLACE)
             os.fsync(there)
             os.fsync(here)
+
+    def can_rename_into(self, other: "Disk") -> bool:
+        """Whether a rename from here to there is possible. The kernel is asked: mount points of one device refuse."""
+        name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
+        try:
+            # The kernel compares the mounts before it looks for the name, which nobody has.
+            renameat2(self._descent.root, name, other._descent.root, name, flags=RENAME_NOREPLACE)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        return False
 
     def set_mode(self, place: Place, mode: int) -> Node:
         """Give a file or folder its permissions."""
@@ -251,6 +265,21 @@ class Disk:
             with _held(above):
                 _remove(place.name, above)
                 os.fsync(above)
+
+    def remove_whole(self, place: Place) -> None:
+        """Remove what stands at ``place`` with all that is in it. Links are removed, not followed."""
+        self._require_changeable(place)
+        node = self.look(place)
+        folders = [place] if node is not None and node.kind is NodeKind.FOLDER else []
+        for folder in folders:
+            # Whoever owns a folder may open it up, and we made or were given all that is here.
+            self.set_mode(folder, 0o700)
+            folders += [folder.child(entry.name) for entry in self.entries(folder) if entry.kind is NodeKind.FOLDER]
+        for folder in reversed(folders):
+            with explaining(folder), _held(self._open_folder(folder)) as opened:
+                for name in os.listdir(opened):
+                    _remove(name, opened)
+        self.remove(place)
 
     def sweep(self, folder: Place) -> int:
         """Remove the temporaries that a crash left directly in ``folder``, and say how many.

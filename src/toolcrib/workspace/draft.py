@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from toolcrib.domain.callers import Caller
-from toolcrib.domain.changes import Author, Change, ChangeSet
-from toolcrib.domain.errors import BadArguments, Conflict, LinkInTheWay, NotFound
+from toolcrib.domain.changes import EXTERNAL, Author, Change, ChangeSet
+from toolcrib.domain.errors import BadArguments, Conflict, LinkInTheWay, NotFound, TooLarge
 from toolcrib.domain.files import (
     FILE_MODE,
     FOLDER_MODE,
@@ -22,6 +22,7 @@ from toolcrib.domain.places import Place
 from toolcrib.workspace.content import file_state
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.standing import Standing
+from toolcrib.workspace.trash import displaced_by, token_of, why_not
 from toolcrib.workspace.tree import Tree
 
 
@@ -131,6 +132,8 @@ class Draft:
             file = standing.file if standing.file and standing.file.id == file.id else file
         await self._make_parents(place)
         body = await self._tree.body(version) if version.state.sha256 else None
+        if reason := await self._not_in_trash(file, version.state):
+            raise NotFound(f"The content of {shown(place)} is not in the history. {reason}")
         return self._add(file, replace(version.state, place=place), body=body)
 
     async def revert(
@@ -142,6 +145,31 @@ class Draft:
         if state is not None:
             await self._make_parents(state.place, freed)
         self._add(file, state, body=body)
+
+    async def displace(self, standing: Standing) -> None:
+        """Moves a file, or a folder with all that is in it, into the trash, unread.
+
+        For what ignore rules keep out of the history; what the history knows inside is deleted there too. Something
+        larger than the trash is not kept: undo will say so.
+        """
+        self._tree.check_write(standing.place)
+        [taken] = await self._tree.take_in([standing.place], whole=True)
+        if taken.file is None:
+            raise NotFound(f"File not found: {shown(standing.place)}")
+        self._add(taken.file, None, whatever_its_size=True)
+        if not taken.is_folder:
+            return
+        await self._tree.check_write_below(taken.place)
+        for child in await self._tree.known_below(taken.place):
+            self._tree.check_write(child.state.place)
+            self._add(child, None, whatever_its_size=True)
+
+    async def _not_in_trash(self, file: File, state: NodeState | None) -> str | None:
+        """Why the content of a state, if the history does not keep it, cannot be had; nothing if it can."""
+        token = token_of(state)
+        if state is None or token is None or (not file.deleted and token == token_of(file.state)):
+            return None
+        return why_not((await self._tree.trashed([state])).get(token))
 
     async def known(self, standing: Standing) -> Standing:
         """The same, in the history."""
@@ -177,6 +205,7 @@ class Draft:
         *,
         body: bytes | None = None,
         type: FileType | None = None,
+        whatever_its_size: bool = False,
     ) -> Change:
         change = Change(
             file_id=file.id if file else FileId(new_id()),
@@ -187,8 +216,20 @@ class Draft:
             after=after,
             body=body,
         )
+        if not whatever_its_size:
+            self._refuse_to_lose(change)
         self._changes.append(change)
         return change
+
+    def _refuse_to_lose(self, change: Change) -> None:
+        for displaced in displaced_by(ChangeSet(EXTERNAL, (change,))):
+            assert change.before is not None
+            if not self._tree.fits_the_trash(change.before):
+                raise TooLarge(
+                    f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
+                    "so it could never be brought back. Nothing was changed. Remove it outside Toolcrib, or let the "
+                    "operator raise TOOLCRIB_TRASH_BYTES."
+                )
 
     def _refuse_unwritable(self, standing: Standing) -> None:
         if standing.is_virtual:

@@ -8,8 +8,9 @@ from toolcrib.storage.blobs import digest
 from toolcrib.workspace.content import decoded, file_state
 from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.nodes import Node
+from toolcrib.workspace.trash import is_it, token_of, unkept_state
 
-# What the history can take in. Larger files stay on disk only.
+# What the history can take in. Of larger files it keeps no content: displaced, they go to the trash.
 MOST_BYTES = 256_000_000
 
 _NOTHING = (None, None, None)
@@ -37,6 +38,9 @@ def holds(disk: Disk, state: NodeState, node: Node | None) -> bool:
         return True
     if node.fingerprint.size != state.size:
         return False
+    if token_of(state) is not None:
+        # Nobody knows its content but the disk. If that is another, it is kept all the same when it is displaced.
+        return is_it(state, node)
     body, _ = disk.read(state.place, limit=MOST_BYTES)
     return digest(body) == state.sha256
 
@@ -47,13 +51,36 @@ def observed(disk: Disk, place: Place, known: NodeState | None) -> tuple[NodeSta
     if node is None or node.kind is None:
         return _NOTHING
     if node.kind is NodeKind.FOLDER:
-        return NodeState(place, NodeKind.FOLDER, node.mode or FOLDER_MODE), None, node
+        return _folder(place, node, known), None, node
     if node.kind is NodeKind.LINK:
         # A target that is not text cannot be kept, and nobody could write it down again.
         told = node.target is not None and node.target.isprintable()
         return (NodeState(place, NodeKind.LINK, node.mode, target=node.target), None, node) if told else _NOTHING
+    if node.fingerprint.size > MOST_BYTES:
+        return unkept_state(place, node), None, node
     body, node = disk.read(place, limit=MOST_BYTES)
     state = file_state(place, body, mode=node.mode, content=known.content if known else ContentKind.TEXT)
     if state.content is ContentKind.JSON and isinstance(decoded(body, ContentKind.JSON), str):
         state = replace(state, content=ContentKind.TEXT)
     return state, body, node
+
+
+def observed_whole(disk: Disk, place: Place) -> tuple[NodeState | None, Node | None]:
+    """What stands on disk now, as something whose content the history shall not keep; of a folder with all in it."""
+    node = disk.look(place)
+    if node is None or node.kind not in (NodeKind.FILE, NodeKind.FOLDER):
+        return None, None
+    size = None if node.kind is NodeKind.FILE else size_below(disk, place)
+    return unkept_state(place, node, size=size), node
+
+
+def _folder(place: Place, node: Node, known: NodeState | None) -> NodeState:
+    state = NodeState(place, NodeKind.FOLDER, node.mode or FOLDER_MODE)
+    # One that is known as a whole stays so: looking at it does not tell what is in it.
+    return replace(state, size=known.size, target=known.target) if known and token_of(known) else state
+
+
+def size_below(disk: Disk, folder: Place) -> int:
+    """The bytes of all files in a folder, at any depth."""
+    nodes = (disk.look(place) for place, entry in disk.walk(folder) if entry.kind is NodeKind.FILE)
+    return sum(node.fingerprint.size for node in nodes if node is not None)

@@ -2,13 +2,14 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from toolcrib.domain.errors import Misconfigured
 from toolcrib.domain.ids import WorkspaceId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.trash import Trash
 
 # Roots held open at once. An evicted one closes when the last who uses it lets go.
 _OPEN_ROOTS = 512
@@ -36,9 +37,13 @@ class Mounts:
             self._disks.move_to_end(key)
             return disk
 
-    def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> Callable[[Place], Disk]:
+    def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> "Disks":
         """The same, for all places of one workspace."""
-        return lambda place: self.disk(workspace_id, tree, place)
+        return Disks(self, workspace_id, tree)
+
+    def trash(self, workspace_id: WorkspaceId) -> Trash:
+        """Where the workspace's displaced files lie on this node."""
+        return Trash(self._data_dir / "workspaces" / str(workspace_id) / "trash", openat2=self._openat2)
 
     def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
         """Where an absolute path of this machine lies in a mount, relative to its root; only by its words."""
@@ -62,3 +67,19 @@ class Mounts:
             raise Misconfigured(
                 f"The workspace's directory {root} is gone. Put it back, or delete the workspace."
             ) from None
+
+
+class Disks:
+    """The disks of one workspace, and its trash."""
+
+    def __init__(self, mounts: Mounts, workspace_id: WorkspaceId, tree: str | None) -> None:
+        self._mounts = mounts
+        self._workspace_id = workspace_id
+        self._tree = tree
+
+    def __call__(self, place: Place) -> Disk:
+        return self._mounts.disk(self._workspace_id, self._tree, place)
+
+    @cached_property
+    def trash(self) -> Trash:
+        return self._mounts.trash(self._workspace_id)

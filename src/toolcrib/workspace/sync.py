@@ -1,6 +1,6 @@
 """Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,12 +14,16 @@ from toolcrib.storage import blobs
 from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.files import below_within, pending_within, version_within
-from toolcrib.workspace.aftermath import sorted_out, sweep
-from toolcrib.workspace.apply import DiskOf, Step, apply
-from toolcrib.workspace.drift import observed
+from toolcrib.storage.trash import TrashLimits, put_in_within
+from toolcrib.workspace.aftermath import sorted_out, stranded, sweep
+from toolcrib.workspace.apply import Step, apply
+from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.drift import observed, observed_whole, size_below, still_holds
 from toolcrib.workspace.findings import Found, external_change
-from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.mounts import Disks, Mounts
+from toolcrib.workspace.nodes import Node
 from toolcrib.workspace.threads import in_thread
+from toolcrib.workspace.trash import token_of
 
 log = structlog.get_logger(__name__)
 
@@ -27,14 +31,18 @@ log = structlog.get_logger(__name__)
 class Sync:
     """Reconciles places, and recovers workspaces."""
 
-    def __init__(self, changes: Changes, mounts: Mounts, *, node: str) -> None:
+    def __init__(self, changes: Changes, mounts: Mounts, *, node: str, trash: TrashLimits | None = None) -> None:
         self._changes = changes
         self._mounts = mounts
         self._node = node
+        self._trash = trash or TrashLimits()
 
-    async def reconcile(self, tenant: Tenant, places: Sequence[Place], *, take_in: bool = False) -> None:
+    async def reconcile(
+        self, tenant: Tenant, places: Sequence[Place], *, take_in: bool = False, whole: Collection[Place] = ()
+    ) -> None:
         """Makes the history say what the disk holds at these places; with ``take_in``, of unknown files too.
 
+        Of those in ``whole`` the history shall not keep the content, and folders are taken in with all that is in them.
         Waits for whoever is changing them. A change that is still pending then was left by a crash.
         """
         places = sorted(set(places))
@@ -45,7 +53,9 @@ class Sync:
                 found = Found((), ())
                 if not crashed:
                     disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
-                    found = await in_thread(partial(_observe, disk_of, places, seen.files, take_in=take_in))
+                    found = await in_thread(
+                        partial(_observe, disk_of, places, seen.files, take_in=take_in, whole=whole)
+                    )
                     found = await _with_lost_children(connection, tenant, found)
                 if found.changes:
                     await locked.commit(ChangeSet(EXTERNAL, found.changes), seen.home, node=self._node)
@@ -65,7 +75,12 @@ class Sync:
                 redo, clashes = await in_thread(sorted_out, disk_of, steps, pending)
                 if clashes.changes:
                     log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.places])
-                    await locked.commit(ChangeSet(EXTERNAL, clashes.changes), seen.home, node=self._node)
+                    found = ChangeSet(EXTERNAL, clashes.changes)
+                    await locked.commit(found, seen.home, node=self._node)
+                    lying = await in_thread(stranded, disk_of, steps, redo)
+                    await put_in_within(
+                        connection, tenant, found.id, lying, node=self._node, limits=self._trash, anew=False
+                    )
             settled = await in_thread(apply, disk_of, redo)
             await locked.settle([*settled, *clashes.settled])
         return len(pending)
@@ -101,7 +116,14 @@ async def _with_lost_children(connection: Connection, tenant: Tenant, found: Fou
     return Found(tuple(changes), tuple(settled))
 
 
-def _observe(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | None], *, take_in: bool) -> Found:
+def _observe(
+    disk_of: Disks,
+    places: Sequence[Place],
+    files: Sequence[File | None],
+    *,
+    take_in: bool,
+    whole: Collection[Place],
+) -> Found:
     changes: list[Change] = []
     settled: list[Settled] = []
     for place, file in zip(places, files, strict=True):
@@ -109,7 +131,7 @@ def _observe(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | No
             continue
         if file is not None and file.is_virtual:
             continue
-        state, body, node = observed(disk_of(place), place, file.state if file else None)
+        state, body, node = _found_at(disk_of(place), place, file, whole=place in whole)
         if file is None and state is None:
             continue
         version_id = file.version_id if file else None
@@ -122,6 +144,20 @@ def _observe(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | No
         fingerprint = node.fingerprint if node and node.kind is not NodeKind.FOLDER else None
         settled.append(Settled(file_id, version_id, fingerprint))
     return Found(tuple(changes), tuple(settled))
+
+
+def _found_at(
+    disk: Disk, place: Place, file: File | None, *, whole: bool
+) -> tuple[NodeState | None, bytes | None, Node | None]:
+    if file is not None and token_of(file.state) is not None:
+        node = disk.look(place)
+        if still_holds(disk, file, node):
+            size = size_below(disk, place) if whole and file.state.kind is NodeKind.FOLDER else file.state.size
+            return replace(file.state, size=size), None, node
+    if not whole:
+        return observed(disk, place, file.state if file else None)
+    state, node = observed_whole(disk, place)
+    return state, None, node
 
 
 def _comparable(known: NodeState, state: NodeState | None) -> NodeState:

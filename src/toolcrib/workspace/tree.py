@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Protocol
+from uuid import UUID
 
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
-from toolcrib.domain.files import File, FileType, NodeKind, Version
+from toolcrib.domain.files import File, NodeKind, NodeState, Version
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage.blobs import Blobs, digest
@@ -17,16 +18,17 @@ from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Files, Seen
 from toolcrib.storage.regexes import Regexes
+from toolcrib.storage.trash import TrashEntries, TrashEntry
 from toolcrib.storage.undo import Deeds, FileHistory, Undoing
-from toolcrib.workspace.apply import DiskOf
 from toolcrib.workspace.disk import Disk, several_names
-from toolcrib.workspace.mounts import Mounts
+from toolcrib.workspace.mounts import Disks, Mounts
 from toolcrib.workspace.nodes import Node
 from toolcrib.workspace.paths import is_sayable, parse_relative, shown
 from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.standing import Reading, Standing, author_in_words, is_stale
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
+from toolcrib.workspace.trash import token_of
 
 # Looking again after someone changed the file under our eyes. More often than this is no accident.
 _LOOKS = 20
@@ -54,7 +56,9 @@ class Shelves:
     undoing: Undoing
     regexes: Regexes
     ripgrep: Ripgrep
+    trash: TrashEntries
     max_file_bytes: int
+    trash_bytes: int
 
 
 class Tree:
@@ -165,12 +169,17 @@ class Tree:
             "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
 
-    async def take_in(self, places: Sequence[Place]) -> list[Standing]:
-        """Brings files that are on disk only into the history, with the folders above them."""
+    async def take_in(self, places: Sequence[Place], *, whole: bool = False) -> list[Standing]:
+        """Brings files that are on disk only into the history, with the folders above them.
+
+        With ``whole``, as things whose content the history does not keep, folders with all that is in them.
+        """
         self._refuse_aliases(await self.find_all(places) if self._caller.is_agent else ())
         wanted = [self.bound(place) for place in places]
         everything = {above for place in wanted for above in (*place.ancestors, place)}
-        await self._shelves.sync.reconcile(self._tenant, sorted(everything), take_in=True)
+        await self._shelves.sync.reconcile(
+            self._tenant, sorted(everything), take_in=True, whole=wanted if whole else ()
+        )
         return await self.find_all(places)
 
     async def listing(self, folder: Place, *, recursive: bool, limit: int | None) -> list[Standing]:
@@ -188,9 +197,9 @@ class Tree:
         page = await in_thread(partial(_page, disk, folder, known, recursive=recursive, limit=limit))
         return await self.standings(page)
 
-    async def of_type(self, folder: Place, type: FileType) -> list[File]:
-        """Every file of a type in a folder's tree, as the history knows it. Who reads one is judged when they do."""
-        return await self._shelves.files.of_type(self._tenant, self.bound(folder).tree, type)
+    async def plans(self) -> list[File]:
+        """Every plan in @project, as the history knows it. Who reads one is judged when they do."""
+        return await self._shelves.files.plans(self._tenant, root_of(Mount.PROJECT).tree)
 
     async def is_empty(self, folder: Standing) -> bool:
         """Whether nothing at all stands in a folder, be it something that no listing shows."""
@@ -238,6 +247,21 @@ class Tree:
         """A version's content."""
         assert version.state.sha256 is not None
         return await self._shelves.blobs.get(self._tenant, version.state.sha256)
+
+    async def trashed(self, states: Sequence[NodeState]) -> dict[UUID, TrashEntry]:
+        """What the trash knows of the contents that these states had and the history does not keep.
+
+        One that is not on disk any more, whatever the rows say, is not among them.
+        """
+        tokens = [token for state in states if (token := token_of(state))]
+        if not tokens:
+            return {}
+        found = await self._shelves.trash.find(self._tenant, tokens)
+        trash = self._shelves.mounts.trash(self._caller.workspace_id)
+        return {token: entry for token, entry in found.items() if entry.gone_at or trash.holds(token)}
+
+    def fits_the_trash(self, state: NodeState) -> bool:
+        return state.size <= self._shelves.trash_bytes
 
     async def deleted(self, *, limit: int) -> list[File]:
         """What was deleted from @project, the latest first."""
@@ -308,7 +332,7 @@ class Tree:
     async def _look(self, places: Sequence[Place]) -> Seen:
         return await self._shelves.files.look(self._tenant, places, self._needs)
 
-    def _disks(self, seen: Seen) -> DiskOf:
+    def _disks(self, seen: Seen) -> Disks:
         return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)
 
     async def _read_here_or_in_thread(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
@@ -330,6 +354,9 @@ class Tree:
             return Reading(standing, body, digest(body))
         if file.fingerprint is not None and file.fingerprint.proves(node.fingerprint) and file.state.sha256:
             return Reading(standing, body, file.state.sha256)
+        if token_of(file.state) is not None:
+            same = file.fingerprint is not None and file.fingerprint.looks_like(node.fingerprint)
+            return Reading(standing, body, digest(body)) if same else None
         found = digest(body)
         same = found == file.state.sha256 and node.mode == file.state.mode
         return Reading(standing, body, found) if same else None
@@ -367,14 +394,14 @@ def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:
         take(piece)
 
 
-def _look_all(disk_of: DiskOf, places: Sequence[Place], files: Sequence[File | None]) -> list[Node | None]:
+def _look_all(disk_of: Disks, places: Sequence[Place], files: Sequence[File | None]) -> list[Node | None]:
     return [
         None if file is not None and file.is_virtual else disk_of(place).look(place)
         for place, file in zip(places, files, strict=True)
     ]
 
 
-def _look_some(disk_of: DiskOf, places: Sequence[Place | None]) -> list[Node | None]:
+def _look_some(disk_of: Disks, places: Sequence[Place | None]) -> list[Node | None]:
     return [None if place is None else disk_of(place).look(place) for place in places]
 
 

@@ -12,7 +12,10 @@ from toolcrib.domain.ids import FileId
 from toolcrib.domain.places import Place
 from toolcrib.storage.undo import FileHistory
 from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.trash import token_of, why_not
 from toolcrib.workspace.tree import Tree
+
+_FORGOTTEN = "The version before is too old and was let go of."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,10 @@ async def plan(tree: Tree, histories: Sequence[FileHistory], *, force: bool) -> 
     by_id = {history.file.id: history for history in histories}
     reversals = [_reversal(history) for history in histories if history.file.id not in left_alone]
     reversals = [reversal for reversal in reversals if not reversal.is_idle]
+    lost = {r.file.id: _FORGOTTEN for r in reversals if _is_forgotten(by_id[r.file.id])}
+    lost |= await _lost(tree, reversals)
+    clashes += [_clash(by_id[file_id], reason) for file_id, reason in lost.items()]
+    reversals = [reversal for reversal in reversals if reversal.file.id not in lost]
     while refused := await _impossible(tree, reversals):
         clashes += [_clash(by_id[file_id], reason) for file_id, reason in refused.items()]
         reversals = [reversal for reversal in reversals if reversal.file.id not in refused]
@@ -102,15 +109,36 @@ def _changed_since(history: FileHistory) -> Clash | None:
     return Clash(history.file, "Changed by someone else since.", ours, theirs[-1])
 
 
+def _is_forgotten(history: FileHistory) -> bool:
+    """Whether the version before the first of ours was let go of, so that nobody knows what to go back to."""
+    first = history.versions[0]
+    return first.id in history.ours and first.number > 1
+
+
 def _reversal(history: FileHistory) -> Reversal:
     before = history.versions[0] if history.versions[0].id not in history.ours else None
     return Reversal(history.file, None if before is None or before.deleted else before)
+
+
+async def _lost(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId, str]:
+    """Reversals to what nobody has any more, or that would lose what nobody could bring back."""
+    trashed = await tree.trashed([reversal.state for reversal in reversals if reversal.state is not None])
+    refused: dict[FileId, str] = {}
+    for reversal in reversals:
+        file, token = reversal.file, token_of(reversal.state)
+        held = None if file.deleted else token_of(file.state)
+        if token is not None and token != held and (reason := why_not(trashed.get(token))):
+            refused[file.id] = reason
+        elif held is not None and token != held and not tree.fits_the_trash(file.state):
+            refused[file.id] = f"Its {file.state.size:,} bytes are too large for the trash."
+    return refused
 
 
 async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId, str]:
     """Reversals that would take a folder from under what stays in it, or put something onto what stays."""
     leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
     freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    whole = [r.file.state.place for r in reversals if r.leaves and r.state is None and token_of(r.file.state)]
     refused: dict[FileId, str] = {}
     claimed: set[Place] = set()
     for reversal in reversals:
@@ -120,20 +148,30 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
             continue
         if state is not None:
             claimed.add(state.place)
-        if reversal.leaves and file.state.kind is NodeKind.FOLDER and await _stays_inside(tree, reversal, leaving):
+        if (
+            reversal.leaves
+            and file.state.kind is NodeKind.FOLDER
+            and await _stays_inside(tree, reversal, leaving, whole)
+        ):
             refused[file.id] = "Holds files that are not part of this."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
             refused[file.id] = "Another file stands where it was."
     return refused
 
 
-async def _stays_inside(tree: Tree, reversal: Reversal, leaving: Collection[FileId]) -> bool:
+async def _stays_inside(tree: Tree, reversal: Reversal, leaving: Collection[FileId], whole: Collection[Place]) -> bool:
     known = await tree.known_below(reversal.file.state.place)
     if any(file.id not in leaving for file in known):
         return True
-    # A folder that moves back takes along what only the disk knows; one that goes away must be empty of it.
+    # A folder that moves back, or into the trash, takes along what only the disk knows; else it must be empty of it.
     names = {file.state.place for file in known}
-    return reversal.state is None and not await tree.holds_only(reversal.file.state.place, names)
+    if reversal.state is not None or any(_goes_with(reversal.file.state.place, folder) for folder in whole):
+        return False
+    return not await tree.holds_only(reversal.file.state.place, names)
+
+
+def _goes_with(place: Place, folder: Place) -> bool:
+    return place == folder or place.is_below(folder)
 
 
 async def _is_taken(tree: Tree, reversal: Reversal, place: Place, freed: Collection[Place]) -> bool:

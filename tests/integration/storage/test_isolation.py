@@ -29,6 +29,8 @@ insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id,
                                content)
     values (%(workspace)s, %(id)s, %(id)s, 1, %(id)s, false, 'project', '/a', 'file', 420, 0, 'text');
 insert into toolcrib.pending (workspace_id, file_id) values (%(workspace)s, %(id)s);
+insert into toolcrib.trash (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, expires_at)
+    values (%(workspace)s, %(id)s, %(id)s, %(id)s, 'n', 'project', '/b', 'file', 420, 0, now());
 insert into toolcrib.proposed_changes (workspace_id, change_set_id, ordinal, file_id, version_id, type)
     values (%(workspace)s, %(id)s, 1, %(id)s, %(id)s, 'document');
 insert into toolcrib.sessions (workspace_id, id, created_by) values (%(workspace)s, %(id)s, %(user)s);

@@ -7,7 +7,7 @@ revoke execute on all functions in schema toolcrib from public;
 grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_system;
 
 grant select, insert, update, delete on
-    workspaces, members, agents, api_keys, pending, proposed_changes, sessions to toolcrib_app;
+    workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash to toolcrib_app;
 grant select, insert, update on
     users, refresh_tokens, change_sets, files, tool_calls, usage to toolcrib_app;
 grant select, insert on blobs, versions, events, audit to toolcrib_app;
@@ -22,7 +22,7 @@ declare
     v_table  text;
 begin
     foreach v_table in array array[
-        'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files',
+        'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files', 'trash',
         'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
@@ -30,7 +30,7 @@ begin
         execute format('create policy system on toolcrib.%I to toolcrib_system using (true) with check (true)', v_table);
     end loop;
     foreach v_table in array array[
-        'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events',
+        'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'trash',
         'tool_calls', 'usage'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);

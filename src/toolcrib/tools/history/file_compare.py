@@ -43,6 +43,8 @@ async def file_compare(arguments: Arguments, context: ToolContext) -> dict[str, 
 
 
 async def _lines(version: Version, context: ToolContext) -> list[str]:
+    if version.state.sha256 is None and version.state.size:
+        raise BadArguments({"version": f"The history does not keep the content of {shown(version.state.place)}."})
     if version.state.sha256 is None:
         return []
     body = await context.tree.body(version)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import BadArguments, LinkInTheWay, NotFound, Refused, ToolFailed, described
-from toolcrib.domain.files import FileType, NodeKind
+from toolcrib.domain.files import NodeKind
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
@@ -29,7 +29,7 @@ async def plan_list(arguments: Arguments, context: ToolContext) -> dict[str, Any
 
 async def _places(context: ToolContext) -> list[Place]:
     """Every plan: what is of that type anywhere in the project, and what looks like one in /plans."""
-    known = [file.state.place for file in await context.tree.of_type(root_of(Mount.PROJECT), FileType.PLAN)]
+    known = [file.state.place for file in await context.tree.plans()]
     try:
         listed = await context.tree.listing(FOLDER, recursive=True, limit=None)
     except (NotFound, BadArguments, Refused):

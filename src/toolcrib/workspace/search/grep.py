@@ -149,7 +149,7 @@ class Grep:
     async def _in_stored(self, files: Sequence[File]) -> list[Match]:
         """Matches in what does not stand on disk, or not yet."""
         candidates: list[Candidate] = []
-        for file in files:
+        for file in (file for file in files if file.state.sha256 is not None):
             lines = Lines(stored_text(file, await self._tree.stored(file)))
             candidates += [
                 Candidate(match_in(lines, number, file.state.place, self._question.around), lines.text(number))

@@ -1,0 +1,136 @@
+"""Keeps displaced files that the history does not keep. Moves them aside and back; knows no rows and no expiry.
+
+The content of a file too large for the history, or of something that ignore rules keep out of it, is in one place
+only: where it stands, or here. A state with such a content bears a *token* as its target, and here the content lies
+under that token. Beside it stands the inode, which a rename does not change. So whoever meets a half-done change knows
+from its states and the disk alone what is to be moved where.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from toolcrib.domain.changes import Change, ChangeSet
+from toolcrib.domain.files import ContentKind, NodeKind, NodeState
+from toolcrib.domain.places import Mount, Place, root_of
+from toolcrib.storage.trash import Displaced, TrashEntry
+from toolcrib.workspace.disk import Disk
+from toolcrib.workspace.nodes import Node
+
+_PREFIX = "trash:"
+
+
+class Trash:
+    """One workspace's trash on this node. Beside the mounts, so that no path language reaches it."""
+
+    def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
+        self._root = root
+        self._openat2 = openat2
+        self._opened: Disk | None = None
+
+    def reaches(self, disk: Disk) -> bool:
+        """Whether what stands on this disk can be renamed into here; another file system's cannot."""
+        return disk.can_rename_into(self._disk)
+
+    def holds(self, token: UUID) -> bool:
+        return self._root.exists() and self._disk.look(_lying(token)) is not None
+
+    def take(self, disk: Disk, place: Place, token: UUID) -> None:
+        """Moves what stands at ``place`` aside. A rename: at every moment it is there or here, and whole."""
+        disk.rename(place, _lying(token), into=self._disk)
+
+    def give(self, disk: Disk, token: UUID, place: Place) -> None:
+        """Moves it back, to where nothing stands."""
+        self._disk.rename(_lying(token), place, into=disk)
+
+    def drop(self, token: UUID) -> None:
+        """Removes it for good, with all that is in it. Nothing there is fine."""
+        if self._root.exists():
+            self._disk.remove_whole(_lying(token))
+
+    @property
+    def _disk(self) -> Disk:
+        if self._opened is None:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._opened = Disk(self._root, openat2=self._openat2)
+        return self._opened
+
+
+def _lying(token: UUID) -> Place:
+    # The mount is of no importance: the disk is the trash's own.
+    return root_of(Mount.STATE).child(str(token))
+
+
+# States whose content the history does not keep
+
+
+def token_of(state: NodeState | None) -> UUID | None:
+    """What the content lies under if it is displaced; nothing for a state whose content the history keeps."""
+    if state is None or state.kind is NodeKind.LINK or state.target is None:
+        return None
+    return UUID(state.target.removeprefix(_PREFIX).partition(":")[0])
+
+
+def is_it(state: NodeState, node: Node | None) -> bool:
+    """Whether a node is the very file or folder that a state without kept content speaks of."""
+    assert state.target is not None
+    inode = int(state.target.rpartition(":")[2])
+    return node is not None and node.kind is state.kind and node.fingerprint.inode == inode
+
+
+def unkept_state(place: Place, node: Node, *, size: int | None = None) -> NodeState:
+    """The state of a file, or of a folder with all that is in it, whose content the history shall not keep."""
+    assert node.kind in (NodeKind.FILE, NodeKind.FOLDER)
+    return NodeState(
+        place=place,
+        kind=node.kind,
+        mode=node.mode,
+        size=node.fingerprint.size if size is None else size,
+        content=ContentKind.BINARY,
+        target=f"{_PREFIX}{uuid4()}:{node.fingerprint.inode}",
+    )
+
+
+def displaced_by(change_set: ChangeSet) -> list[Displaced]:
+    """What a set puts into the trash."""
+    return [
+        Displaced(token, change.file_id, state.place, state.kind, state.mode, state.size)
+        for change in change_set.changes
+        for token, state in _displaced(change)
+    ]
+
+
+def returned_by(change_set: ChangeSet) -> list["Returned"]:
+    """What a set brings back from the trash."""
+    return [
+        Returned(token, change.after.place)
+        for change in change_set.changes
+        if change.after is not None and (token := token_of(change.after)) and token != token_of(change.before)
+    ]
+
+
+def why_not(entry: TrashEntry | None) -> str | None:
+    """Why something cannot be brought back from the trash; nothing if it can."""
+    if entry is None:
+        return "Its content is neither in the history nor in the trash."
+    if entry.gone_at is None:
+        return None
+    if not entry.was_kept:
+        return f"Its {entry.size:,} bytes were too large for the trash, so it was not kept."
+    return f"It was kept in the trash until {entry.gone_at:%Y-%m-%d %H:%M} UTC and has expired."
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Something that leaves the trash, and where it goes."""
+
+    token: UUID
+    place: Place
+
+
+def _displaced(change: Change) -> Iterator[tuple[UUID, NodeState]]:
+    token = token_of(change.before)
+    if token is not None and token != token_of(change.after):
+        assert change.before is not None
+        yield token, change.before

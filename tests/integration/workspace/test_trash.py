@@ -1,0 +1,406 @@
+"""Files that the history does not keep: displaced they lie in the trash, and undo brings them back or says why not."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import NotFound, TooLarge
+from toolcrib.domain.ids import CallId, new_id
+from toolcrib.domain.places import Mount, Place
+from toolcrib.engine.collector import Bin, Collector
+from toolcrib.policy.guard import Guard
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.growth import Growth
+from toolcrib.wiring import assemble
+from toolcrib.workspace.commit import Committer
+from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.drift import MOST_BYTES
+from toolcrib.workspace.tree import Tree
+
+pytestmark = pytest.mark.req("WS-12", part="trash")
+
+LARGE = MOST_BYTES + 1
+HEAD = b"the first of very many bytes"
+
+
+def large(path: Path, head: bytes = HEAD, size: int = LARGE) -> None:
+    """A file too large for the history, of holes mostly."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(size)
+
+
+def holds(path: Path, head: bytes = HEAD, size: int = LARGE) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(head)) == head and path.stat().st_size == size
+
+
+def trash(crib: Crib) -> list[Path]:
+    folder = crib.project.parent / "trash"
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+async def done(crib: Crib, tool: str, **arguments: object) -> str:
+    outcome = await crib.call(tool, **arguments)
+    assert outcome.succeeded, outcome.error
+    return str(outcome.call_id)
+
+
+def bin_of(crib: Crib) -> Bin:
+    return Bin(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node)
+
+
+async def expire_all(crib: Crib) -> None:
+    async with crib.database.system() as connection:
+        await connection.execute(
+            "update toolcrib.trash set expires_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
+        )
+    await bin_of(crib).empty()
+
+
+async def small_trash(database: Database, settings: Settings, most: int) -> Crib:
+    """A workspace with a node of its own, whose trash holds so many bytes."""
+    here = settings.model_copy(update={"trash_bytes": most})
+    return Crib(assemble(here, database), database, here, await new_caller(database, here))
+
+
+async def test_a_removed_file_that_is_too_large_for_the_history_comes_back(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    (crib.project / "big.bin").chmod(0o640)
+
+    call = await done(crib, "rm", path="/big.bin")
+    assert not (crib.project / "big.bin").exists()
+    assert len(trash(crib)) == 1
+    shown = await crib.result("undo", calls=[call], dry_run=True)
+    result = await crib.result("undo", calls=[call])
+
+    assert holds(crib.project / "big.bin")
+    assert (crib.project / "big.bin").stat().st_mode & 0o777 == 0o640
+    assert trash(crib) == []
+    assert shown["changes"] == result["changes"]
+    assert [(change["path"], change["change"]) for change in result["changes"]] == [("/big.bin", "made")]
+
+
+async def test_an_overwritten_one_comes_back_and_goes_again_when_that_is_undone(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+
+    call = await done(crib, "write", path="/big.bin", content="small\n", overwrite=True)
+    assert (crib.project / "big.bin").read_text() == "small\n"
+    undone = await crib.result("undo", calls=[call])
+    assert holds(crib.project / "big.bin")
+    redone = await crib.result("undo", calls=[undone["call_id"]])
+    assert (crib.project / "big.bin").read_text() == "small\n"
+    await crib.result("undo", calls=[redone["call_id"]])
+
+    assert holds(crib.project / "big.bin")
+    assert trash(crib) == []
+
+
+async def test_it_is_moved_touched_removed_and_all_that_is_undone_at_once(crib: Crib) -> None:
+    large(crib.project / "d" / "big.bin")
+    calls = [
+        await done(crib, "mkdir", path="/e"),
+        await done(crib, "mv", source="/d/big.bin", destination="/e/moved.bin"),
+        await done(crib, "touch", path="/e/moved.bin"),
+        await done(crib, "mv", source="/e", destination="/f"),
+        await done(crib, "rm", path="/f/moved.bin"),
+        await done(crib, "write", path="/d/big.bin", content="in its place"),
+    ]
+
+    result = await crib.result("undo", calls=calls)
+
+    assert result["conflicts"] == []
+    assert holds(crib.project / "d" / "big.bin")
+    assert sorted(path.name for path in crib.project.rglob("*")) == ["big.bin", "d"]
+
+
+async def test_two_of_them_trade_places_back(crib: Crib) -> None:
+    large(crib.project / "a", b"A")
+    large(crib.project / "b", b"B")
+    calls = [
+        await done(crib, "mv", source="/a", destination="/t"),
+        await done(crib, "mv", source="/b", destination="/a"),
+        await done(crib, "mv", source="/t", destination="/b"),
+    ]
+    assert holds(crib.project / "a", b"B")
+
+    await crib.result("undo", calls=calls)
+
+    assert holds(crib.project / "a", b"A")
+    assert holds(crib.project / "b", b"B")
+    assert trash(crib) == []
+
+
+async def test_a_known_file_that_grew_too_large_is_still_found_and_removed(crib: Crib) -> None:
+    await done(crib, "write", path="/log", content="first\n")
+    large(crib.project / "log")
+
+    info = await crib.result("file_info", path="/log")
+    call = await done(crib, "rm", path="/log")
+    await crib.result("undo", calls=[call])
+
+    assert info["size"] == LARGE
+    assert holds(crib.project / "log")
+
+
+async def test_what_others_did_to_it_since_is_a_conflict(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    call = await done(crib, "mv", source="/big.bin", destination="/moved.bin")
+    large(crib.project / "moved.bin", b"another")
+
+    result = await crib.result("undo", calls=[call])
+
+    assert [conflict["reason"] for conflict in result["conflicts"]] == ["Changed by someone else since."]
+    assert holds(crib.project / "moved.bin", b"another")
+
+
+async def test_a_deleted_one_is_listed_and_restored_by_its_id(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    await done(crib, "rm", path="/big.bin")
+
+    [deleted] = (await crib.result("deleted_files"))["files"]
+    await crib.result("file_restore", file_id=deleted["file_id"])
+
+    assert holds(crib.project / "big.bin")
+
+
+async def test_undo_says_when_the_trash_has_expired(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    call = await done(crib, "rm", path="/big.bin")
+    other = await done(crib, "write", path="/a", content="x")
+    await expire_all(crib)
+    assert trash(crib) == []
+
+    shown = await crib.result("undo", calls=[call, other], dry_run=True)
+    result = await crib.result("undo", calls=[call, other], force=True)
+
+    assert shown["conflicts"] == result["conflicts"]
+    [conflict] = result["conflicts"]
+    assert conflict["path"] == "/big.bin"
+    assert "has expired" in conflict["reason"]
+    assert [change["path"] for change in result["changes"]] == ["/a"]
+    [deleted] = [f for f in (await crib.result("deleted_files"))["files"] if f["path"] == "/big.bin"]
+    outcome = await crib.call("file_restore", file_id=deleted["file_id"])
+    assert isinstance(outcome.error, NotFound)
+    assert "has expired" in outcome.error.message
+
+
+async def test_undo_says_when_someone_emptied_the_trash_by_hand(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    call = await done(crib, "rm", path="/big.bin")
+    trash(crib)[0].unlink()
+
+    result = await crib.result("undo", calls=[call])
+
+    assert [conflict["reason"] for conflict in result["conflicts"]] == [
+        "Its content is neither in the history nor in the trash."
+    ]
+
+
+async def test_the_oldest_go_when_there_is_too_much(database: Database, settings: Settings) -> None:
+    crib = await small_trash(database, settings, 2 * LARGE)
+    calls = []
+    for name in ("1", "2", "3"):
+        large(crib.project / name, name.encode())
+        calls.append(await done(crib, "rm", path=f"/{name}"))
+
+    await bin_of(crib).empty()
+    result = await crib.result("undo", calls=calls)
+
+    assert [conflict["path"] for conflict in result["conflicts"]] == ["/1"]
+    assert holds(crib.project / "2", b"2")
+    assert holds(crib.project / "3", b"3")
+
+
+@pytest.mark.parametrize("tool", ["rm", "write"])
+async def test_one_that_not_even_the_trash_can_keep_is_left_where_it_is(
+    database: Database, settings: Settings, tool: str
+) -> None:
+    crib = await small_trash(database, settings, LARGE - 1)
+    large(crib.project / "big.bin")
+
+    outcome = await crib.call(tool, path="/big.bin", **({} if tool == "rm" else {"content": "x", "overwrite": True}))
+
+    assert isinstance(outcome.error, TooLarge)
+    assert "could never be brought back" in outcome.error.message
+    assert holds(crib.project / "big.bin")
+    await done(crib, "mv", source="/big.bin", destination="/elsewhere.bin")
+    assert holds(crib.project / "elsewhere.bin")
+
+
+async def test_what_is_kept_shorter_than_others_does_not_push_them_out(database: Database, settings: Settings) -> None:
+    """Only what is kept counts: what has expired, or was never kept, takes no room from others."""
+    crib = await small_trash(database, settings, LARGE)
+    large(crib.project / "big.bin")
+    call = await done(crib, "rm", path="/big.bin")
+    huge = crib.project / "ignored" / "huge"
+    large(huge, size=2 * LARGE)
+    other = await displace(crib, "/ignored")
+
+    await bin_of(crib).empty()
+    result = await crib.result("undo", calls=[call, other])
+
+    assert holds(crib.project / "big.bin")
+    [conflict] = result["conflicts"]
+    assert conflict["path"] == "/ignored"
+    assert "too large for the trash, so it was not kept" in conflict["reason"]
+
+
+# What ignore rules keep out of the history
+
+
+async def displace(crib: Crib, *paths: str) -> str:
+    """What the shell does with ignored things that a command deleted: no tool does it by itself."""
+    caller = replace(crib.caller, call_id=CallId(new_id()))
+    tree = Tree(crib.engine.shelves, caller, Guard(caller, "bash"))
+    draft = Draft(tree)
+    for path in paths:
+        await draft.displace(await tree.find(Place(Mount.PROJECT, path)))
+    await committer(crib).commit(Tenant.of(caller), draft.change_set(caller))
+    return str(caller.call_id)
+
+
+def committer(crib: Crib) -> Committer:
+    found = crib.engine.executor._committer
+    assert isinstance(found, Committer)
+    return found
+
+
+async def test_an_ignored_folder_goes_whole_and_comes_back_whole(crib: Crib) -> None:
+    modules = crib.project / "node_modules"
+    for name in ("a/index.js", "a/b/c.js", "d.js"):
+        (modules / name).parent.mkdir(parents=True, exist_ok=True)
+        (modules / name).write_text(name)
+    (modules / "bin").symlink_to("a/index.js")
+    modules.chmod(0o750)
+    await done(crib, "read", path="/node_modules/d.js")
+    await done(crib, "write", path="/node_modules/a/known.js", content="known")
+
+    call = await displace(crib, "/node_modules")
+    assert not modules.exists()
+    result = await crib.result("undo", calls=[call])
+
+    assert result["conflicts"] == []
+    assert (modules / "a/b/c.js").read_text() == "a/b/c.js"
+    assert (modules / "a/known.js").read_text() == "known"
+    assert (modules / "bin").is_symlink()
+    assert modules.stat().st_mode & 0o777 == 0o750
+    redone = await crib.result("undo", calls=[result["call_id"]])
+    assert not modules.exists()
+    await crib.result("undo", calls=[redone["call_id"]])
+    assert (modules / "a/b/c.js").read_text() == "a/b/c.js"
+    assert trash(crib) == []
+
+
+async def test_an_ignored_file_is_displaced_unread_and_can_be_edited_after_it_came_back(crib: Crib) -> None:
+    (crib.project / ".cache").write_text("one\n")
+    call = await displace(crib, "/.cache")
+    assert await stored(crib) == 0
+
+    await crib.result("undo", calls=[call])
+    assert (await crib.result("read", path="/.cache"))["content"] == "one\n"
+    edited = await done(crib, "edit", path="/.cache", old_string="one", new_string="two")
+    assert (crib.project / ".cache").read_text() == "two\n"
+    await crib.result("undo", calls=[edited])
+
+    assert (crib.project / ".cache").read_text() == "one\n"
+
+
+async def stored(crib: Crib) -> int:
+    sizes = await Growth(crib.database).sizes()
+    return next(size.blobs for size in sizes if size.workspace_id == crib.caller.workspace_id)
+
+
+async def test_an_expired_folder_is_removed_though_nobody_may_enter_it(crib: Crib) -> None:
+    closed = crib.project / "closed"
+    (closed / "in").mkdir(parents=True)
+    (closed / "in" / "file").write_text("x")
+    (closed / "out").symlink_to("/etc")
+    (closed / "in").chmod(0o000)
+    await displace(crib, "/closed")
+
+    await expire_all(crib)
+
+    assert trash(crib) == []
+
+
+# Collecting
+
+
+async def test_versions_of_what_lies_in_the_trash_are_not_forgotten(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    call = await done(crib, "rm", path="/big.bin")
+
+    await Collector(Growth(crib.database), keep=timedelta(0), bin=bin_of(crib)).collect(grace=timedelta(0))
+    await crib.result("undo", calls=[call])
+
+    assert holds(crib.project / "big.bin")
+
+
+async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: Crib) -> None:
+    await done(crib, "write", path="/a", content="one")
+    call = await done(crib, "write", path="/a", content="two", overwrite=True)
+    await Collector(Growth(crib.database), keep=timedelta(0)).collect(grace=timedelta(0))
+
+    result = await crib.result("undo", calls=[call])
+
+    assert [conflict["reason"] for conflict in result["conflicts"]] == [
+        "The version before is too old and was let go of."
+    ]
+    assert (crib.project / "a").read_text() == "two"
+
+
+async def test_a_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    await done(crib, "rm", path="/big.bin")
+    async with crib.database.system() as connection:
+        await connection.execute(
+            "update toolcrib.trash set gone_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
+        )
+
+    await bin_of(crib).empty()
+
+    assert trash(crib) == []
+    assert await bin_of(crib).empty() == 0
+
+
+async def test_collecting_beside_writers_loses_nothing_in_the_trash(crib: Crib) -> None:
+    """Each displaces and brings back its own large file again and again, while all that may go is collected."""
+    until = time.monotonic() + 4
+
+    async def work(number: int) -> None:
+        path, head = crib.project / f"{number}", f"file {number}".encode()
+        large(path, head)
+        while time.monotonic() < until:
+            call = await done(crib, "rm", path=f"/{number}")
+            await crib.result("undo", calls=[call])
+            assert holds(path, head)
+
+    async def collect() -> None:
+        collector = Collector(Growth(crib.database), keep=timedelta(0), bin=bin_of(crib))
+        while time.monotonic() < until:
+            await collector.collect(grace=timedelta(0))
+
+    await asyncio.gather(*(work(number) for number in range(3)), collect())
+    assert trash(crib) == []
+
+
+async def test_another_workspace_does_not_see_what_lies_in_the_trash(crib: Crib) -> None:
+    large(crib.project / "big.bin")
+    call = await done(crib, "rm", path="/big.bin")
+    stranger: Caller = await new_caller(crib.database, crib.settings)
+
+    outcome = await crib.call("undo", stranger, calls=[call])
+    found = await crib.engine.shelves.trash.find(Tenant.of(stranger), [UUID(path.name) for path in trash(crib)])
+
+    assert isinstance(outcome.error, NotFound)
+    assert found == {}
