@@ -22,12 +22,13 @@ from pydantic import SecretStr
 from bench.servers import fresh_database, url_of
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.ids import CallId, new_id
-from toolcrib.engine.executor import Executor, ToolCall
+from toolcrib.engine.executor import Executor
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.database import Database
 from toolcrib.storage.workspaces import Workspaces
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import assemble
 
 # From what is nowhere to what is everywhere. The last is a page of it: all of it is more than any result holds.
@@ -69,8 +70,8 @@ async def _measure(folder: Path, texts: Path, names: Path, reps: int) -> None:
         async with Database.open(settings.database_url, settings.system_url) as database:
             executor = assemble(settings, database).executor
             print("| search | bare ms | ours ms | ratio | aim |\n|---|---|---|---|---|")
-            await _contents(Desk(executor, await _workspace(database, texts)), texts, reps)
-            await _names(Desk(executor, await _workspace(database, names)), names, reps)
+            await _contents(Desk(executor, await workspace_on(database, texts)), texts, reps)
+            await _names(Desk(executor, await workspace_on(database, names)), names, reps)
 
 
 async def _contents(desk: "Desk", tree: Path, reps: int) -> None:
@@ -132,7 +133,7 @@ class Desk:
             raise SystemExit(f"{tool}: {outcome.error or outcome.result['hint']}; the figures would mean nothing.")
 
 
-async def _workspace(database: Database, tree: Path) -> Caller:
+async def workspace_on(database: Database, tree: Path) -> Caller:
     email = f"{new_id()}@example.org"
     person = await Accounts(database).create_user(email=email, full_name=None, password_hash="x")
     workspace = await Workspaces(database).create(Person(person.user_id), name="bench", node="bench", tree=str(tree))

@@ -7,26 +7,33 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import toolcrib.tools
+from toolcrib.engine.approvals import Approvals
 from toolcrib.engine.book import Book
 from toolcrib.engine.collector import Bin, Collector
 from toolcrib.engine.executor import Executor
 from toolcrib.engine.journal import Journal
+from toolcrib.engine.questions import Questions
 from toolcrib.engine.recovery import recover
 from toolcrib.engine.seals import Sealer
+from toolcrib.engine.waiting import Waiting
+from toolcrib.engine.watchers import Nobody, Watchers
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
 from toolcrib.settings import Settings
 from toolcrib.storage.accounts import Accounts
 from toolcrib.storage.agents import Agents
+from toolcrib.storage.approvals import Approvals as ApprovalRows
 from toolcrib.storage.audit import Audit, Sealing
 from toolcrib.storage.blobs import Blobs
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.changes import Changes
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
+from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.questions import Questions as QuestionRows
 from toolcrib.storage.regexes import Regexes
 from toolcrib.storage.trash import TrashEntries, TrashLimits
 from toolcrib.storage.undo import Undoing
@@ -52,10 +59,16 @@ class Engine:
     registry: Registry
     shelves: Shelves
     executor: Executor
+    approvals: Approvals
+    questions: Questions
+    waiting: Waiting
 
 
-def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = ()) -> Engine:
-    """The gate and what stands behind it; ``tools`` are added to our own."""
+def assemble(
+    settings: Settings, database: Database, *, tools: Iterable[Tool] = (), live: Watchers | None = None
+) -> Engine:
+    """The gate and what stands behind it; ``tools`` are added to our own, ``live`` shows what happens."""
+    live = live or Nobody()
     files, changes, blobs = Files(database), Changes(database), Blobs(database)
     mounts = Mounts(settings.data_dir)
     search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
@@ -73,15 +86,25 @@ def assemble(settings: Settings, database: Database, *, tools: Iterable[Tool] = 
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
+    node, patience, decided = settings.node, timedelta(seconds=settings.approval_seconds), asyncio.Event()
+    approval_rows, calls = ApprovalRows(database), Calls(database)
+    approvals = Approvals(approval_rows, blobs, registry, live, node=node, patience=patience, decided=decided)
+    questions = Questions(QuestionRows(database), live, node=node, patience=patience)
     executor = Executor(
         registry=registry,
         shelves=shelves,
         committer=Committer(changes, mounts, node=settings.node, trash=trash_limits(settings)),
         book=Book(Audit(database)),
         journal=Journal(files, mounts),
-        call_rows=Calls(database),
+        call_rows=calls,
+        approvals=approvals,
+        questions=questions,
+        live=live,
+        node=node,
     )
-    return Engine(registry, shelves, executor)
+    agents = Agents(database)
+    waiting = Waiting(executor, approvals, questions, approval_rows, agents, calls, node=node, decided=decided)
+    return Engine(registry, shelves, executor, approvals, questions, waiting)
 
 
 def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
@@ -101,12 +124,14 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
     async with Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size) as database:
         engine = assemble(settings, database, tools=tools)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
+        await engine.waiting.recover()
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
         bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
         collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
         at_work = [
             asyncio.create_task(sealer.run(settings.seal_seconds)),
             asyncio.create_task(collector.run(settings.collect_seconds)),
+            asyncio.create_task(engine.waiting.run()),
         ]
         try:
             yield Services(
@@ -121,6 +146,9 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 calls=Calls(database),
                 executor=engine.executor,
                 registry=engine.registry,
+                approvals=engine.approvals,
+                questions=engine.questions,
+                grants=Grants(database),
                 passwords=Passwords(),
                 tokens=AccessTokens.from_settings(settings),
             )

@@ -4,6 +4,7 @@ The routes come from the API's own description. A new one fails here until someb
 whether a viewer may use it.
 """
 
+import asyncio
 import re
 import secrets
 import time
@@ -25,10 +26,10 @@ from structlog.testing import capture_logs
 from tests.conftest import DatabaseUrls, url_for
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
+from toolcrib.domain.approvals import Judgement, Scope
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import Misconfigured, ToolcribError
 from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
-from toolcrib.engine.executor import ToolCall
 from toolcrib.server.app import create_app
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
@@ -39,6 +40,7 @@ from toolcrib.storage import workspaces as workspaces_module
 from toolcrib.storage.accounts import Person
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.migrate import APP_ROLE, SYSTEM_ROLE
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import services as open_services
 
 pytestmark = pytest.mark.xdist_group("tenants")
@@ -50,7 +52,8 @@ OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys",
 # What a viewer may do in a workspace. Everything else there is refused.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
-    "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent",
+    "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
+    "list_grants", "list_questions", "get_question",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
@@ -65,6 +68,9 @@ BODIES: dict[str, Any] = {
     "call_tool": {"tool": "write", "args": {"path": "/intruder.txt", "content": "intruder"}},
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
+    "decide_approval": {"approved": True},
+    "withdraw_call": None,
+    "answer_question": {"answers": {"name": "intruder"}},
     "create_workspace": {"name": "mine"},
     "rename_workspace": {"name": "intruder"},
     "add_member": {"email": "{intruder}", "role": "owner"},
@@ -580,6 +586,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "plan_read": {"name": "secret"},
         "plan_edit": {"path": "/plans/secret.plan", "insert_line": 0, "insert_content": "intruder"},
         "plan_list": {},
+        "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "deleted_files": {},
         "file_versions": {"file_id": cast.ids["file_id"]},
         "file_version": {"version_id": cast.ids["version_id"]},
@@ -644,6 +651,9 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     await call("plan_write", path="/plans/secret.plan", title=mark, content=mark)
     await call("write", path=f"/{mark}/gone.txt", content=mark)
     await call("rm", path=f"/{mark}/gone.txt")
+    asked = {"questions": [{"name": "name", "question": mark, "schema": {"type": "string"}}]}
+    question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
+    approval, grant = await _waiting(services, owner, workspace.id, mark)
     return {
         "workspace_id": str(workspace.id),
         "user_id": str(owner.id),
@@ -655,7 +665,30 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "from_version": first["version_id"],
         "to_version": second["version_id"],
         "call_id": second["call_id"],
+        "approval_id": approval,
+        "grant_id": grant,
+        "question_id": str(question.metadata["question_id"]),
     }
+
+
+async def _waiting(services: Services, owner: Someone, workspace_id: WorkspaceId, mark: str) -> tuple[str, str]:
+    """A call that waits for a decision, and the grant that another decision left behind."""
+    tenant = Tenant(workspace_id, owner.id)
+    rules = "tool_permissions: {write: {allowed: true}}"
+    agent = await services.agents.create(tenant, name=f"{mark} writer", definition=rules)
+    approvals = []
+    for path in ("/first.txt", "/second.txt"):
+        caller = Caller(workspace_id, owner.id, agent=agent.as_caller)
+        outcome = await services.executor.execute(ToolCall("write", {"path": path, "content": mark}), caller)
+        approvals.append(await services.approvals.get(tenant, outcome.metadata["approval_id"]))
+    # Carried out by the loop that runs beside, if at all: what it writes is Ada's own.
+    yes = Judgement(approved=True, scope=Scope.ALWAYS, rule=approvals[0].offered)
+    decided = await services.approvals.decide(tenant, approvals[0].id, yes, via="test")
+    async with asyncio.timeout(20):
+        while (await services.calls.get(tenant, decided.call_id)).state != "done":
+            pass
+    [grant] = await services.grants.list(tenant)
+    return str(approvals[1].id), str(grant.id)
 
 
 async def _done(services: Services, caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.faults.processes import FORKED, Site, engine_at
 from toolcrib.domain.callers import Caller
-from toolcrib.engine.executor import ToolCall
+from toolcrib.tools.call import ToolCall
 from toolcrib.workspace import commit, disk
 
 # The process did every step and died before it could say so to the database.

@@ -16,11 +16,11 @@ from tests.faults.truth import Row, Workspace
 from tests.integration.conftest import Crib, new_caller
 from toolcrib.domain.files import AuthorKind
 from toolcrib.domain.ids import CallId, FileId, new_id
-from toolcrib.engine.executor import ToolCall
 from toolcrib.engine.recovery import recover
 from toolcrib.settings import Settings
 from toolcrib.storage.changes import Settled
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import assemble
 
 pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]

@@ -11,7 +11,7 @@ from tests.faults.processes import FORKED, Site, engine_at
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.ids import CallId, new_id
 from toolcrib.domain.outcomes import Outcome
-from toolcrib.engine.executor import ToolCall
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import Engine
 
 

@@ -10,13 +10,13 @@ from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
 from toolcrib.domain.outcomes import Outcome
-from toolcrib.engine.executor import ToolCall
 from toolcrib.policy.rules import rules_to_yaml
 from toolcrib.settings import Settings
 from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.workspaces import Workspaces
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import Engine, assemble
 
 

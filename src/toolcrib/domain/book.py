@@ -9,7 +9,7 @@ from uuid import UUID
 
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.changes import ChangeSet
-from toolcrib.domain.ids import ChangeSetId, new_id
+from toolcrib.domain.ids import ApprovalId, ChangeSetId, new_id
 
 # Arguments that carry content: the book keeps their size and hash, never the words themselves.
 CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
@@ -40,7 +40,10 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call as a row: what it was, how it ended, what it changed."""
+    """A call as a row: what it was, whether it waits or runs or how it ended, what it changed.
+
+    ``events`` tell its session so, in the same transaction; ``approval_id`` is the yes that it is carried out by.
+    """
 
     caller: Caller
     tool: str
@@ -49,6 +52,10 @@ class CallRecord:
     result: Any = None
     error: Mapping[str, Any] | None = None
     change_set_id: ChangeSetId | None = None
+    node: str | None = None
+    repeatable: bool = True
+    approval_id: ApprovalId | None = None
+    events: Sequence[Mapping[str, Any]] = ()
 
 
 def without_content(value: Any, level: int = 0) -> Any:

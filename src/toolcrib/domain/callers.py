@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.approvals import Grant
 from toolcrib.domain.ids import AgentId, CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 
 
@@ -24,11 +25,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of a workspace, with the rules that bind it."""
+    """An agent of a workspace, with the rules that bind it and what people have granted it since."""
 
     id: AgentId
     name: str
     rules: AgentRules
+    grants: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,13 @@ ToolcribError
 │   ├── BadFrontmatter         the YAML at the head of a document cannot be read
 │   ├── TooLarge
 │   │   └── OverWriteLimit     more than this caller may write at once
-│   └── TimedOut
+│   ├── TimedOut
+│   └── Interrupted            the call was cancelled, or its server stopped under it
 ├── Refused                    the gate said no
 │   ├── NotPermitted           no rule allows it
-│   ├── ApprovalRequired       a person must be asked, and cannot be yet
+│   ├── ApprovalRequired       a person must be asked, and nobody can be here
+│   ├── Denied                 a person was asked and said no
+│   ├── NotDecided             a person was asked and nobody decided in time, or it was withdrawn
 │   └── Violation              the sandbox's border was touched; counted against a run
 │       ├── OutsideMount
 │       ├── ProtectedName
@@ -94,6 +97,10 @@ class TimedOut(ToolFailed):
     code = "TIMED_OUT"
 
 
+class Interrupted(ToolFailed):
+    code = "INTERRUPTED"
+
+
 class Refused(ToolcribError):
     code = "NOT_PERMITTED"
 
@@ -104,6 +111,14 @@ class NotPermitted(Refused):
 
 class ApprovalRequired(Refused):
     code = "APPROVAL_REQUIRED"
+
+
+class Denied(Refused):
+    code = "APPROVAL_DENIED"
+
+
+class NotDecided(Refused):
+    code = "APPROVAL_EXPIRED"
 
 
 class Violation(Refused):

@@ -30,5 +30,13 @@ class Outcome:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def is_refused(self) -> bool:
+        return self.state is OutcomeState.REFUSED
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state is OutcomeState.WAITING
+
+    @property
     def succeeded(self) -> bool:
         return self.state is OutcomeState.DONE and self.error is None

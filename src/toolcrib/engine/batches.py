@@ -9,7 +9,8 @@ from toolcrib.domain.effects import Effects
 from toolcrib.domain.ids import CallId, new_id
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.domain.places import Place
-from toolcrib.engine.executor import Executor, ToolCall
+from toolcrib.engine.executor import Executor
+from toolcrib.tools.call import ToolCall
 
 # How many calls of one message run at once. More would take the database from everyone else.
 _AT_ONCE = 8

@@ -2,37 +2,43 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from toolcrib.domain.book import AuditRecord, CallRecord, files_changed, without_content
-from toolcrib.domain.callers import Caller
+from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Effects
 from toolcrib.domain.errors import (
-    ApprovalRequired,
     BaseChanged,
     Conflict,
     Forbidden,
+    Interrupted,
+    NotFound,
     Refused,
     Superseded,
     TimedOut,
     ToolcribError,
     ToolFailed,
 )
+from toolcrib.domain.events import Delta, DeltaType
 from toolcrib.domain.outcomes import Outcome, OutcomeState
+from toolcrib.engine.approvals import Approvals, Plan, entry_of
 from toolcrib.engine.book import Book
+from toolcrib.engine.entry import Entry
 from toolcrib.engine.journal import Journal
+from toolcrib.engine.questions import Questions
+from toolcrib.engine.watchers import Watchers
 from toolcrib.policy.bounds import bound
 from toolcrib.policy.decisions import Decision, Verdict, decide
 from toolcrib.policy.explain import Explanation, explain
 from toolcrib.policy.guard import Guard
 from toolcrib.policy.permissions import permission_for
+from toolcrib.storage.approvals import Allowed
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Tenant
+from toolcrib.tools.call import ToolCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.registry import Registry
 from toolcrib.tools.tool import Tool
@@ -42,14 +48,8 @@ from toolcrib.workspace.tree import Shelves, Tree
 
 # How often a change is planned anew because someone else was quicker.
 _PLANS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """What is asked for: a tool's name and its arguments as they came."""
-
-    name: str
-    arguments: Mapping[str, Any]
+# How often a change that a person approved is tried again because the disk looked different and was not.
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,11 @@ class _Heard:
     arguments: Any
     effects: Effects
 
+    @property
+    def can_be_planned(self) -> bool:
+        """Whether all that it would do is a change set, which can be worked out without doing it."""
+        return bool(self.effects.writes) and self.effects.runs is None and not self.effects.contacts
+
 
 class Executor:
     """Find, validate, effects, decide, ask, run, bound, record: the one way to any tool."""
@@ -80,7 +85,11 @@ class Executor:
         book: Book,
         journal: Journal,
         call_rows: Calls,
+        approvals: Approvals,
+        questions: Questions,
+        live: Watchers,
         *,
+        node: str,
         limits: Limits | None = None,
     ) -> None:
         self._registry = registry
@@ -89,38 +98,20 @@ class Executor:
         self._book = book
         self._journal = journal
         self._call_rows = call_rows
+        self._approvals = approvals
+        self._questions = questions
+        self._live = live
+        self._node = node
         self._limits = limits or Limits()
 
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
-        """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too;
-        who does not belong here, and what is our own fault, is raised."""
-        if not self._journal.keeps(caller, self._registry.get(call.name)):
-            return await self._execute(call, caller, emit)
-        async with self._journal.line(call.name, call.arguments, caller) as line:
-            line.outcome = await self._execute(call, caller, emit)
-        return line.outcome
+        """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too, and so
+        is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
+        return await self._pass(Entry(call, caller, self._node), emit)
 
-    async def _execute(self, call: ToolCall, caller: Caller, emit: Callable[[str], None] | None) -> Outcome:
-        entry = _Entry(call, caller)
-        try:
-            heard = self._hear(call)
-            decision = entry.decision = decide(caller, heard.tool, heard.effects)
-            _refuse_or_ask(decision)
-            return await self._run(heard, decision, caller, entry, emit)
-        except (ToolFailed, Refused) as error:
-            return await self._end(entry, error)
-        except Forbidden as error:
-            await self._end(entry, error, rule="membership")
-            raise
-        except Superseded as error:
-            await self._end(entry, error)
-            raise
-        except Exception:
-            # The book says that it was tried, if it can still be written. A commit has written its own record.
-            if not entry.committing:
-                with suppress(Exception):
-                    await self._book.write(entry.audit_record("failed", error=ToolcribError("Our own fault.")))
-            raise
+    async def carry_on(self, allowed: Allowed, agent: Agent | None) -> Outcome:
+        """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
+        return await self._pass(entry_of(allowed, agent, node=self._node), None)
 
     def explain(self, call: ToolCall, caller: Caller) -> Explanation:
         """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
@@ -134,39 +125,143 @@ class Executor:
         except (ToolFailed, Refused):
             return None
 
+    async def _pass(self, entry: Entry, emit: Callable[[str], None] | None) -> Outcome:
+        if not self._journal.keeps(entry.caller, self._registry.get(entry.call.name)):
+            return await self._execute(entry, emit)
+        async with self._journal.line(entry.call.name, entry.call.arguments, entry.caller) as line:
+            line.outcome = await self._execute(entry, emit)
+        return line.outcome
+
+    async def _execute(self, entry: Entry, emit: Callable[[str], None] | None) -> Outcome:
+        try:
+            heard = self._hear(entry.call)
+            entry.tool = heard.tool
+            decision = entry.decision = decide(entry.caller, heard.tool, heard.effects)
+            if decision.error is not None:
+                raise decision.error
+            if entry.allowed is not None:
+                return await self._carry_on(heard, decision, entry, entry.allowed)
+            if decision.verdict is Verdict.ASK:
+                return await self._ask(heard, decision, entry)
+            return await self._run(heard, decision, entry, emit)
+        except (ToolFailed, Refused) as error:
+            return await self._end(entry, error)
+        except Forbidden as error:
+            await self._book.write(entry.audit_record("refused", error=error, rule="membership"))
+            raise
+        except Superseded as error:
+            await self._book.write(entry.audit_record("failed", error=error))
+            raise
+        except asyncio.CancelledError:
+            if not entry.committing:
+                stopped = Interrupted("The call was cancelled while it ran. Nothing was changed.")
+                await asyncio.shield(self._end(entry, stopped))
+            raise
+        except Exception:
+            # The book says that it was tried, if it can still be written. A commit has written its own record.
+            if not entry.committing:
+                with suppress(Exception):
+                    await self._end(entry, ToolcribError("Our own fault. The server's log says more."))
+            raise
+
     def _hear(self, call: ToolCall) -> _Heard:
         tool = self._registry.require(call.name)
         arguments = tool.parse(call.arguments)
         return _Heard(tool, arguments, tool.effects(arguments))
 
-    async def _run(
-        self,
-        heard: _Heard,
-        decision: Decision,
-        caller: Caller,
-        entry: "_Entry",
-        emit: Callable[[str], None] | None,
+    async def _ask(
+        self, heard: _Heard, decision: Decision, entry: Entry, *, replaces: Allowed | None = None
     ) -> Outcome:
-        tree = Tree(self._shelves, caller, Guard(caller, heard.tool.name), needs=decision.needs_role)
-        if not heard.tool.looks or not heard.effects.places:
-            await tree.admit()
-        deadline = self._deadline(heard, caller)
+        """A person must decide. They are shown what would change, where that can be worked out beforehand."""
+        plan = None
+        if heard.can_be_planned:
+            try:
+                plan = await self._plan(heard, decision, entry)
+            except ToolFailed:
+                # Why it would fail may tell what a file holds: one who is supervised hears it with permission only.
+                if not decision.is_supervised:
+                    raise
+            else:
+                if plan is None and not decision.is_supervised:
+                    return await self._run(heard, decision, entry, None)
+        return await self._approvals.ask(entry, heard.effects, plan, replaces=replaces.approval if replaces else None)
+
+    async def _plan(self, heard: _Heard, decision: Decision, entry: Entry) -> Plan | None:
+        """What the call would do; none if it would change nothing."""
+        context = self._context(heard, decision, entry, None)
+        result = await self._call(heard, context)
+        return None if context.draft.is_empty else Plan(context.draft.change_set(entry.caller), result)
+
+    async def _carry_on(self, heard: _Heard, decision: Decision, entry: Entry, allowed: Allowed) -> Outcome:
+        tenant = Tenant.of(entry.caller)
+        if allowed.is_stale:
+            entry.allowed = None
+            return await self._ask(heard, decision, entry, replaces=allowed)
+        if allowed.begun_before and not heard.tool.repeatable:
+            return await self._unknown(entry)
+        proposal = await self._approvals.proposal(tenant, allowed.approval)
+        if proposal is None:
+            return await self._run(heard, decision, entry, None)
+        # The agent's rules may have changed since it was asked.
+        guard = Guard(entry.caller, heard.tool.name)
+        for place in proposal.places:
+            guard.check_write(place)
+        await self._begin(entry)
+        for _ in range(_TRIES):
+            try:
+                return await self._commit(entry, allowed.result, proposal, decision)
+            except BaseChanged as moved_on:
+                entry.committing = False
+                if moved_on.drifted:
+                    await self._shelves.sync.reconcile(tenant, proposal.places)
+                if await self._approvals.is_overtaken(tenant, allowed.approval):
+                    break
+        entry.allowed = None
+        return await self._ask(heard, decision, entry, replaces=allowed)
+
+    async def _run(
+        self, heard: _Heard, decision: Decision, entry: Entry, emit: Callable[[str], None] | None
+    ) -> Outcome:
+        await self._begin(entry)
+        deadline = self._deadline(heard, entry.caller)
         for _ in range(_PLANS):
-            draft = Draft(tree)
-            context = ToolContext(caller, tree, draft, deadline, emit or _unheard)
+            context = self._context(heard, decision, entry, emit, deadline)
             result = await self._call(heard, context)
-            if draft.is_empty:
+            if context.asked:
+                return await self._questions.ask(entry, tuple(context.asked))
+            if context.draft.is_empty:
                 return await self._answer(entry, result)
             try:
-                return await self._commit(entry, result, draft.change_set(caller), decision)
+                return await self._commit(entry, result, context.draft.change_set(entry.caller), decision)
             except BaseChanged as moved_on:
                 # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
                 entry.committing = False
                 if moved_on.drifted:
-                    await self._shelves.sync.reconcile(Tenant.of(caller), draft.change_set(caller).places)
+                    places = context.draft.change_set(entry.caller).places
+                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), places)
         raise Conflict("Others keep changing the same files. Try again in a moment.")
 
+    def _context(
+        self,
+        heard: _Heard,
+        decision: Decision,
+        entry: Entry,
+        emit: Callable[[str], None] | None,
+        deadline: float | None = None,
+    ) -> ToolContext:
+        caller = entry.caller
+        tree = Tree(self._shelves, caller, Guard(caller, heard.tool.name), needs=decision.needs_role)
+        return ToolContext(
+            caller,
+            tree,
+            Draft(tree),
+            deadline or self._deadline(heard, caller),
+            emit or self._shown_live(caller),
+        )
+
     async def _call(self, heard: _Heard, context: ToolContext) -> Any:
+        if not heard.tool.looks or not heard.effects.places:
+            await context.tree.admit()
         seconds = context.seconds_left
         try:
             async with asyncio.timeout(seconds):
@@ -174,28 +269,50 @@ class Executor:
         except TimeoutError:
             raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
 
-    async def _commit(self, entry: "_Entry", result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
+    async def _begin(self, entry: Entry) -> None:
+        """Whoever watches the session hears that the call has started; a crash must leave a trace."""
+        if entry.caller.session_id is not None:
+            await self._call_rows.record(Tenant.of(entry.caller), entry.begun())
+            self._wake(entry)
+
+    async def _commit(self, entry: Entry, result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
         """The change, the call's outcome and its record in the book: one transaction."""
         entry.committing = True
+        shown, metadata = self._shown(entry, result)
+        outcome = Outcome(
+            entry.caller.call_id, OutcomeState.DONE, shown, change_set_id=change_set.id, metadata=metadata
+        )
         await self._committer.commit(
             Tenant.of(entry.caller),
             change_set,
             needs=decision.needs_role,
-            call=entry.call_record("done", result, change_set),
+            call=entry.ended(outcome, result=result, change_set=change_set),
             audit=entry.audit_record("done", change_set=change_set),
         )
-        shown, metadata = self._shown(entry, result)
-        return Outcome(entry.caller.call_id, OutcomeState.DONE, shown, change_set_id=change_set.id, metadata=metadata)
+        self._wake(entry)
+        return outcome
 
-    async def _answer(self, entry: "_Entry", result: Any) -> Outcome:
-        """A call that changed nothing. It is kept only if its reader did not get all of it."""
+    async def _answer(self, entry: Entry, result: Any) -> Outcome:
+        """A call that changed nothing. It is a row only if someone will look at it again."""
         shown, metadata = self._shown(entry, result)
-        if metadata:
-            await self._call_rows.record(Tenant.of(entry.caller), entry.call_record("done", result, None))
-        await self._book.write(entry.audit_record("done"))
-        return Outcome(entry.caller.call_id, OutcomeState.DONE, shown, metadata=metadata)
+        outcome = Outcome(entry.caller.call_id, OutcomeState.DONE, shown, metadata=metadata)
+        if metadata or entry.is_row:
+            record, audit = entry.ended(outcome, result=result), entry.audit_record("done")
+            await self._call_rows.record(Tenant.of(entry.caller), record, audit)
+            self._wake(entry)
+        else:
+            await self._book.write(entry.audit_record("done"))
+        return outcome
 
-    def _shown(self, entry: "_Entry", result: Any) -> tuple[Any, dict[str, Any]]:
+    async def _unknown(self, entry: Entry) -> Outcome:
+        """It had begun when its node died, it has effects elsewhere, and doing it twice may harm."""
+        error = Interrupted(
+            "The server stopped while this ran, and nobody can tell whether it took effect. It was not repeated: "
+            "find out, then decide whether to call it again."
+        )
+        return await self._end(entry, error, state=OutcomeState.UNKNOWN)
+
+    def _shown(self, entry: Entry, result: Any) -> tuple[Any, dict[str, Any]]:
         """What the caller gets. A model's result is bounded; what was cut is kept with the call, for fetching."""
         if not entry.caller.is_agent:
             return result, {}
@@ -204,12 +321,23 @@ class Executor:
             return result, {}
         return bounded.value, {"cut": True, "bytes": bounded.original_bytes, "call_id": str(entry.caller.call_id)}
 
-    async def _end(self, entry: "_Entry", error: ToolcribError, *, rule: str | None = None) -> Outcome:
+    async def _end(self, entry: Entry, error: ToolcribError, *, state: OutcomeState | None = None) -> Outcome:
         """A call that was refused, or failed as tools may."""
-        refused = isinstance(error, Refused | Forbidden)
-        await self._book.write(entry.audit_record("refused" if refused else "failed", error=error, rule=rule))
-        state = OutcomeState.REFUSED if refused else OutcomeState.DONE
-        return Outcome(entry.caller.call_id, state, result=self._told(entry.tool_name, error), error=error)
+        refused = isinstance(error, Refused)
+        state = state or (OutcomeState.REFUSED if refused else OutcomeState.DONE)
+        told = self._told(entry.call.name, error)
+        outcome = Outcome(entry.caller.call_id, state, result=told, error=error)
+        audit = entry.audit_record("refused" if refused else "failed", error=error)
+        if not entry.is_row:
+            await self._book.write(audit)
+            return outcome
+        try:
+            await self._call_rows.record(Tenant.of(entry.caller), entry.ended(outcome), audit)
+        except NotFound:
+            # There is no such session to tell it to.
+            await self._book.write(audit)
+        self._wake(entry)
+        return outcome
 
     def _told(self, tool_name: str, error: ToolcribError) -> Any:
         """The failure in the words of the tool's own dialect, if it has any."""
@@ -222,59 +350,26 @@ class Executor:
         allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
         return time.monotonic() + allowed
 
+    def _shown_live(self, caller: Caller) -> Callable[[str], None]:
+        """Output goes to whoever watches the session while the call runs; without a session nobody does."""
+        session_id = caller.session_id
+        if session_id is None:
+            return _unheard
+        said = 0
+
+        def show(text: str) -> None:
+            nonlocal said
+            self._live.delta(
+                Delta(caller.workspace_id, session_id, DeltaType.TOOL, str(caller.call_id), text, offset=said)
+            )
+            said += len(text)
+
+        return show
+
+    def _wake(self, entry: Entry) -> None:
+        if entry.caller.session_id is not None:
+            self._live.wake(entry.caller.workspace_id, entry.caller.session_id)
+
 
 def _unheard(_: str) -> None:
     """Nobody watches this call."""
-
-
-def _refuse_or_ask(decision: Decision) -> None:
-    if decision.error is not None:
-        raise decision.error
-    if decision.verdict is Verdict.ASK:
-        raise ApprovalRequired(f"{decision.reason} Approvals are not available on this server yet, so it was refused.")
-
-
-class _Entry:
-    """What the book will say of one call."""
-
-    def __init__(self, call: ToolCall, caller: Caller) -> None:
-        self.caller = caller
-        self.decision: Decision | None = None
-        self.committing = False
-        self.tool_name = call.name
-        self._call = call
-        self._at = datetime.now(UTC)
-        self._started = time.perf_counter_ns()
-
-    def audit_record(
-        self,
-        outcome: str,
-        *,
-        error: ToolcribError | None = None,
-        rule: str | None = None,
-        change_set: ChangeSet | None = None,
-    ) -> AuditRecord:
-        decision = self.decision
-        refused_by_gate = outcome == "refused" and (rule is not None or decision is None)
-        return AuditRecord(
-            caller=self.caller,
-            tool=self._call.name,
-            decision="refuse" if refused_by_gate else str(decision.verdict) if decision else "none",
-            rule=rule or (decision.rule if decision else "arguments"),
-            input=without_content(self._call.arguments),
-            outcome=outcome,
-            at=self._at,
-            duration_us=(time.perf_counter_ns() - self._started) // 1000,
-            error_code=error.code if error else None,
-            files=files_changed(change_set) if change_set else (),
-        )
-
-    def call_record(self, state: str, result: Any, change_set: ChangeSet | None) -> CallRecord:
-        return CallRecord(
-            caller=self.caller,
-            tool=self._call.name,
-            arguments=without_content(self._call.arguments),
-            state=state,
-            result=result,
-            change_set_id=change_set.id if change_set else None,
-        )

@@ -111,7 +111,8 @@ class Journal:
         except Exception:
             await self._write(line, ToolcribError("Our own fault."))
             raise
-        await self._write(line, line.outcome.error if line.outcome else None)
+        if line.outcome is None or not line.outcome.is_waiting:
+            await self._write(line, line.outcome.error if line.outcome else None)
 
     async def _write(self, line: Line, error: ToolcribError | None) -> None:
         try:

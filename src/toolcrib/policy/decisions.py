@@ -8,9 +8,10 @@ from typing import assert_never
 
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.callers import Agent, Caller, Role
-from toolcrib.domain.effects import Danger, Effects
+from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import NotPermitted, ToolcribError
 from toolcrib.domain.places import Place
+from toolcrib.policy.grants import granted
 from toolcrib.policy.guard import Access, Guard, Objection
 from toolcrib.policy.permissions import ToolFacts, is_read_only, may_use, speaks
 
@@ -36,6 +37,11 @@ class Decision:
     error: ToolcribError | None
     considered: tuple[str, ...]
 
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the question comes of a trust so low that even looking is asked about."""
+        return self.rule.startswith(f"trust.{Trust.SUPERVISED}.")
+
 
 def decide(caller: Caller, tool: ToolFacts, effects: Effects) -> Decision:
     """The decision on a call. ``effects.reads_each`` is not judged here: the guard judges it file by file."""
@@ -48,12 +54,17 @@ def decide(caller: Caller, tool: ToolFacts, effects: Effects) -> Decision:
             return Decision(Verdict.REFUSE, objection.rule, error.message, role, error, tuple(considered))
         considered.append(f"{rule}: no objection")
     verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
+    if verdict is Verdict.ASK and (grant := granted(caller, tool, effects)):
+        considered.append(f"{rule}: {verdict}")
+        verdict, rule = Verdict.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
+        reason = f"A person has allowed this before: {rule}. Nobody is asked."
     return Decision(verdict, rule, reason, role, None, (*considered, f"{rule}: {verdict}"))
 
 
 def _role_needed(tool: ToolFacts, effects: Effects) -> Role:
     """Reading is for every member. A dangerous tool counts as an effect, even if it cannot tell which."""
-    return Role.MEMBER if effects.changes_something or tool.danger is Danger.DANGEROUS else Role.VIEWER
+    acts = effects.changes_something or tool.danger is Danger.DANGEROUS or tool.category is Category.HUMAN
+    return Role.MEMBER if acts else Role.VIEWER
 
 
 def _objections(caller: Caller, tool: ToolFacts, effects: Effects) -> Iterator[tuple[str, Objection | None]]:
@@ -101,6 +112,8 @@ def _permission(agent: Agent, tool: ToolFacts, effects: Effects) -> Objection | 
 
 
 def _by_trust(agent: Agent, tool: ToolFacts) -> tuple[Verdict, str, str]:
+    if tool.category is Category.HUMAN:
+        return Verdict.ALLOW, "people.asked", f"`{tool.name}` asks a person itself; nobody is asked whether it may."
     trust, danger = agent.rules.trust, tool.danger
     verdict = Verdict.ASK if _asks(trust, danger) else Verdict.ALLOW
     then = "a person must approve the call" if verdict is Verdict.ASK else "nobody is asked"

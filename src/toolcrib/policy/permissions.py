@@ -8,7 +8,7 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore import GitIgnorePatternError
 
 from toolcrib.domain.agents import AgentRules, ToolPermission
-from toolcrib.domain.effects import Danger
+from toolcrib.domain.effects import Category, Danger
 from toolcrib.domain.places import Mount, Place
 
 # Safe tools that do more than read. An agent without ``tool_permissions`` has every other safe tool.
@@ -24,6 +24,8 @@ class ToolFacts(Protocol):
     def danger(self) -> Danger: ...
     @property
     def toolset(self) -> str: ...
+    @property
+    def category(self) -> Category: ...
 
 
 def offers(rules: AgentRules, tool: ToolFacts) -> bool:

@@ -11,7 +11,19 @@ from toolcrib.server import errors
 from toolcrib.server.edge import Edge
 from toolcrib.server.hosts import Hosts
 from toolcrib.server.openapi import describe, operation_id
-from toolcrib.server.routes import agents, audit, auth, files, health, keys, members, tools, workspaces
+from toolcrib.server.routes import (
+    agents,
+    approvals,
+    audit,
+    auth,
+    files,
+    health,
+    keys,
+    members,
+    questions,
+    tools,
+    workspaces,
+)
 from toolcrib.server.services import Services
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -42,7 +54,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     app.state.services = services
     # Routes are tried in this order: tools are called most.
     app.add_route("/api/v1/workspaces/{workspace_id}/tools", tools.call_tool_directly, methods=["POST"])
-    for module in (tools, files, workspaces, members, agents, audit, keys, auth):
+    for module in (tools, files, approvals, questions, workspaces, members, agents, audit, keys, auth):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(health.router)
     errors.install(app)

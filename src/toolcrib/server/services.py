@@ -16,11 +16,14 @@ from toolcrib.storage.audit import Audit
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
+from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
 from toolcrib.storage.workspaces import Workspaces
 
 if TYPE_CHECKING:
+    from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.executor import Executor
+    from toolcrib.engine.questions import Questions
     from toolcrib.tools.registry import Registry
 
 
@@ -37,6 +40,9 @@ class Services:
     files: Files
     audit: Audit
     calls: Calls
+    approvals: "Approvals"
+    questions: "Questions"
+    grants: Grants
     executor: "Executor"
     registry: "Registry"
     passwords: Passwords

@@ -7,11 +7,13 @@ from typing import Any
 from psycopg.errors import UniqueViolation
 
 from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.approvals import Grant
 from toolcrib.domain.callers import Agent, Role
 from toolcrib.domain.errors import Conflict, NotFound
 from toolcrib.domain.ids import AgentId, UserId, new_id
 from toolcrib.policy.rules import rules_from_yaml
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.grants import grants_from
 from toolcrib.storage.json_text import json_text
 
 
@@ -26,10 +28,11 @@ class StoredAgent:
     created_by: UserId
     created_at: datetime
     updated_at: datetime
+    grants: tuple[Grant, ...] = ()
 
     @property
     def as_caller(self) -> Agent:
-        return Agent(self.id, self.name, self.rules)
+        return Agent(self.id, self.name, self.rules, self.grants)
 
 
 class Agents:
@@ -113,7 +116,9 @@ class Agents:
                 raise _no_agent(agent_id)
 
 
-_COLUMNS = "id, name, definition, rules, created_by, created_at, updated_at"
+_COLUMNS = """
+    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.grants_of(workspace_id, id)
+"""
 
 
 def _found(row: tuple[Any, ...] | None, agent_id: AgentId) -> StoredAgent:
@@ -123,8 +128,17 @@ def _found(row: tuple[Any, ...] | None, agent_id: AgentId) -> StoredAgent:
 
 
 def _agent(row: tuple[Any, ...]) -> StoredAgent:
-    agent_id, name, definition, rules, created_by, created_at, updated_at = row
-    return StoredAgent(agent_id, name, definition, AgentRules.model_validate(rules), created_by, created_at, updated_at)
+    agent_id, name, definition, rules, created_by, created_at, updated_at, grants = row
+    return StoredAgent(
+        agent_id,
+        name,
+        definition,
+        AgentRules.model_validate(rules),
+        created_by,
+        created_at,
+        updated_at,
+        grants_from(grants),
+    )
 
 
 def _no_agent(agent_id: AgentId) -> NotFound:

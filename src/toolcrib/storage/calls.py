@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from toolcrib.domain.book import CallRecord
+from toolcrib.domain.book import AuditRecord, CallRecord
+from toolcrib.domain.callers import Role
 from toolcrib.domain.errors import NotFound
-from toolcrib.domain.ids import CallId
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.domain.ids import AgentId, CallId, SessionId, UserId, WorkspaceId
+from toolcrib.storage.audit import audit_row
+from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.json_text import json_text
 
 
@@ -24,6 +26,19 @@ class StoredCall:
     change_set_id: Any
     started_at: datetime
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A call whose node died under it."""
+
+    workspace_id: WorkspaceId
+    id: CallId
+    session_id: SessionId | None
+    user_id: UserId
+    agent_id: AgentId | None
+    tool: str
+    repeatable: bool
 
 
 class Calls:
@@ -49,15 +64,41 @@ class Calls:
             raise NotFound(f"Call {call_id} is not kept in this workspace.")
         return StoredCall(*row)
 
-    async def record(self, tenant: Tenant, call: CallRecord) -> None:
-        async with self._database.transaction(tenant) as connection:
-            await connection.execute(
-                "select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call)))
+    async def record(
+        self, tenant: Tenant, call: CallRecord, audit: AuditRecord | None = None, *, needs: Role = Role.VIEWER
+    ) -> None:
+        """Writes the call's row, its events and, if it has ended, its record in the book: all or nothing."""
+        async with self._database.transaction(tenant, needs) as connection:
+            await record_call(connection, tenant, call)
+            if audit is not None:
+                await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+
+    async def interrupted(self, node: str, *, limit: int) -> list[Interrupted]:
+        """Calls outside runs that this node had begun and not ended when it stopped. As the system."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                """
+                select workspace_id, id, session_id, user_id, agent_id, tool, repeatable
+                from toolcrib.tool_calls c
+                where node = %s and state = 'running' and run_id is null
+                  -- What a person allowed is carried on, not ended.
+                  and not exists (select from toolcrib.approvals a
+                                  where a.workspace_id = c.workspace_id and a.call_id = c.id
+                                    and a.state = 'allowed' and a.carried_at is null)
+                limit %s
+                """,
+                (node, limit),
             )
+            return [Interrupted(*row) for row in await cursor.fetchall()]
+
+
+async def record_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
+    """The same, in a transaction that has its tenant."""
+    await connection.execute("select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
 
 
 def call_row(call: CallRecord) -> dict[str, Any]:
-    """A call that has ended, as ``toolcrib.record_call`` takes it."""
+    """A call as ``toolcrib.record_call`` takes it."""
     caller = call.caller
     return {
         "id": caller.call_id,
@@ -72,4 +113,8 @@ def call_row(call: CallRecord) -> dict[str, Any]:
         "result": call.result,
         "error": call.error,
         "change_set_id": call.change_set_id,
+        "node": call.node,
+        "repeatable": call.repeatable,
+        "approval_id": call.approval_id,
+        "events": call.events or None,
     }

@@ -164,6 +164,8 @@ def told_apart() -> Iterator[None]:
                 raise Superseded("Another node holds this workspace's files by now. Call it there.") from None
             case "TC404":
                 raise NotFound("There is no such session in this workspace.") from None
+            case "TC410":
+                raise Superseded("This call has ended already. Fetch its outcome by its id.") from None
             case "55P03":
                 raise Conflict("Others are changing these files just now. Try again in a moment.") from None
         raise

@@ -10,6 +10,7 @@ from toolcrib.domain.errors import NotFound
 from toolcrib.domain.ids import AgentId, KeyId, UserId, WorkspaceId, new_id
 from toolcrib.storage.accounts import Person, acting
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.grants import grants_from
 from toolcrib.storage.secrets import KEY_PREFIX, hashed, new_secret
 
 # Enough of a key to tell it from others in a list, too little to guess the rest.
@@ -114,7 +115,7 @@ class Keys:
         async with self._database.connection() as connection:
             cursor = await connection.execute(
                 """
-                select user_id, token_version, workspace_id, agent_id, agent_name, rules
+                select user_id, token_version, workspace_id, agent_id, agent_name, rules, grants
                 from toolcrib.find_api_key(%s)
                 """,
                 (hashed(secret),),
@@ -134,8 +135,9 @@ def _holder(
     agent_id: AgentId | None,
     agent_name: str | None,
     rules: Any,
+    grants: Any,
 ) -> KeyHolder:
     if agent_id is None or agent_name is None:
         return KeyHolder(user_id, token_version, None, None)
-    agent = Agent(agent_id, agent_name, AgentRules.model_validate(rules))
+    agent = Agent(agent_id, agent_name, AgentRules.model_validate(rules), grants_from(grants))
     return KeyHolder(user_id, token_version, workspace_id, agent)

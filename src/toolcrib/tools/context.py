@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from toolcrib.domain.callers import Caller
+from toolcrib.domain.questions import Item
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.tree import Tree
 
@@ -15,7 +16,8 @@ class ToolContext:
     """One call's surroundings. A tool reads through ``tree`` and writes into ``draft``; the gate commits it.
 
     ``emit`` shows output while the call runs, ``deadline`` is when it will be ended (monotonic seconds), and
-    ``cancelled`` is set when nobody wants the result any more.
+    ``cancelled`` is set when nobody wants the result any more. What a tool puts into ``asked`` is put to a person;
+    the call then waits for the answer, and what the function returned is not used.
     """
 
     caller: Caller
@@ -24,6 +26,7 @@ class ToolContext:
     deadline: float
     emit: Callable[[str], None]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[Item] = field(default_factory=list)
 
     @property
     def seconds_left(self) -> float:

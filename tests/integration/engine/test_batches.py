@@ -17,7 +17,7 @@ from toolcrib.domain.effects import Danger, Effects
 from toolcrib.domain.errors import Forbidden
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.engine.batches import execute_all
-from toolcrib.engine.executor import ToolCall
+from toolcrib.tools.call import ToolCall
 from toolcrib.workspace.paths import AbsolutePath
 
 pytestmark = pytest.mark.req("TL-9")

@@ -8,7 +8,7 @@ from tests.integration.conftest import Crib
 from tests.integration.engine.cast import EVERYTHING, allowed, book, book_of, hired, put, with_tools
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import BadArguments, NotFound, OutsideMount, Refused
-from toolcrib.engine.executor import ToolCall
+from toolcrib.tools.call import ToolCall
 
 pytestmark = pytest.mark.req("PO-5")
 
@@ -65,8 +65,11 @@ async def test_the_explanation_is_what_then_happens(crib: Crib, who: str) -> Non
         said = crib.engine.executor.explain(ToolCall(tool, arguments), caller)
         outcome = await crib.call(tool, caller, **arguments)
 
+        assert outcome.is_waiting is (said.verdict == "ask" and outcome.error is None), (tool, arguments)
+        if outcome.is_waiting:
+            continue
         refused = isinstance(outcome.error, Refused)
-        assert refused is (said.verdict != "allow"), (tool, arguments, said, outcome)
+        assert refused is (said.verdict == "refuse"), (tool, arguments, said, outcome)
         assert refused is (outcome.error is not None and outcome.error.code != "NOT_FOUND")
         [record] = await book_of(crib, outcome.call_id)
         assert (record.decision, record.rule) == (said.verdict, said.rule), (tool, arguments)

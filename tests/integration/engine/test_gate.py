@@ -28,7 +28,6 @@ from tests.integration.engine.cast import (
 )
 from toolcrib.domain.callers import Role
 from toolcrib.domain.errors import (
-    ApprovalRequired,
     BadArguments,
     Forbidden,
     NotFound,
@@ -41,11 +40,11 @@ from toolcrib.domain.errors import (
     ToolcribError,
 )
 from toolcrib.domain.outcomes import OutcomeState
-from toolcrib.engine.executor import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.health import OperationalError
+from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("PO-4")
@@ -74,7 +73,6 @@ IN_ORDER = [
         ProtectedName,
         "VALIDATION_ERROR",
     ),
-    ("a question", "write", WRITE, {"tool_permissions": EVERYTHING}, ApprovalRequired, "APPROVAL_REQUIRED"),
 ]
 
 
@@ -103,12 +101,13 @@ async def test_what_is_allowed_and_needs_no_question_is_done(crib: Crib) -> None
     assert (crib.project / "a.txt").read_text() == "a\n"
 
 
-async def test_what_needs_a_person_is_refused_and_says_so(crib: Crib) -> None:
+async def test_what_needs_a_person_waits_for_one_and_changes_nothing(crib: Crib) -> None:
     outcome = await crib.call("write", await hired(crib, tool_permissions=EVERYTHING), **WRITE)
 
-    assert isinstance(outcome.error, ApprovalRequired)
-    assert "a person must approve the call" in outcome.error.message
-    assert "not available" in outcome.error.message
+    assert outcome.is_waiting
+    assert "a person must approve the call" in outcome.metadata["reason"]
+    assert list(crib.project.iterdir()) == []
+    assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
 
 
 @pytest.mark.req("PO-3")
@@ -129,7 +128,7 @@ async def test_trust_decides_whether_a_person_is_asked(crib: Crib, trust: str, t
 
     outcome = await crib.call(tool, await trusted(crib, trust=trust), **arguments)
 
-    assert isinstance(outcome.error, ApprovalRequired) is asked
+    assert outcome.is_waiting is asked
     assert outcome.succeeded is not asked
 
 

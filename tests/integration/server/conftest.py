@@ -1,7 +1,6 @@
 """The application over a real database, and people who are already logged in to it."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -21,14 +20,15 @@ from toolcrib.storage.audit import Audit
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
+from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
 from toolcrib.storage.workspaces import Workspaces
+from toolcrib.wiring import assemble
 
 
 @pytest.fixture
 def services(settings: Settings, database: Database) -> Services:
-    # No route of these tests calls a tool.
-    no_tools: Any = None
+    engine = assemble(settings, database)
     return Services(
         settings=settings,
         database=database,
@@ -39,8 +39,11 @@ def services(settings: Settings, database: Database) -> Services:
         files=Files(database),
         audit=Audit(database),
         calls=Calls(database),
-        executor=no_tools,
-        registry=no_tools,
+        executor=engine.executor,
+        registry=engine.registry,
+        approvals=engine.approvals,
+        questions=engine.questions,
+        grants=Grants(database),
         passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
         tokens=AccessTokens.from_settings(settings),
     )

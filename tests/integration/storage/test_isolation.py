@@ -40,6 +40,13 @@ insert into toolcrib.tool_calls (workspace_id, id, user_id, tool, arguments, sta
 insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome,
                             duration_us)
     values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
+insert into toolcrib.approvals (workspace_id, id, call_id, user_id, via, tool, shown, arguments_sha256, effects, rule,
+                                reason, offered, expires_at)
+    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', 'write', '{}', %(hash)s, '{}', 'r', 'r', '{}', now());
+insert into toolcrib.grants (workspace_id, id, agent_id, tool, approval_id, created_by)
+    values (%(workspace)s, %(id)s, %(id)s, 'write', %(id)s, %(user)s);
+insert into toolcrib.questions (workspace_id, id, call_id, user_id, via, items, expires_at)
+    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '[]', now());
 insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());

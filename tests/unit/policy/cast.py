@@ -5,7 +5,7 @@ from typing import Any
 
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.callers import Agent, Caller
-from toolcrib.domain.effects import Danger
+from toolcrib.domain.effects import Category, Danger
 from toolcrib.domain.ids import AgentId, UserId, WorkspaceId, new_id
 from toolcrib.domain.places import Mount, Place
 
@@ -15,6 +15,7 @@ class Tool:
     name: str
     danger: Danger = Danger.SAFE
     toolset: str = "workspace"
+    category: Category = Category.FILE
 
 
 READ = Tool("read")

@@ -173,6 +173,7 @@ def test_our_own_tools_are_found_by_their_files() -> None:
         "plan_read",
         "plan_edit",
         "plan_list",
+        "ask_user",
     }
     dangerous = {name for name in workspace if found[name].danger is Danger.DANGEROUS}
     assert dangerous == {"write", "rm", "mv", "touch", "mkdir", "edit"}

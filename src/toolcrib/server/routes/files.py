@@ -6,13 +6,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from toolcrib.domain.outcomes import Outcome
-from toolcrib.engine.executor import ToolCall
 from toolcrib.server.auth import Authenticated, Principal, caller_for
 from toolcrib.server.bodies import StrictRoute
 from toolcrib.server.errors import examples
 from toolcrib.server.routes.tools import Called, answer
 from toolcrib.server.services import Injected, Services
 from toolcrib.server.shapes import Given
+from toolcrib.tools.call import ToolCall
 
 router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["files"], route_class=StrictRoute)
 

@@ -1,5 +1,6 @@
 """The endpoint for tools: one address for every tool, and what a caller is offered there."""
 
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -11,12 +12,12 @@ from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import AgentId, CallId
 from toolcrib.domain.outcomes import Outcome
-from toolcrib.engine.executor import ToolCall
 from toolcrib.server.auth import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
 from toolcrib.server.bodies import StrictRoute, strict_json
 from toolcrib.server.errors import examples
 from toolcrib.server.services import Injected, services_of
 from toolcrib.server.shapes import Given, Shown
+from toolcrib.tools.call import ToolCall
 from toolcrib.tools.tool import ToolDefinition
 
 router = APIRouter(tags=["tools"], route_class=StrictRoute)
@@ -37,6 +38,24 @@ class Called(BaseModel):
     result: Any
     error: None = None
     cut: dict[str, Any] | None = None
+
+
+class Pending(BaseModel):
+    """A call that waits for a person."""
+
+    status: Literal["approval_pending"]
+    approval_id: UUID
+    call_id: UUID
+    reason: str
+    expires_at: datetime
+
+
+class Accepted(BaseModel):
+    """A call that was accepted, and will be carried out if a person allows it."""
+
+    success: Literal[True] = True
+    result: Pending
+    error: None = None
 
 
 _EXAMPLES: dict[str, Any] = {
@@ -64,7 +83,10 @@ _CALL_SCHEMA = {"schema": Call.model_json_schema(), "examples": _EXAMPLES}
 @router.post(
     "/workspaces/{workspace_id}/tools",
     response_model=Called,
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
+    responses={
+        202: {"model": Accepted, "description": "A person must decide first; fetch the outcome by the call's id."},
+        **examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
+    },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": _CALL_SCHEMA}}},
 )
 async def call_tool(workspace_id: UUID, request: Request) -> Response:
@@ -98,11 +120,17 @@ def _call(body: bytes) -> Call:
 
 
 def answer(outcome: Outcome) -> Response:
-    """An outcome over HTTP: its result in the envelope, or its error raised if the tool does not tell it itself."""
+    """An outcome over HTTP: its result in the envelope, or its error raised if the tool does not tell it itself.
+
+    A call that waits for a decision is accepted, not done (202): its outcome is fetched later by the call's id.
+    """
     if outcome.error is not None and outcome.result is None:
         raise outcome.error
+    if outcome.is_waiting and outcome.result is None:
+        accepted = {"success": True, "result": dict(outcome.metadata), "error": None}
+        return Response(to_json(accepted), status_code=202, media_type="application/json")
     content = {"success": True, "result": outcome.result, "error": None}
-    if outcome.metadata:
+    if outcome.metadata and not outcome.is_waiting:
         content["cut"] = dict(outcome.metadata)
     # Written at once rather than checked against the model first: this is the address that is called most.
     return Response(to_json(content), media_type="application/json")

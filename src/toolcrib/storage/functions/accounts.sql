@@ -21,15 +21,19 @@ $$;
 
 create or replace function toolcrib.find_api_key(p_hash bytea)
 returns table (id uuid, user_id uuid, email text, token_version integer, workspace_id uuid, agent_id uuid,
-               agent_name text, rules jsonb)
-language sql stable security definer set search_path = toolcrib, pg_temp
+               agent_name text, rules jsonb, grants jsonb)
+language plpgsql stable security definer set search_path = toolcrib, pg_temp
 as $$
-    select k.id, k.user_id, u.email, u.token_version, k.workspace_id, k.agent_id, a.name, a.rules
+begin
+    return query
+    select k.id, k.user_id, u.email, u.token_version, k.workspace_id, k.agent_id, a.name, a.rules,
+           case when a.id is not null then toolcrib.grants_of(k.workspace_id, k.agent_id) end
     from api_keys k
     join users u on u.id = k.user_id and u.disabled_at is null
     left join agents a on a.workspace_id = k.workspace_id and a.id = k.agent_id and a.deleted_at is null
     where k.secret_hash = p_hash and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
-      and (k.agent_id is null or a.id is not null)
+      and (k.agent_id is null or a.id is not null);
+end
 $$;
 
 -- A person found by address, to be made a member. Gives an id and nothing else.

@@ -47,7 +47,8 @@ begin
     select p_workspace, s.id, 'committed', s.author, s.user_id, s.agent_id, s.session_id, s.run_id, s.call_id, now()
     from jsonb_to_record(p_set) as s (id uuid, author text, user_id uuid, agent_id uuid, session_id uuid, run_id uuid,
                                       call_id uuid)
-    on conflict (workspace_id, id) do update set state = 'committed', committed_at = now();
+    on conflict (workspace_id, id) do update set state = 'committed', committed_at = now()
+    where change_sets.state = 'proposed';
 
     -- Files that trade places: each leaves its own before any arrives, since a place holds one live file.
     if (p_set ->> 'trades')::boolean then

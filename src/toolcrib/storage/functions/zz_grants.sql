@@ -9,7 +9,7 @@ grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_syst
 grant select, insert, update, delete on
     workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash to toolcrib_app;
 grant select, insert, update on
-    users, refresh_tokens, change_sets, files, tool_calls, usage to toolcrib_app;
+    users, refresh_tokens, change_sets, files, tool_calls, usage, approvals, grants, questions to toolcrib_app;
 grant select, insert on blobs, versions, events, audit to toolcrib_app;
 grant select, insert, delete on tickets to toolcrib_app;
 
@@ -23,7 +23,8 @@ declare
 begin
     foreach v_table in array array[
         'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files', 'trash',
-        'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage'
+        'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage',
+        'approvals', 'grants', 'questions'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -31,7 +32,7 @@ begin
     end loop;
     foreach v_table in array array[
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'trash',
-        'tool_calls', 'usage'
+        'tool_calls', 'usage', 'approvals', 'grants', 'questions'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app

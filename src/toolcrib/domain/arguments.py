@@ -1,0 +1,26 @@
+"""A call's arguments, spelled so that equal ones are equal texts. What a person approves is bound to this spelling."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from toolcrib.domain.errors import BadArguments
+
+
+def spelled(arguments: Mapping[str, Any]) -> str:
+    """ASCII JSON with sorted keys: it holds every string there is, and reads back alike."""
+    try:
+        return json.dumps(arguments, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError, TypeError):
+        raise BadArguments({"args": "These cannot be written as JSON."}) from None
+
+
+def unspelled(text: str) -> dict[str, Any]:
+    arguments = json.loads(text)
+    assert isinstance(arguments, dict)
+    return arguments
+
+
+def digest_of(text: str) -> bytes:
+    return sha256(text.encode("ascii")).digest()

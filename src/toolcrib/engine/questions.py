@@ -1,0 +1,188 @@
+"""Questions: a call asks a person, waits as a row, and ends with the answer. Checks answers; shows nothing."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.callers import Agent, Caller, Role
+from toolcrib.domain.errors import BadArguments, Conflict, Forbidden, NotDecided, ToolcribError
+from toolcrib.domain.ids import QuestionId, SessionId, new_id
+from toolcrib.domain.outcomes import Outcome, OutcomeState
+from toolcrib.domain.questions import Item, Question, QuestionState
+from toolcrib.engine.entry import Entry
+from toolcrib.engine.telling import items_shape, question_asked, question_ended
+from toolcrib.engine.watchers import Watchers
+from toolcrib.policy.answers import flaw_in
+from toolcrib.policy.decisions import Decision, Verdict
+from toolcrib.storage import questions as storage
+from toolcrib.storage.audit import audit_row
+from toolcrib.storage.calls import record_call
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.json_text import json_text
+from toolcrib.storage.questions import Asked
+from toolcrib.tools.call import ToolCall
+
+
+class Questions:
+    """Asking and answering."""
+
+    def __init__(self, rows: storage.Questions, live: Watchers, *, node: str, patience: timedelta) -> None:
+        self._rows = rows
+        self._live = live
+        self._node = node
+        self._patience = patience
+
+    async def ask(self, entry: Entry, items: tuple[Item, ...]) -> Outcome:
+        """The call waits from here on: its row, the question and the event are one transaction."""
+        tenant, question_id = Tenant.of(entry.caller), QuestionId(new_id())
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            await self._rows.add(connection, tenant, question_id, items, entry.caller, patience=self._patience)
+            question = (await self._rows.found(connection, tenant, question_id)).question
+            await record_call(connection, tenant, entry.waiting(question_asked(question)))
+        self._wake(question)
+        return Outcome(
+            entry.caller.call_id,
+            OutcomeState.WAITING,
+            result={
+                "status": "question_pending",
+                "question_id": str(question_id),
+                "questions": items_shape(question),
+            },
+            metadata={"question_id": question_id},
+        )
+
+    async def answer(
+        self,
+        tenant: Tenant,
+        question_id: QuestionId,
+        answers: Mapping[str, Any],
+        *,
+        by_button: Collection[str] = (),
+        via: str,
+    ) -> Question:
+        """A person's answer; the first counts. BadArguments says which item's answer does not fit, and why."""
+        if tenant.agent_id is not None or tenant.user_id is None:
+            raise Forbidden("Only a person answers a question. An agent's key cannot.")
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            asked = await self._rows.locked(connection, tenant, question_id)
+            _refuse_unless_open(asked)
+            _check(asked.question, answers, by_button)
+            await self._end(
+                connection, tenant, asked, QuestionState.ANSWERED, answers=answers, by_button=tuple(by_button), via=via
+            )
+        self._wake(asked.question)
+        return await self._rows.get(tenant, question_id)
+
+    async def expire(self, *, limit: int) -> int:
+        """Ends what nobody answered in time. Returns how many there were."""
+        due = await self._rows.expired(limit=limit)
+        for workspace_id, question_id in due:
+            tenant = Tenant(workspace_id)
+            async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+                asked = await self._rows.locked(connection, tenant, question_id)
+                if asked.question.state is not QuestionState.OPEN or asked.question.expires_at > datetime.now(UTC):
+                    continue
+                refusal = NotDecided("Nobody answered in time. Go on without the answer, or ask again.")
+                await self._end(connection, tenant, asked, QuestionState.EXPIRED, refusal=refusal)
+            self._wake(asked.question)
+        return len(due)
+
+    async def get(self, tenant: Tenant, question_id: QuestionId) -> Question:
+        return await self._rows.get(tenant, question_id)
+
+    async def open(self, tenant: Tenant, *, session_id: SessionId | None = None) -> list[Question]:
+        return await self._rows.page(tenant, session_id=session_id)
+
+    async def page(
+        self, tenant: Tenant, *, session_id: SessionId | None, only_open: bool, after: QuestionId | None, limit: int
+    ) -> list[Question]:
+        return await self._rows.page(tenant, session_id=session_id, only_open=only_open, after=after, limit=limit)
+
+    async def _end(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        asked: Asked,
+        state: QuestionState,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        by_button: tuple[str, ...] = (),
+        via: str | None = None,
+        refusal: ToolcribError | None = None,
+    ) -> None:
+        """The question and its call end together: rows, events, and the record in the book."""
+        question = asked.question
+        await self._rows.ended(connection, tenant, question.id, state, answers=answers, by_button=by_button, via=via)
+        by = (await self._rows.found(connection, tenant, question.id)).answered_by_name
+        if question.session_id is not None:
+            event = question_ended(question, state, answers, by=by)
+            await connection.execute(
+                "select toolcrib.append_event(%s, %s, %s, %s)",
+                (tenant.workspace_id, question.session_id, event["type"], json_text(event["payload"])),
+            )
+        entry = self._entry(asked)
+        ended = OutcomeState.DONE if refusal is None else OutcomeState.REFUSED
+        outcome = Outcome(question.call_id, ended, result=answers, error=refusal)
+        await record_call(connection, tenant, entry.ended(outcome))
+        audit = entry.audit_record("done" if refusal is None else "refused", error=refusal, approver_id=tenant.user_id)
+        await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+
+    def _entry(self, asked: Asked) -> Entry:
+        question = asked.question
+        agent = Agent(question.agent_id, asked.agent_name or "", AgentRules()) if question.agent_id else None
+        caller = Caller(
+            question.workspace_id,
+            question.user_id,
+            agent=agent,
+            session_id=question.session_id,
+            run_id=question.run_id,
+            call_id=question.call_id,
+            via=asked.via,
+        )
+        entry = Entry(ToolCall("ask_user", {"questions": items_shape(question)}), caller, self._node)
+        reason = "Asking a person needs no approval."
+        entry.decision = Decision(Verdict.ALLOW, "people.asked", reason, Role.VIEWER, None, ())
+        return entry
+
+    def _wake(self, question: Question) -> None:
+        if question.session_id is not None:
+            self._live.wake(question.workspace_id, question.session_id)
+
+
+def _refuse_unless_open(asked: Asked) -> None:
+    question = asked.question
+    match question.state:
+        case QuestionState.OPEN if question.expires_at > datetime.now(UTC):
+            return
+        case QuestionState.OPEN | QuestionState.EXPIRED:
+            raise Conflict(f"This question expired at {question.expires_at.isoformat(timespec='seconds')}.")
+        case QuestionState.ANSWERED:
+            raise Conflict(f"Already answered by {asked.answered_by_name or 'someone'}.")
+        case QuestionState.WITHDRAWN:
+            raise Conflict("The question was withdrawn; there is nothing to answer any more.")
+
+
+def _check(question: Question, answers: Mapping[str, Any], by_button: Collection[str]) -> None:
+    items = {item.name: item for item in question.items}
+    flaws = {
+        f"answers.{name}": f"Nothing of this name was asked. Asked were {', '.join(items)}."
+        for name in answers
+        if name not in items
+    }
+    flaws |= {f"answers.{name}": "This answer is missing." for name in items if name not in answers}
+    for name, item in items.items():
+        if name in answers and (flaw := flaw_in(item.schema, answers[name])):
+            flaws[f"answers.{name}"] = flaw
+    for name in by_button:
+        if flaw := _no_button(items.get(name), answers.get(name)):
+            flaws[f"by_button.{name}"] = flaw
+    if flaws:
+        raise BadArguments(flaws)
+
+
+def _no_button(item: Item | None, answer: Any) -> str | None:
+    """Why this cannot have been the press of a button."""
+    if item is None or not item.buttons:
+        return "This has no buttons."
+    return None if any(button.value == answer for button in item.buttons) else "No button has this value."

@@ -1,0 +1,148 @@
+"""How a session's watchers are told of calls, approvals and questions: the payloads of its durable events."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.domain.approvals import Approval, ApprovalState, GrantRule, Judgement
+from toolcrib.domain.errors import described
+from toolcrib.domain.events import EventType
+from toolcrib.domain.ids import CallId
+from toolcrib.domain.outcomes import Outcome
+from toolcrib.domain.questions import Question
+from toolcrib.policy.bounds import bound
+from toolcrib.storage.json_text import json_text
+
+# How much of a call's input and of its result an event carries; the whole is fetched by the call's id.
+_INPUT_BYTES = 16_000
+_RESULT_BYTES = 60_000
+
+Told = dict[str, Any]
+
+
+def tool_started(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> Told:
+    return _event(EventType.TOOL_START, toolId=call_id, toolName=tool, input=shown_input(arguments))
+
+
+def tool_ended(tool: str, outcome: Outcome) -> Told:
+    """The result as text, whatever the tool's own form is; a studio tool's text and metadata are taken as they are."""
+    result, error, metadata = outcome.result, outcome.error, dict(outcome.metadata)
+    failed = error is not None
+    if isinstance(result, Mapping) and set(result) == {"output", "metadata", "is_error"}:
+        text, metadata, failed = result["output"], {**result["metadata"], **metadata}, bool(result["is_error"])
+    elif result is None and error is not None:
+        text = described(error)
+    else:
+        text = result if isinstance(result, str) else json_text(result)
+    if error is not None:
+        metadata = {"code": error.code, **metadata}
+    bounded = bound(text, limit_bytes=_RESULT_BYTES)
+    if bounded.cut:
+        metadata = {**metadata, "cut": True, "bytes": bounded.original_bytes}
+    return _event(
+        EventType.TOOL_RESULT,
+        toolId=outcome.call_id,
+        toolName=tool,
+        status="error" if failed else "success",
+        result=bounded.value,
+        metadata=metadata,
+    )
+
+
+def tool_asked(approval: Mapping[str, Any]) -> Told:
+    """``approval`` as ``approval_payload`` makes it."""
+    return _event(EventType.TOOL_CONFIRM, **approval)
+
+
+def tool_decided(approval: Approval, judgement: Judgement, *, by: str | None) -> Told:
+    return _event(
+        EventType.TOOL_DECIDED,
+        toolId=approval.call_id,
+        toolName=approval.tool,
+        approvalId=approval.id,
+        approved=judgement.approved,
+        state=ApprovalState.ALLOWED if judgement.approved else ApprovalState.DENIED,
+        scope=judgement.scope if judgement.approved else None,
+        reason=judgement.reason,
+        decidedBy=by,
+    )
+
+
+def approval_ended(approval: Approval, state: ApprovalState, reason: str) -> Told:
+    """An approval that nobody decided, or that does not count any more."""
+    return _event(
+        EventType.TOOL_DECIDED,
+        toolId=approval.call_id,
+        toolName=approval.tool,
+        approvalId=approval.id,
+        approved=False,
+        state=state,
+        scope=None,
+        reason=reason,
+        decidedBy=None,
+    )
+
+
+def approval_payload(approval: Approval) -> dict[str, Any]:
+    """An approval as watchers see it."""
+    return {
+        "toolId": approval.call_id,
+        "toolName": approval.tool,
+        "input": approval.shown,
+        "approvalId": approval.id,
+        "agent": approval.agent_name,
+        "argumentsSha256": approval.arguments_sha256,
+        "changes": approval.changes,
+        "effects": approval.effects,
+        "rule": approval.rule,
+        "reason": approval.reason,
+        "isolation": approval.isolation,
+        "offeredRule": rule_payload(approval.offered),
+        "replaces": approval.replaces,
+        "expiresAt": approval.expires_at,
+    }
+
+
+def rule_payload(rule: GrantRule) -> dict[str, Any]:
+    return {"tool": rule.tool, "paths": rule.paths, "commands": rule.commands}
+
+
+def question_asked(question: Question) -> Told:
+    return _event(EventType.QUESTION, **question_payload(question))
+
+
+def question_payload(question: Question) -> dict[str, Any]:
+    return {
+        "questionId": question.id,
+        "toolId": question.call_id,
+        "questions": items_shape(question),
+        "expiresAt": question.expires_at,
+    }
+
+
+def items_shape(question: Question) -> list[dict[str, Any]]:
+    """The items as the seeds spell them; ``buttons`` only where there are some."""
+    return [
+        {"name": item.name, "question": item.question, "schema": item.schema}
+        | ({"buttons": [{"label": b.label, "value": b.value} for b in item.buttons]} if item.buttons else {})
+        for item in question.items
+    ]
+
+
+def question_ended(question: Question, state: str, answers: Mapping[str, Any] | None, *, by: str | None) -> Told:
+    return _event(
+        EventType.ANSWER,
+        questionId=question.id,
+        toolId=question.call_id,
+        state=state,
+        answers=answers,
+        answeredBy=by,
+    )
+
+
+def shown_input(arguments: Mapping[str, Any]) -> Any:
+    """Arguments for people's eyes: whole if they are short."""
+    return bound(dict(arguments), limit_bytes=_INPUT_BYTES).value
+
+
+def _event(type_: EventType, **payload: Any) -> Told:
+    return {"type": type_, "payload": payload}

@@ -1,0 +1,166 @@
+"""Sees to what waits: carries out what people allowed, asks again what is stale, ends what nobody decided in time.
+
+All of it is rows. This may stop at any moment, on any node; the next one goes on.
+"""
+
+import asyncio
+from datetime import timedelta
+
+import structlog
+
+from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.errors import Forbidden, Interrupted, NotDecided, NotFound, Superseded, Unauthenticated
+from toolcrib.domain.outcomes import Outcome, OutcomeState
+from toolcrib.engine.approvals import Approvals
+from toolcrib.engine.entry import Entry
+from toolcrib.engine.executor import Executor
+from toolcrib.engine.questions import Questions
+from toolcrib.storage import approvals as storage
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.approvals import Allowed
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.calls import Interrupted as InterruptedCall
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.health import OperationalError
+from toolcrib.tools.call import ToolCall
+
+log = structlog.get_logger(__name__)
+
+# A node that carries something out says so this often, and is believed to be dead after the lease.
+_BEAT = 15.0
+_LEASE = timedelta(seconds=60)
+# What one node carries out at a time.
+_AT_ONCE = 8
+_BATCH = 100
+# Decisions made here are carried out at once; those made elsewhere are found by looking this often.
+_ROUND = 1.0
+_EXPIRY_ROUND = 5.0
+
+
+class Waiting:
+    """One per server. ``decided`` is set when something was decided here; what was elsewhere is found by looking."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        approvals: Approvals,
+        questions: Questions,
+        rows: storage.Approvals,
+        agents: Agents,
+        calls: Calls,
+        *,
+        node: str,
+        decided: asyncio.Event,
+    ) -> None:
+        self._executor = executor
+        self._approvals = approvals
+        self._questions = questions
+        self._rows = rows
+        self._agents = agents
+        self._calls = calls
+        self._node = node
+        self._poked = decided
+        self._at_work: dict[asyncio.Task[None], Allowed] = {}
+
+    async def recover(self) -> int:
+        """Before the server answers: calls that were running when this node stopped. Returns how many there were."""
+        await self._rows.forsake(self._node)
+        found = 0
+        while batch := await self._calls.interrupted(self._node, limit=_BATCH):
+            for call in batch:
+                await self._end(call)
+            found += len(batch)
+        return found
+
+    async def run(self) -> None:
+        """Until it is cancelled; what is under way then is taken up by whoever comes next."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._carry_out_for_ever(tasks))
+            tasks.create_task(self._beat_for_ever())
+            tasks.create_task(self._expire_for_ever())
+
+    async def _carry_out_for_ever(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            try:
+                await self._carry_out_some(tasks)
+            except OperationalError as error:
+                log.warning("waiting.database", error=str(error))
+            await self._poked_or(_ROUND)
+
+    async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
+        while room := _AT_ONCE - len(self._at_work):
+            claimed = await self._rows.claim(node=self._node, lease=_LEASE, limit=room)
+            for allowed in claimed:
+                task = tasks.create_task(self._carry_out(allowed))
+                self._at_work[task] = allowed
+                task.add_done_callback(self._done)
+            if len(claimed) < room:
+                return
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._at_work[task]
+        self._poked.set()
+
+    async def _carry_out(self, allowed: Allowed) -> None:
+        approval = allowed.approval
+        tenant = Tenant(approval.workspace_id)
+        try:
+            agent = (await self._agents.get(tenant, approval.agent_id)).as_caller if approval.agent_id else None
+            await self._executor.carry_on(allowed, agent)
+        except NotFound:
+            await self._approvals.abandon(
+                allowed, NotDecided("The agent that called was deleted. Nothing was changed.")
+            )
+        except (Forbidden, Unauthenticated):
+            refusal = NotDecided("Whoever answers for this agent does not belong to the workspace any more.")
+            await self._approvals.abandon(allowed, refusal)
+        except Superseded:
+            await self._rows.release(approval)
+        except Exception as error:
+            # Its claim stays until the lease is over, so that what always fails is not tried without pause.
+            log.exception("waiting.not_carried_out", approval_id=str(approval.id), error=str(error))
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT)
+            ids = [allowed.approval.id for allowed in self._at_work.values()]
+            if ids:
+                try:
+                    await self._rows.renew(self._node, ids)
+                except OperationalError as error:
+                    log.warning("waiting.no_beat", error=str(error))
+
+    async def _expire_for_ever(self) -> None:
+        while True:
+            try:
+                while await self._approvals.expire(limit=_BATCH) + await self._questions.expire(limit=_BATCH):
+                    pass
+            except OperationalError as error:
+                log.warning("waiting.database", error=str(error))
+            await asyncio.sleep(_EXPIRY_ROUND)
+
+    async def _poked_or(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()
+
+    async def _end(self, call: InterruptedCall) -> None:
+        known = " Nothing was changed." if call.repeatable else " Nobody can tell whether it took effect."
+        error = Interrupted(f"The server stopped while this ran.{known} Call it again if it is still wanted.")
+        state = OutcomeState.DONE if call.repeatable else OutcomeState.UNKNOWN
+        agent = Agent(call.agent_id, "", AgentRules()) if call.agent_id else None
+        caller = Caller(
+            call.workspace_id, call.user_id, agent=agent, session_id=call.session_id, call_id=call.id, via="recovery"
+        )
+        entry = Entry(ToolCall(call.tool, {}), caller, self._node)
+        outcome = Outcome(call.id, state, error=error)
+        try:
+            await self._calls.record(
+                Tenant(call.workspace_id), entry.ended(outcome), entry.audit_record("failed", error=error)
+            )
+        except Superseded:
+            return

@@ -1,0 +1,170 @@
+"""Approvals: what waits for a person in a workspace, deciding it, and the rules that decisions left behind."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from toolcrib.domain.approvals import ApprovalState, GrantRule, Judgement, Scope
+from toolcrib.domain.ids import ApprovalId, CallId, GrantId, SessionId
+from toolcrib.server.auth import APerson, Authenticated, tenant_for
+from toolcrib.server.bodies import StrictRoute
+from toolcrib.server.errors import examples
+from toolcrib.server.services import Injected
+from toolcrib.server.shapes import Given, Page, Shown
+
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["approvals"], route_class=StrictRoute)
+
+
+class RuleShape(Given):
+    """What a grant covers: a tool and, if named, only these paths (globs) or exactly these commands."""
+
+    tool: str = Field(max_length=200, examples=["write"])
+    paths: list[str] | None = Field(default=None, max_length=1_000, examples=[["docs/**"]])
+    commands: list[str] | None = Field(default=None, max_length=100)
+
+    @property
+    def rule(self) -> GrantRule:
+        paths = None if self.paths is None else tuple(self.paths)
+        return GrantRule(self.tool, paths, None if self.commands is None else tuple(self.commands))
+
+
+class ShownRule(Shown):
+    tool: str
+    paths: list[str] | None
+    commands: list[str] | None
+
+
+class ApprovalAnswer(Shown):
+    """A call that waits, or waited, for a person, with what it would do."""
+
+    id: UUID
+    call_id: UUID
+    session_id: UUID | None
+    run_id: UUID | None
+    agent_id: UUID | None
+    agent_name: str | None
+    tool: str
+    shown: Any = Field(description="The arguments, long ones shortened.")
+    arguments_sha256: str = Field(description="The hash of the exact arguments. Send it back with the decision.")
+    changes: list[dict[str, Any]] = Field(description="What would become of each file, with diffs where known.")
+    effects: dict[str, Any]
+    rule: str = Field(description="The rule that asks.")
+    reason: str
+    isolation: str | None
+    offered: ShownRule = Field(description="The narrowest rule that would cover the like of this call.")
+    state: ApprovalState
+    scope: Scope | None
+    decided_by: UUID | None
+    decided_by_name: str | None
+    decided_at: datetime | None
+    denial: str | None
+    replaces: UUID | None = Field(description="The approval that this one asks again, because it had become stale.")
+    created_at: datetime
+    expires_at: datetime
+
+
+class Decided(Given):
+    """A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read."""
+
+    approved: bool
+    scope: Scope = Scope.ONCE
+    reason: str | None = Field(default=None, max_length=2_000)
+    rule: RuleShape | None = None
+    arguments_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+
+
+@router.get("/approvals", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_approvals")
+async def list_all(
+    workspace_id: UUID,
+    principal: Authenticated,
+    services: Injected,
+    session_id: UUID | None = None,
+    all: Annotated[bool, Query(description="Decided and ended ones too.")] = False,  # noqa: FBT002 - by name, in the address
+    after: UUID | None = None,
+    limit: int = Query(default=100, ge=1, le=500),
+) -> Page[ApprovalAnswer]:
+    """What waits for a decision, the oldest first. An agent sees its own."""
+    found = await services.approvals.page(
+        tenant_for(principal, workspace_id),
+        session_id=None if session_id is None else SessionId(session_id),
+        only_open=not all,
+        after=None if after is None else ApprovalId(after),
+        limit=limit,
+    )
+    items = [ApprovalAnswer.model_validate(approval) for approval in found]
+    return Page(items=items, next=str(items[-1].id) if len(items) == limit else None)
+
+
+@router.get(
+    "/approvals/{approval_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_approval"
+)
+async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, services: Injected) -> ApprovalAnswer:
+    """One approval, open or not."""
+    found = await services.approvals.get(tenant_for(principal, workspace_id), ApprovalId(approval_id))
+    return ApprovalAnswer.model_validate(found)
+
+
+@router.post(
+    "/approvals/{approval_id}/decision",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="decide_approval",
+)
+async def decide(
+    workspace_id: UUID, approval_id: UUID, given: Decided, principal: APerson, services: Injected
+) -> ApprovalAnswer:
+    """Allows or denies; for members, and for owners if it is to hold always. The first decision counts."""
+    judgement = Judgement(
+        approved=given.approved,
+        scope=given.scope,
+        reason=given.reason,
+        rule=given.rule.rule if given.rule else None,
+        arguments_sha256=given.arguments_sha256,
+    )
+    found = await services.approvals.decide(
+        tenant_for(principal, workspace_id), ApprovalId(approval_id), judgement, via="rest"
+    )
+    return ApprovalAnswer.model_validate(found)
+
+
+@router.post(
+    "/calls/{call_id}/withdraw",
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="withdraw_call",
+)
+async def withdraw(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> ApprovalAnswer:
+    """Takes back a call that waits for a decision. An agent takes back its own."""
+    found = await services.approvals.withdraw(tenant_for(principal, workspace_id), CallId(call_id))
+    return ApprovalAnswer.model_validate(found)
+
+
+class GrantAnswer(Shown):
+    """A rule that a decision left behind."""
+
+    id: UUID
+    agent_id: UUID
+    session_id: UUID | None
+    rule: ShownRule
+    approval_id: UUID
+    created_by: UUID
+    created_at: datetime
+
+
+@router.get("/grants", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_grants")
+async def list_grants(workspace_id: UUID, principal: APerson, services: Injected) -> Page[GrantAnswer]:
+    """What people have allowed beyond a single call, and have not revoked."""
+    found = await services.grants.list(tenant_for(principal, workspace_id))
+    return Page(items=[GrantAnswer.model_validate(grant) for grant in found])
+
+
+@router.delete(
+    "/grants/{grant_id}",
+    status_code=204,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="revoke_grant",
+)
+async def revoke(workspace_id: UUID, grant_id: UUID, principal: APerson, services: Injected) -> None:
+    """From the agent's next call on, a person is asked again."""
+    await services.grants.revoke(tenant_for(principal, workspace_id), GrantId(grant_id))

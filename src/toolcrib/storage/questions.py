@@ -1,0 +1,196 @@
+"""Questions as rows: asked once, answered once."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from toolcrib.domain.callers import Caller, Role
+from toolcrib.domain.errors import NotFound
+from toolcrib.domain.ids import QuestionId, SessionId, WorkspaceId
+from toolcrib.domain.questions import Button, Item, Question, QuestionState
+from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.json_text import json_text
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and how its call came in."""
+
+    question: Question
+    via: str
+    agent_name: str | None
+    answered_by_name: str | None
+
+
+class Questions:
+    """Queries on questions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @asynccontextmanager
+    async def transaction(self, tenant: Tenant, needs: Role) -> AsyncIterator[Connection]:
+        async with self._database.transaction(tenant, needs) as connection:
+            yield connection
+
+    async def add(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        question_id: QuestionId,
+        items: tuple[Item, ...],
+        caller: Caller,
+        *,
+        patience: timedelta,
+    ) -> None:
+        await connection.execute(
+            """
+            insert into toolcrib.questions
+                (workspace_id, id, call_id, session_id, run_id, user_id, agent_id, via, items, expires_at)
+            values (%s, %s, %s, %s, %s, %s, %s, %s, %s, now() + %s)
+            """,
+            (
+                tenant.workspace_id,
+                question_id,
+                caller.call_id,
+                caller.session_id,
+                caller.run_id,
+                caller.user_id,
+                caller.agent_id,
+                caller.via,
+                json_text(items),
+                patience,
+            ),
+        )
+
+    async def get(self, tenant: Tenant, question_id: QuestionId) -> Question:
+        async with self._database.transaction(tenant) as connection:
+            return (await self.found(connection, tenant, question_id)).question
+
+    async def found(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> Asked:
+        cursor = connection.cursor(row_factory=dict_row)
+        await cursor.execute(_SELECT + "where q.workspace_id = %s and q.id = %s", (tenant.workspace_id, question_id))
+        row = await cursor.fetchone()
+        if row is None or tenant.agent_id not in (None, row["agent_id"]):
+            raise NotFound(f"Question {question_id} not found in this workspace.")
+        return _asked(row)
+
+    async def locked(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> Asked:
+        """The question, which nobody else can answer until this transaction ends."""
+        await connection.execute(
+            "select from toolcrib.questions where workspace_id = %s and id = %s for update",
+            (tenant.workspace_id, question_id),
+        )
+        return await self.found(connection, tenant, question_id)
+
+    async def page(
+        self,
+        tenant: Tenant,
+        *,
+        session_id: SessionId | None = None,
+        only_open: bool = True,
+        after: QuestionId | None = None,
+        limit: int = 100,
+    ) -> list[Question]:
+        """The oldest first; for an agent, only its own."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(row_factory=dict_row)
+            await cursor.execute(
+                _SELECT
+                + """
+                where q.workspace_id = %(workspace)s
+                  and (%(any)s or (q.state = 'open' and q.expires_at > now()))
+                  and (%(session)s::uuid is null or q.session_id = %(session)s)
+                  and (%(agent)s::uuid is null or q.agent_id = %(agent)s)
+                  and (%(after)s::uuid is null or q.id > %(after)s)
+                order by q.id limit %(limit)s
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "any": not only_open,
+                    "session": session_id,
+                    "agent": tenant.agent_id,
+                    "after": after,
+                    "limit": limit,
+                },
+            )
+            return [_asked(row).question for row in await cursor.fetchall()]
+
+    async def ended(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        question_id: QuestionId,
+        state: QuestionState,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        by_button: tuple[str, ...] = (),
+        via: str | None = None,
+    ) -> None:
+        """Writes the answer, or that there will be none, on an open question."""
+        await connection.execute(
+            """
+            update toolcrib.questions
+            set state = %s, answers = %s, by_button = %s, answered_by = %s, answered_via = %s, answered_at = now()
+            where workspace_id = %s and id = %s and state = 'open'
+            """,
+            (
+                state,
+                None if answers is None else json_text(answers),
+                list(by_button),
+                tenant.user_id,
+                via,
+                tenant.workspace_id,
+                question_id,
+            ),
+        )
+
+    async def expired(self, *, limit: int) -> list[tuple[WorkspaceId, QuestionId]]:
+        """Open ones whose time is over. As the system."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                """
+                select workspace_id, id from toolcrib.questions where state = 'open' and expires_at <= now()
+                order by expires_at limit %s
+                """,
+                (limit,),
+            )
+            return [(WorkspaceId(workspace), QuestionId(question)) for workspace, question in await cursor.fetchall()]
+
+
+_SELECT = """
+    select q.*, g.name as agent_name, coalesce(u.full_name, u.email) as answered_by_name
+    from toolcrib.questions q
+    left join lateral (select name from toolcrib.agents where workspace_id = q.workspace_id and id = q.agent_id
+                       limit 1) g on true
+    left join lateral (select full_name, email from toolcrib.users where id = q.answered_by limit 1) u on true
+"""
+
+
+def _asked(row: Mapping[str, Any]) -> Asked:
+    items = tuple(
+        Item(item["name"], item["question"], item["schema"], tuple(Button(**button) for button in item["buttons"]))
+        for item in row["items"]
+    )
+    question = Question(
+        id=row["id"],
+        workspace_id=row["workspace_id"],
+        call_id=row["call_id"],
+        session_id=row["session_id"],
+        run_id=row["run_id"],
+        user_id=row["user_id"],
+        agent_id=row["agent_id"],
+        items=items,
+        state=QuestionState(row["state"]),
+        answers=row["answers"],
+        by_button=tuple(row["by_button"]),
+        answered_by=row["answered_by"],
+        answered_at=row["answered_at"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+    )
+    return Asked(question, row["via"], row["agent_name"], row["answered_by_name"])
