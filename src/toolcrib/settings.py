@@ -54,12 +54,6 @@ class Settings(BaseSettings):
     approval_seconds: float = Field(
         default=7 * 86_400, ge=30, description="How long an approval or a question waits for a person."
     )
-    trash_bytes: int = Field(
-        default=1_000_000_000,
-        ge=0,
-        description="How much a workspace's trash holds of displaced files that the history does not keep.",
-    )
-    trash_days: float = Field(default=7, gt=0, description="How long they are kept there; the oldest go first.")
     collect_seconds: float = Field(default=3600, gt=0, description="How often unused contents are collected.")
 
     data_dir: Path = Field(default=Path("toolcrib-data"), description="Where the workspaces' files lie.")
