@@ -103,7 +103,7 @@ class Reception:
     _text: list[str] = field(default_factory=list)
     _thinking: list[str] = field(default_factory=list)
     _begun: dict[int, tuple[ToolCallStart, list[str]]] = field(default_factory=dict)
-    _ended: list[ToolCall] = field(default_factory=list)
+    _ended: dict[int, ToolCall] = field(default_factory=dict)
 
     def take(self, event: StreamEvent) -> None:
         match event:
@@ -119,7 +119,7 @@ class Reception:
                 self._begun[index][1].append(arguments)
             case ToolCallEnd(index):
                 start, parts = self._begun.pop(index)
-                self._ended.append(ToolCall(start.id, start.name, "".join(parts) or "{}"))
+                self._ended[index] = ToolCall(start.id, start.name, "".join(parts) or "{}")
             case Usage():
                 self.usage = event
             case Finish():
@@ -137,5 +137,5 @@ class Reception:
     def message(self) -> AssistantMessage:
         """What was received. Calls are in it only if the stream was finished: a cut message asks for nothing."""
         note = self.finish.note if self.finish else None
-        calls = tuple(self._ended) if self.finish else ()
+        calls = tuple(call for _, call in sorted(self._ended.items())) if self.finish else ()
         return AssistantMessage("".join(self._text), "".join(self._thinking), calls, note)

@@ -11,6 +11,7 @@ from toolcrib.domain.errors import ProviderFault
 from toolcrib.domain.streams import StreamEvent
 from toolcrib.providers.addresses import checked_address
 from toolcrib.providers.anthropic_wire import EventReader, request_body
+from toolcrib.providers.bodies import encoded
 from toolcrib.providers.faults import broken, refused
 from toolcrib.providers.lines import ServerSentEvents
 from toolcrib.providers.names import WireNames
@@ -29,7 +30,7 @@ class Anthropic:
 
     def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
         names = WireNames.of(request.tools, request.messages)
-        body = request_body(request, names, provider=self.name)
+        body = encoded(request_body(request, names, provider=self.name))
 
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
             return self._answer(body, credentials)
@@ -47,12 +48,12 @@ class Anthropic:
         await self.list_models(credentials)
 
     @asynccontextmanager
-    async def _answer(self, body: dict[str, Any], credentials: Credentials) -> AsyncIterator[httpx2.Response]:
+    async def _answer(self, body: bytes, credentials: Credentials) -> AsyncIterator[httpx2.Response]:
         async with _our_errors(credentials):
             sent = await self._client(credentials).post(
                 "/v1/messages",
                 cast_to=httpx2.Response,
-                body=body,
+                content=body,
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )

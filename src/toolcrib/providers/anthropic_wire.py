@@ -92,6 +92,7 @@ class EventReader:
         self._model = request.model
         self._calls = OpenCalls(names, request.messages)
         self._blocks: dict[int, _Block] = {}
+        self._started = False
         self._said: FinishReason | None = None
         self._usage: dict[str, Any] = {}
 
@@ -99,11 +100,10 @@ class EventReader:
         event = parsed(data)
         match event.get("type"):
             case "message_start":
-                message = event["message"]
-                self._usage.update(message.get("usage") or {})
-                started = text_of(message.get("id")) or f"msg_{new_id().hex}"
-                yield Start(started, text_of(message.get("model")) or self._model)
+                self._usage.update(event["message"].get("usage") or {})
+                yield from self._start(event["message"])
             case "content_block_start":
+                yield from self._start({})
                 yield from self._begin(event["index"], event["content_block"])
             case "content_block_delta":
                 yield from self._go_on(event["index"], event["delta"])
@@ -112,6 +112,7 @@ class EventReader:
                 if block and block.call:
                     yield from self._stop(block, block.call)
             case "message_delta":
+                yield from self._start({})
                 if said := event["delta"].get("stop_reason"):
                     self._said = _REASONS.get(said, FinishReason.STOP)
                 # Null where nothing new is said.
@@ -120,6 +121,7 @@ class EventReader:
                 )
                 yield _usage(self._usage)
             case "message_stop":
+                yield from self._start({})
                 self.done = True
             case "error":
                 raise _told(event.get("error"))
@@ -133,6 +135,13 @@ class EventReader:
                 yield from self._give_whole(block, block.call)
         yield from self._calls.end_all(reason)
         yield Finish(reason, self._note())
+
+    def _start(self, message: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        """Told once, also where a server forgot to."""
+        if not self._started:
+            self._started = True
+            started = text_of(message.get("id")) or f"msg_{new_id().hex}"
+            yield Start(started, text_of(message.get("model")) or self._model)
 
     def _begin(self, index: int, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
         if index in self._blocks:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolcrib.domain.ids import new_id
 from toolcrib.domain.messages import AssistantMessage, Message, ToolCallId
@@ -18,10 +19,13 @@ MAX_CALLS = 256
 class OpenCall:
     """A call that has begun. It is told once its name is known, and what came of its arguments before then."""
 
-    index: int
     id: ToolCallId
     wire_id: str
+    # Numbered in the order in which they are told.
+    index: int = -1
     name: str = ""
+    # What the provider wants to get back with the call.
+    extra: Any = None
     joined: Joined = field(default_factory=Joined)
     parts: list[str] = field(default_factory=list)
     ended: bool = False
@@ -37,6 +41,7 @@ class OpenCalls:
     def __init__(self, names: WireNames, messages: tuple[Message, ...]) -> None:
         self._names = names
         self._calls: list[OpenCall] = []
+        self._told = 0
         self._used = {
             call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
         }
@@ -48,7 +53,7 @@ class OpenCalls:
         fresh = not wire_id or wire_id in self._used
         call_id = ToolCallId(f"call_{new_id().hex}" if fresh else wire_id)
         self._used.add(call_id)
-        call = OpenCall(len(self._calls), call_id, wire_id)
+        call = OpenCall(call_id, wire_id)
         self._calls.append(call)
         return call
 
@@ -60,6 +65,8 @@ class OpenCalls:
         if call.name or not wire_name:
             return
         call.name = self._names.decode(wire_name)
+        call.index = self._told
+        self._told += 1
         yield ToolCallStart(call.index, call.id, call.name)
         if call.parts:
             yield ToolCallDelta(call.index, call.arguments)
@@ -89,6 +96,10 @@ class OpenCalls:
                 continue
             call.ended = True
             yield ToolCallEnd(call.index)
+
+    def ended(self) -> list[OpenCall]:
+        """The calls that will stand in the message, in their order there."""
+        return sorted((call for call in self._calls if call.ended), key=lambda call: call.index)
 
     def reason(self, said: FinishReason) -> FinishReason:
         """Why the message ended: some say `stop` after calls, and some `tool_calls` after none."""

@@ -98,7 +98,6 @@ class ChunkReader:
         self._refusal = False
         self._thinking_field = ""
         self._opaque: dict[str, Any] = {}
-        self._call_extras: dict[int, Any] = {}
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
         if data.strip() == b"[DONE]":
@@ -161,7 +160,7 @@ class ChunkReader:
         name, call_id = text_of(function.get("name")), text_of(piece.get("id"))
         call = self._find(piece.get("index"), call_id, name)
         if extra := piece.get("extra_content"):
-            self._call_extras[call.index] = extra
+            call.extra = extra
         yield from self._calls.name(call, name)
         arguments = function.get("arguments")
         # Some servers give an object, although it should be its text.
@@ -198,8 +197,8 @@ class ChunkReader:
         data = dict(self._opaque)
         if self._thinking_field:
             data["thinking_field"] = self._thinking_field
-        if self._call_extras:
-            data["call_extras"] = {str(index): extra for index, extra in self._call_extras.items()}
+        if extras := {str(at): call.extra for at, call in enumerate(self._calls.ended()) if call.extra}:
+            data["call_extras"] = extras
         return ProviderNote(self._provider, self._model, data) if data else None
 
 

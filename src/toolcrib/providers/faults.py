@@ -80,8 +80,8 @@ def _fault(status: int, body: str) -> ProviderFault:
             return ProviderFault.QUOTA
         case 429:
             return ProviderFault.QUOTA if _says(body, _NO_CREDIT) else ProviderFault.RATE_LIMIT
-        case 404:
-            return ProviderFault.UNKNOWN_MODEL if _says(body, _NO_MODEL) else ProviderFault.REQUEST
+        case 404 if _says(body, _NO_MODEL):
+            return ProviderFault.UNKNOWN_MODEL
         case 503 | 529:
             return ProviderFault.OVERLOADED
         case 408 | 409 | 425:

@@ -13,6 +13,7 @@ from toolcrib.domain.ids import new_id
 from toolcrib.domain.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
 from toolcrib.domain.streams import Finish, FinishReason, Start, StreamEvent, TextDelta, ThinkingDelta, Usage
 from toolcrib.providers.addresses import checked_address
+from toolcrib.providers.bodies import encoded
 from toolcrib.providers.calls import OpenCalls
 from toolcrib.providers.faults import broken, refused
 from toolcrib.providers.history import retold, sendable
@@ -34,7 +35,7 @@ class Ollama:
 
     def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
         names = WireNames.of(request.tools, request.messages)
-        body = request_body(request, names)
+        body = encoded(request_body(request, names))
 
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
             return self._answer("/api/chat", body, credentials)
@@ -75,7 +76,7 @@ class Ollama:
         self, method: str, path: str, body: Mapping[str, Any] | None, credentials: Credentials
     ) -> dict[str, Any]:
         try:
-            async with self._answer(path, body, credentials, method=method) as response:
+            async with self._answer(path, encoded(body) if body else None, credentials, method=method) as response:
                 return parsed(await response.aread())
         except httpx2.TransportError as error:
             raise interrupted(error) from error
@@ -84,12 +85,14 @@ class Ollama:
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, body: Mapping[str, Any] | None, credentials: Credentials, *, method: str = "POST"
+        self, path: str, body: bytes | None, credentials: Credentials, *, method: str = "POST"
     ) -> AsyncIterator[httpx2.Response]:
-        headers = {"Authorization": f"Bearer {credentials.secret}"} if credentials.secret else {}
+        headers = {"Content-Type": "application/json"}
+        if credentials.secret:
+            headers["Authorization"] = f"Bearer {credentials.secret}"
         address = checked_address(credentials.base_url or self.address) + path
         async with self._http.stream(
-            method, address, json=body, headers={**headers, **credentials.headers}
+            method, address, content=body, headers={**headers, **credentials.headers}
         ) as response:
             if not response.is_success:
                 await response.aread()

@@ -10,6 +10,7 @@ import openai
 from toolcrib.domain.errors import ProviderFault
 from toolcrib.domain.streams import StreamEvent
 from toolcrib.providers.addresses import checked_address
+from toolcrib.providers.bodies import encoded
 from toolcrib.providers.chat_completions import ChunkReader, request_body
 from toolcrib.providers.faults import broken, refused
 from toolcrib.providers.lines import ServerSentEvents
@@ -31,9 +32,10 @@ class OpenAIChat:
     def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
         names = WireNames.of(request.tools, request.messages)
         body = request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
+        content = encoded(body)
 
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
-            return self._answer("/chat/completions", body, credentials, self.headers(request))
+            return self._answer("/chat/completions", content, credentials, self.headers(request))
 
         return read_answer(opening, ServerSentEvents(), ChunkReader(request, names, provider=self.name))
 
@@ -58,12 +60,12 @@ class OpenAIChat:
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, body: dict[str, Any], credentials: Credentials, headers: Mapping[str, str]
+        self, path: str, content: bytes, credentials: Credentials, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx2.Response]:
         async with _our_errors(credentials):
             client = self._client(credentials, headers)
             sent = await client.post(
-                path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[object]
+                path, cast_to=httpx2.Response, content=content, stream=True, stream_cls=openai.AsyncStream[object]
             )
         # Asked for a bare response, the SDK gives it, whatever its signature says.
         response = cast(httpx2.Response, sent)

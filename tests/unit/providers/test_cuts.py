@@ -1,0 +1,83 @@
+"""A stream that is cut anywhere is never taken for a whole one, and how it is cut up makes no difference."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.grammar import received
+from tests.fakes.memory import WIRES, read_bytes
+from tests.fakes.scenes import HELLO, NO_ARGUMENTS, THINK, TWO_CALLS, Scene, SceneCall
+from toolcrib.domain.errors import ProviderFault
+from toolcrib.domain.streams import Failed, Finish, FinishReason, Start, StreamEvent, ToolCallEnd
+
+SCENES = {"text": HELLO, "thinking": THINK, "calls": TWO_CALLS, "bare call": NO_ARGUMENTS}
+# After these the message is whole: what is still to come says nothing more.
+LAST = {"anthropic": b'{"type": "message_stop"}\n\n', "openai": b"data: [DONE]\n\n", "ollama": b'"eval_count": 7}'}
+
+
+@pytest.mark.req("PR-5", part="a cut stream is never finalised")
+@pytest.mark.parametrize("broken", [True, False], ids=["connection broke", "body just ended"])
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stream_cut_at_any_byte_is_not_finished(wire: str, scene: Scene, broken: bool) -> None:
+    whole = b"".join(WIRES[wire](scene))
+    end = whole.index(LAST[wire]) + len(LAST[wire])
+    if wire == "openai" and not broken:
+        # Where the body ends by itself and the reason was told, the mark of the end may be missing: some never send it.
+        end = whole.index(b'"finish_reason": "', whole.rindex(b'"delta": {}'))
+        end = whole.index(b"\n\n", end) + 2
+    if wire == "ollama" and broken:
+        # A line counts when it has ended or nothing more comes.
+        end += 1
+    asked = [json.loads(call.arguments) for call in scene.calls]
+
+    for offset in range(end):
+        events = await read_bytes(wire, [whole[:offset]], cut=broken)
+        assert isinstance(events[-1], Failed), (offset, whole[max(0, offset - 40) : offset])
+        assert events[-1].error.fault is ProviderFault.BROKEN_STREAM
+        assert received(events).message().tool_calls == ()
+        assert all(arguments in asked for arguments in ended_arguments(events))
+    assert isinstance((await read_bytes(wire, [whole[:end]], cut=broken))[-1], Finish)
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+@pytest.mark.parametrize("wire", WIRES)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+async def test_how_the_bytes_arrive_makes_no_difference(wire: str, scene: Scene, data: st.DataObject) -> None:
+    whole = b"".join(WIRES[wire](scene))
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=60).map(sorted))
+    pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+
+    assert plain(await read_bytes(wire, pieces)) == plain(await read_bytes(wire, [whole]))
+
+
+@pytest.mark.req("PR-2", part="a call that the limit cut off is not given as whole")
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+async def test_a_call_that_the_limit_cut_off_does_not_end(wire: str) -> None:
+    cut_off = SceneCall("call_two", "list_directory", '{"path": "some/')
+    scene = replace(TWO_CALLS, calls=(TWO_CALLS.calls[0], cut_off), reason=FinishReason.LENGTH)
+    reception = received(await read_bytes(wire, WIRES[wire](scene)))
+
+    assert reception.finish
+    assert reception.finish.reason == "length"
+    assert [call.name for call in reception.message().tool_calls] == ["fs.read"]
+    assert reception.unfinished_calls == ["list_directory"]
+
+
+def ended_arguments(events: list[StreamEvent]) -> list[object]:
+    """The arguments of the calls whose end was told."""
+    reception = received([*(event for event in events if not isinstance(event, Failed)), Finish(FinishReason.STOP)])
+    assert sum(isinstance(event, ToolCallEnd) for event in events) == len(reception.message().tool_calls)
+    return [call.parsed() for call in reception.message().tool_calls]
+
+
+def plain(events: list[StreamEvent]) -> object:
+    """What can be compared: ids that we make up ourselves differ, and so may the pieces."""
+    reception = received(events)
+    calls = [(call.name, call.arguments) for call in reception.message().tool_calls]
+    starts = [event.model for event in events if isinstance(event, Start)]
+    return starts, reception.message().text, reception.message().thinking, calls, reception.finish, reception.usage

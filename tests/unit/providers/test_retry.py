@@ -1,0 +1,135 @@
+"""A turn is tried again only where nothing of it was shown."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from tests.fakes.grammar import failure, taken
+from toolcrib.domain.errors import ProviderError, ProviderFault
+from toolcrib.domain.messages import ToolCallId
+from toolcrib.domain.streams import (
+    Failed,
+    Finish,
+    FinishReason,
+    Start,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStart,
+    Usage,
+)
+from toolcrib.providers.retry import Patience, Stream, retrying, within
+
+START, TEXT, FINISH = Start("1", "m"), TextDelta("Hi"), Finish(FinishReason.STOP)
+WHOLE = (START, TEXT, FINISH)
+
+
+def failed(fault: ProviderFault = ProviderFault.OVERLOADED, retry_after: float | None = None) -> Failed:
+    return Failed(ProviderError(529, "Overloaded", fault=fault, retry_after=retry_after))
+
+
+class Attempts:
+    """A provider that answers as scripted, and whoever waits for it."""
+
+    def __init__(self, *answers: Sequence[StreamEvent]) -> None:
+        self.answers = list(answers)
+        self.begun = 0
+        self.pauses: list[float] = []
+
+    def begin(self) -> Stream:
+        self.begun += 1
+        answer = self.answers[min(self.begun, len(self.answers)) - 1]
+
+        async def events() -> AsyncIterator[StreamEvent]:
+            for event in answer:
+                yield event
+
+        return events()  # type: ignore[return-value]
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def run(self, patience: Patience = Patience()) -> list[StreamEvent]:  # noqa: B008
+        return await taken(retrying(self.begin, patience=patience, pause=self.pause))
+
+
+@pytest.mark.req("PR-5", part="retried where nothing was shown yet")
+@pytest.mark.parametrize(
+    "fault",
+    [ProviderFault.RATE_LIMIT, ProviderFault.OVERLOADED, ProviderFault.UNAVAILABLE, ProviderFault.BROKEN_STREAM],
+)
+async def test_a_passing_failure_is_tried_again(fault: ProviderFault) -> None:
+    attempts = Attempts([failed(fault)], [START, Usage(1), failed(fault)], WHOLE)
+
+    assert await attempts.run() == list(WHOLE)
+    assert attempts.begun == 3
+    assert 0.25 <= attempts.pauses[0] <= 0.5 <= attempts.pauses[1] <= 1
+
+
+@pytest.mark.req("PR-5", part="reported with what was received")
+@pytest.mark.parametrize(
+    "shown", [TEXT, ThinkingDelta("Hm"), ToolCallStart(0, ToolCallId("1"), "read")], ids=lambda event: event.type
+)
+async def test_what_was_shown_is_never_tried_again(shown: StreamEvent) -> None:
+    attempts = Attempts([START, shown, failed()], WHOLE)
+
+    assert [event.type for event in await attempts.run()] == ["start", shown.type, "error"]
+    assert attempts.begun == 1
+
+
+@pytest.mark.parametrize(
+    "fault", sorted(set(ProviderFault) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
+)
+async def test_a_lasting_failure_is_told_at_once(fault: ProviderFault) -> None:
+    attempts = Attempts([failed(fault)], WHOLE)
+
+    assert failure(await attempts.run()).error.fault is fault
+    assert attempts.begun == 1
+
+
+@pytest.mark.req("PR-5", part="rate limits")
+async def test_the_provider_says_how_long_to_wait() -> None:
+    attempts = Attempts([failed(retry_after=7.5)], WHOLE)
+
+    await attempts.run()
+
+    assert attempts.pauses == [7.5]
+
+
+async def test_nobody_waits_for_an_hour() -> None:
+    attempts = Attempts([failed(retry_after=3600)], WHOLE)
+
+    assert failure(await attempts.run()).error.retry_after == 3600
+    assert not attempts.pauses
+
+
+async def test_after_the_last_attempt_the_failure_is_told() -> None:
+    attempts = Attempts([failed()])
+
+    failure(await attempts.run(Patience(attempts=3)))
+    assert attempts.begun == 3
+
+
+@pytest.mark.req("RN-2", part="the limit of a model turn")
+async def test_a_turn_that_takes_too_long_ends_with_an_error_and_is_closed() -> None:
+    closed = asyncio.Event()
+
+    async def hanging() -> AsyncIterator[StreamEvent]:
+        try:
+            yield START
+            yield TEXT
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    events = await taken(within(0.01, hanging()))  # type: ignore[arg-type]
+
+    assert [event.type for event in events] == ["start", "text", "error"]
+    assert failure(events).error.fault is ProviderFault.TIMEOUT
+    assert closed.is_set()
+
+
+async def test_time_does_not_run_out_on_a_turn_that_ends() -> None:
+    begin: Callable[[], Stream] = Attempts(WHOLE).begin
+    assert await taken(within(60, begin())) == list(WHOLE)
