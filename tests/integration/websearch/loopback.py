@@ -18,13 +18,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """``pieces`` are sent one by one; ``stay`` keeps the connection open afterwards, as if more were to come."""
+    """The body is sent ``pieces`` times, ``pause`` seconds apart; ``stay`` keeps the connection open afterwards."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     pieces: int = 1
+    pause: float = 0
     stay: bool = False
 
 
@@ -74,6 +75,9 @@ class Loopback:
             writer.write(reply.body)
             await writer.drain()
             self.sent_bytes += len(reply.body)
+            if reply.pause:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), reply.pause)
         if reply.stay:
             await reader.read()
 

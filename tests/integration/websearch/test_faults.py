@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -51,8 +52,9 @@ async def failure(engine: str, handler: Handler, *, seconds: float = 10.0, query
     [
         (Reply(stay=True), "no answer within 0.2 s"),
         (Reply(body=b'{"results": [', stay=True), "no answer within 0.2 s"),
+        (Reply(body=b" ", pieces=200, pause=0.05), "no answer within 0.2 s"),
     ],
-    ids=["after the head", "in the middle"],
+    ids=["after the head", "in the middle", "after every byte"],
 )
 async def test_an_engine_that_hangs_is_left_after_its_time(engine: str, reply: Reply, says: str) -> None:
     began = monotonic()
@@ -86,8 +88,14 @@ async def test_a_packed_answer_is_unpacked_no_further_than_two_megabytes(engine:
     bomb = gzip.compress(MEGABYTE * 100)
 
     assert len(bomb) < MOST_BYTES
-    said = await failure(engine, always(Reply(body=bomb, headers={"Content-Encoding": "gzip"})))
+    tracemalloc.start()
+    try:
+        said = await failure(engine, always(Reply(body=bomb, headers={"Content-Encoding": "gzip"})))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert "larger than 2,000,000 bytes" in said
+    assert peak < 20_000_000
 
 
 async def test_a_packed_answer_is_read() -> None:
