@@ -1,0 +1,48 @@
+"""``toolcrib doctor``: what holds commands here, what does not, and what to do about it."""
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from toolcrib.sandbox.levels import Isolation
+from toolcrib.sandbox.sandbox import Sandbox
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Attempt to escape from the sandbox, and tell what held. Ends with status 1 if commands would be off.
+
+    Example: toolcrib doctor --json
+    """
+    found = asyncio.run(Sandbox().probe())
+    if as_json:
+        typer.echo(json.dumps(_facts(found)))
+    else:
+        _tell(found)
+    raise typer.Exit(0 if found.offered else 1)
+
+
+def _facts(found: Isolation) -> dict[str, object]:
+    return {
+        "level": found.level,
+        "minimum": found.minimum,
+        "offered": found.offered,
+        "overlay": found.overlay,
+        "held": list(found.held),
+        "gaps": [
+            {"name": gap.name, "fact": gap.fact, "remedy": gap.remedy, "lowers_the_level": gap.open}
+            for gap in found.gaps
+        ],
+    }
+
+
+def _tell(found: Isolation) -> None:
+    state, colour = ("on", typer.colors.GREEN) if found.offered else ("OFF", typer.colors.RED)
+    typer.secho(f"Commands are {state}: isolation is '{found.level}', '{found.minimum}' is required.", fg=colour)
+    typer.echo(f"Held: {', '.join(found.held) or 'nothing'}.")
+    for gap in found.gaps:
+        typer.secho(f"{'Open' if gap.open else 'Made good otherwise'}: {gap.fact}", fg=typer.colors.YELLOW)
+        typer.echo(f"  Remedy: {gap.remedy}")

@@ -1,0 +1,1 @@
+"""Running commands: proved isolation, views that copy on write, limits, egress. Knows directories, not workspaces."""

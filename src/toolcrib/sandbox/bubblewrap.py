@@ -1,0 +1,89 @@
+"""The arguments of bubblewrap: what a command finds around it. Starts nothing."""
+
+import glob
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# The system's binary only: where user namespaces are allowed by name (AppArmor), they are allowed to that one.
+_SYSTEM_PATH: Final = "/usr/bin:/bin:/usr/local/bin"
+USER: Final = 1000
+HOME: Final = "/home/agent"
+_ROOT_LINKS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_ETC: Final = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+)
+PASSWD: Final = f"agent:x:{USER}:{USER}:agent:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+GROUP: Final = f"agent:x:{USER}:\nnogroup:x:65534:\n"
+HOSTS: Final = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A directory or file of ours, and where it stands in the view."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+def find_bubblewrap() -> str | None:
+    return shutil.which("bwrap", path=_SYSTEM_PATH)
+
+
+def arguments(
+    binary: str,
+    command: Sequence[str],
+    *,
+    binds: Sequence[Bind],
+    cwd: str,
+    environment: Mapping[str, str],
+    seccomp: int,
+    status: int,
+    block: int | None = None,
+) -> list[str]:
+    """bubblewrap with everything unshared by name: `--unshare-all` would put up with what it cannot have."""
+    argv = [binary, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    argv += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    argv += ["--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--clearenv"]
+    for name, value in environment.items():
+        argv += ["--setenv", name, value]
+    argv += _system()
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for bind in binds:
+        argv += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
+    # Both lie in memory, with no limit: nothing may be written there.
+    argv += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    argv += ["--chdir", cwd, "--seccomp", str(seccomp), "--json-status-fd", str(status)]
+    if block is not None:
+        argv += ["--block-fd", str(block)]
+    return [*argv, "--", *command]
+
+
+def _system() -> list[str]:
+    """The host's programs and libraries, read-only. Of /etc only what they need; no user's files."""
+    argv = ["--ro-bind", "/usr", "/usr"]
+    for name in _ROOT_LINKS:
+        place = f"/{name}"
+        if os.path.islink(place):
+            argv += ["--symlink", os.readlink(place), place]
+        elif os.path.isdir(place):
+            argv += ["--ro-bind", place, place]
+    for place in (*_ETC, *_java_settings()):
+        argv += ["--ro-bind-try", place, place]
+    return argv
+
+
+def _java_settings() -> Iterator[str]:
+    yield from sorted(glob.glob("/etc/java-*"))

@@ -1,0 +1,302 @@
+"""A view that copies on write: the tree below, fresh staging above. Prepares layers and reads them back; runs nothing.
+
+The mounting itself is done inside the sandbox's own namespaces (see stage.py), so that no mount outlives a command.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from toolcrib.domain.errors import TooLarge
+from toolcrib.sandbox.effect import Change, Entry, Kind
+from toolcrib.sandbox.zones import Zone, is_masked
+
+# In a user namespace the marks of overlayfs are in the `user.` attributes.
+_OPAQUE: Final = "user.overlay.opaque"
+DEEPEST: Final = 128
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 1 << 20
+
+
+class OverlayView:
+    """One zone as layers in ``folder``: ``mask`` over the tree, ``upper`` over both."""
+
+    def __init__(self, zone: Zone, folder: Path) -> None:
+        self.zone = zone
+        self._folder = folder
+        self.upper = folder / "upper"
+        self.merged = folder / "merged"
+        self._owner: tuple[int, int] | None = None
+        self._mounted = 0
+
+    def prepare(self, owner: tuple[int, int] | None) -> None:
+        """Make the layers; ``owner`` is whom they are given to when we are root."""
+        self._folder.mkdir()
+        for name in ("upper", "merged"):
+            (self._folder / name).mkdir(mode=0o700)
+        # The upper's mode is what the command sees of the root.
+        self.upper.chmod(stat.S_IMODE(self.zone.root.stat().st_mode))
+        if self.zone.masked:
+            make_mask(self._folder / "mask", self.zone)
+        self._owner = owner
+        if owner:
+            give(self._folder, owner)
+
+    def options(self) -> str:
+        """For mount(8), with descriptor 3 open on the tree and the transaction's staging as working directory.
+
+        ``volatile``: without it every command would end with a sync of the whole file system. Its mark, that the upper
+        may not survive a crash, is in the work folder: each mount has its own.
+        """
+        name = self._folder.name
+        lower = f"{name}/mask:/proc/self/fd/3" if self.zone.masked else "/proc/self/fd/3"
+        if not self.zone.writable:
+            return f"ro,lowerdir={lower},userxattr"
+        self._mounted += 1
+        work = self._folder / f"work{self._mounted}"
+        work.mkdir(mode=0o700)
+        if self._owner:
+            os.chown(work, *self._owner)
+        return f"lowerdir={lower},upperdir={name}/upper,workdir={name}/{work.name},userxattr,volatile"
+
+    def entries(self) -> Iterator[Entry]:
+        """What the command did here. Makes what it locked readable, so that no command can follow."""
+        if not self.zone.writable:
+            return
+        upper, lower = os.open(self.upper, _FOLDER), os.open(self.zone.root, _FOLDER)
+        try:
+            before, after = os.fstat(lower).st_mode, os.fstat(upper).st_mode
+            if stat.S_IMODE(before) != stat.S_IMODE(after):
+                yield Entry(self.zone.name, ".", Change.CHANGED, Kind.FOLDER, stat.S_IMODE(after))
+            for entry in _Comparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
+                yield replace(entry, masked=True) if is_masked(entry.path, self.zone.masked) else entry
+        finally:
+            os.close(upper)
+            os.close(lower)
+
+
+class _Comparison:
+    """Walks the upper beside the lower, by descriptors and through no link."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = zone
+
+    def folder(self, upper: int, lower: int | None, path: str, *, opaque: bool, depth: int) -> Iterator[Entry]:
+        if depth > DEEPEST:
+            raise TooLarge(f"The command made folders more than {DEEPEST} deep. Make them shallower.")
+        names = sorted(os.listdir(upper))
+        if opaque and lower is not None:
+            kept = set(names)
+            for name in _listed(lower):
+                if name not in kept:
+                    yield from self._deleted(lower, name, _joined(path, name), depth)
+        for name in names:
+            yield from self._place(upper, lower, name, _joined(path, name), opaque=opaque, depth=depth)
+
+    def _place(
+        self, upper: int, lower: int | None, name: str, path: str, *, opaque: bool, depth: int
+    ) -> Iterator[Entry]:
+        after = os.stat(name, dir_fd=upper, follow_symlinks=False)
+        before = stat_in(lower, name)
+        if stat.S_ISCHR(after.st_mode) and after.st_rdev == 0:
+            if before and lower is not None:
+                yield from self._deleted(lower, name, path, depth)
+            return
+        kind = Kind.of(after.st_mode)
+        replaced = before is not None and Kind.of(before.st_mode) is not kind
+        if replaced and lower is not None:
+            yield from self._deleted(lower, name, path, depth)
+        if replaced:
+            before = None
+        if kind is Kind.FOLDER:
+            yield from self._folder(upper, lower, name, path, after, before, opaque=opaque, depth=depth)
+            return
+        entry = self._entry(upper, name, path, after, kind)
+        if before is None:
+            yield replace(entry, change=Change.MADE, body=kind is Kind.FILE)
+            return
+        assert lower is not None
+        body = _differs(upper, lower, name, kind, after, before)
+        if body or (kind is not Kind.LINK and stat.S_IMODE(before.st_mode) != entry.mode):
+            yield replace(entry, body=body)
+
+    def _folder(
+        self,
+        upper: int,
+        lower: int | None,
+        name: str,
+        path: str,
+        after: os.stat_result,
+        before: os.stat_result | None,
+        *,
+        opaque: bool,
+        depth: int,
+    ) -> Iterator[Entry]:
+        entry = Entry(self._zone, path, Change.CHANGED, Kind.FOLDER, stat.S_IMODE(after.st_mode))
+        if before is None:
+            yield replace(entry, change=Change.MADE)
+        elif stat.S_IMODE(before.st_mode) != entry.mode:
+            yield entry
+        unlock(upper, name, after)
+        here = os.open(name, _FOLDER, dir_fd=upper)
+        below = os.open(name, _FOLDER, dir_fd=lower) if before and lower is not None else None
+        try:
+            yield from self.folder(here, below, path, opaque=opaque or _is_opaque(here), depth=depth + 1)
+        finally:
+            os.close(here)
+            if below is not None:
+                os.close(below)
+
+    def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[Entry]:
+        """A place of the tree and all that lies beneath it, the deepest first."""
+        if depth > 2 * DEEPEST:
+            raise TooLarge(f"The tree has folders more than {2 * DEEPEST} deep. Make it shallower.")
+        before = stat_in(lower, name)
+        if before is None:
+            return
+        if stat.S_ISDIR(before.st_mode):
+            try:
+                here = os.open(name, _FOLDER, dir_fd=lower)
+            except PermissionError:
+                here = None  # the command could not look into it either
+            if here is not None:
+                try:
+                    for inner in _listed(here):
+                        yield from self._deleted(here, inner, _joined(path, inner), depth + 1)
+                finally:
+                    os.close(here)
+        yield Entry(self._zone, path, Change.DELETED, Kind.of(before.st_mode), stat.S_IMODE(before.st_mode))
+
+    def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: Kind) -> Entry:
+        if kind is Kind.FILE:
+            unlock(upper, name, after)
+        return Entry(
+            self._zone,
+            path,
+            Change.CHANGED,
+            kind,
+            mode=stat.S_IMODE(after.st_mode),
+            size=after.st_size if kind is Kind.FILE else 0,
+            target=os.readlink(name, dir_fd=upper) if kind is Kind.LINK else None,
+        )
+
+
+def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Deletions first, as they came; then the rest, as they came."""
+    listed = list(entries)
+    return (
+        *(entry for entry in listed if entry.change is Change.DELETED),
+        *(entry for entry in listed if entry.change is not Change.DELETED),
+    )
+
+
+def make_mask(mask: Path, zone: Zone) -> None:
+    """A layer in which the masked files are empty, and the masked folders empty and opaque."""
+    mask.mkdir()
+    tree = os.open(zone.root, _FOLDER)
+    try:
+        mask.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
+        for path in sorted(zone.masked):
+            _mask_one(mask, tree, path)
+    finally:
+        os.close(tree)
+
+
+def _mask_one(mask: Path, tree: int, path: str) -> None:
+    """Each folder on the way gets the tree's mode; a place that does not exist, or lies behind a link, needs none."""
+    folder, here = os.dup(tree), mask
+    try:
+        *parents, name = path.split("/")
+        for parent in parents:
+            found = stat_in(folder, parent)
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                return
+            here = here / parent
+            if not here.exists():
+                here.mkdir()
+                here.chmod(stat.S_IMODE(found.st_mode))
+            below = os.open(parent, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        found = stat_in(folder, name)
+    except PermissionError:
+        return  # nor can the command pass where we cannot
+    finally:
+        os.close(folder)
+    if found is None:
+        return
+    here = here / name
+    if stat.S_ISDIR(found.st_mode):
+        here.mkdir(exist_ok=True)
+        os.setxattr(here, _OPAQUE, b"y")
+        here.chmod(0o555)
+    elif not here.exists():
+        here.touch(mode=0o444)
+
+
+def stat_in(folder: int | None, name: str) -> os.stat_result | None:
+    if folder is None:
+        return None
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, PermissionError):
+        return None
+
+
+def unlock(folder: int, name: str, found: os.stat_result) -> None:
+    """Let ourselves, the owner, read what the command forbade us to read."""
+    wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o400
+    if found.st_mode & wanted == wanted:
+        return
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(found.st_mode) | wanted)
+    finally:
+        os.close(place)
+
+
+def give(folder: Path, owner: tuple[int, int]) -> None:
+    """Hand a directory that we just made, and all in it, to ``owner``."""
+    for place, _, files in os.walk(folder):
+        for name in (".", *files):
+            os.chown(Path(place, name), *owner, follow_symlinks=False)
+
+
+def _listed(folder: int) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except PermissionError:
+        return []
+
+
+def _is_opaque(folder: int) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _differs(upper: int, lower: int, name: str, kind: Kind, after: os.stat_result, before: os.stat_result) -> bool:
+    if kind is Kind.LINK:
+        return os.readlink(name, dir_fd=upper) != os.readlink(name, dir_fd=lower)
+    if kind is Kind.SPECIAL:
+        return after.st_rdev != before.st_rdev or stat.S_IFMT(after.st_mode) != stat.S_IFMT(before.st_mode)
+    if after.st_size != before.st_size:
+        return True
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        old = os.open(name, flags, dir_fd=lower)
+    except (PermissionError, FileNotFoundError):
+        return True
+    with open(os.open(name, flags, dir_fd=upper), "rb") as ours, open(old, "rb") as theirs:
+        while piece := ours.read(_PIECE):
+            if piece != theirs.read(_PIECE):
+                return True
+    return False
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name

@@ -1,0 +1,212 @@
+"""Proves isolation by attempting to escape from it, at start. Nothing is concluded from versions or settings."""
+
+import asyncio
+import hashlib
+import inspect
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+from toolcrib.domain.errors import ToolcribError
+from toolcrib.sandbox import cgroups, escapes
+from toolcrib.sandbox.command import Command, CommandResult
+from toolcrib.sandbox.levels import Gap, Isolation, Level
+from toolcrib.sandbox.limits import MIB, Limits
+from toolcrib.sandbox.transaction import Transaction, begin
+from toolcrib.sandbox.zones import Zone
+
+_PROBED_COPY: Final = 64 * MIB
+_SECONDS: Final = 20.0
+_MOST_PROCESSES: Final = 20
+_FORKS: Final = 100
+_SMALL: Final = Limits(memory_bytes=256 * MIB, processes=24)
+_SYSTEM_REMEDY: Final = (
+    "Allow user namespaces to bubblewrap: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
+    "where it exists, an AppArmor profile for /usr/bin/bwrap where kernel.apparmor_restrict_unprivileged_userns=1, "
+    "and in a container a seccomp profile that lets unshare and mount through."
+)
+_FORK_BOMB: Final = f"""
+import os, sys, time
+made = 0
+for _ in range({_FORKS}):
+    try:
+        if os.fork() == 0:
+            time.sleep({_SECONDS})
+            os._exit(0)
+    except OSError:
+        break
+    made += 1
+sys.stdout.write(str(made))
+"""
+_MEMORY_BOMB: Final = "held = []\nwhile True: held.append(bytearray(1 << 20))"
+
+
+async def probe(binary: str | None, *, minimum: Level, overlay: bool = True) -> Isolation:
+    """The level in force, what holds and what does not. Takes about half a second."""
+    if binary is None or not os.access(binary, os.X_OK):
+        missing = Gap("bubblewrap", "bubblewrap is not installed.", "Install it: apt-get install bubblewrap.")
+        return Isolation(Level.NONE, minimum, (), (missing,), overlay=False)
+    held: list[str] = []
+    gaps: list[Gap] = []
+    with tempfile.TemporaryDirectory(prefix="toolcrib-probe-") as folder:
+        bench = _Bench(Path(folder), binary)
+        has_overlay = overlay and await bench.overlay_works(held, gaps)
+        await bench.attempt(held, gaps, overlay=has_overlay)
+    _note_cgroups(held, gaps)
+    _note_root(held, gaps)
+    level = Level.NONE if any(gap.open for gap in gaps) else Level.NAMESPACES
+    return Isolation(level, minimum, tuple(held), tuple(gaps), overlay=has_overlay)
+
+
+class _Bench:
+    """A small tree, and canaries around it."""
+
+    def __init__(self, folder: Path, binary: str) -> None:
+        self._folder = folder
+        self._binary = binary
+        self._tree = folder / "tree"
+        self._shelf = folder / "shelf"
+        self._canary = folder / "canary"
+        for made in (self._tree, self._shelf, folder / "staging"):
+            made.mkdir()
+        self._canary.write_text("outside")
+        (self._tree / "kept").write_text("before")
+
+    async def overlay_works(self, held: list[str], gaps: list[Gap]) -> bool:
+        """Whether a command's write lands above the tree and can be read back as its effect."""
+        try:
+            async with self._begin(overlay=True) as view:
+                result = await view.run(Command("echo after > kept", seconds=_SECONDS))
+                paths = [entry.path for entry in await view.effect()]
+            if result.exit_code == 0 and paths == ["kept"] and (self._tree / "kept").read_text() == "before":
+                held.append("overlay")
+                return True
+            fact = f"a write in an overlay did not come back: {result.output.text.strip()[:200]}"
+        except (ToolcribError, OSError) as error:
+            fact = f"no overlay could be mounted: {error}"
+        remedy = "Commands run on a copy, refused above a size. A kernel of 5.11 or newer mounts overlays for users."
+        gaps.append(Gap("overlay", f"{fact[:1].upper()}{fact[1:]}", remedy, open=False))
+        return False
+
+    async def attempt(self, held: list[str], gaps: list[Gap], *, overlay: bool) -> None:
+        try:
+            async with self._begin(overlay=overlay) as view:
+                found = await self._escapes(view)
+            async with self._begin(overlay=overlay) as view:
+                found |= await self._bombs(view)
+            async with self._begin(overlay=overlay) as view:
+                found["no-survivors"] = await self._nothing_survives(view)
+        except (ToolcribError, OSError, ValueError) as error:
+            gaps.append(Gap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY))
+            return
+        for name, holds in found.items():
+            if holds:
+                held.append(name)
+            else:
+                gaps.append(Gap(name, f"An attempted escape succeeded: {name}.", _SYSTEM_REMEDY))
+
+    async def _escapes(self, view: Transaction) -> dict[str, bool]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            aims = {
+                "canary": str(self._canary),
+                "port": listener.getsockname()[1],
+                "environment": _digest_of_our_environment(),
+                "unwritable": ["/shelf/x", "/usr/x", "/etc/x", "/dev/x", "/x", "/proc/sys/kernel/core_pattern"],
+                "most_processes": _MOST_PROCESSES,
+            }
+            result = await view.run(_python(inspect.getsource(escapes), json.dumps(aims)))
+        found: dict[str, bool] = json.loads(_said(result))
+        return found
+
+    async def _bombs(self, view: Transaction) -> dict[str, bool]:
+        forks = await view.run(_python(_FORK_BOMB, limits=_SMALL))
+        memory = await view.run(_python(_MEMORY_BOMB, limits=_SMALL))
+        return {
+            "fork-bomb": bool(forks.stopped) or int(_said(forks)) < _FORKS,
+            "memory-bomb": memory.exit_code != 0 and not memory.timed_out,
+        }
+
+    async def _nothing_survives(self, view: Transaction) -> bool:
+        mark = f"toolcrib-survivor-{os.urandom(8).hex()}"
+        # It detaches, ignores what asks it to end, and tells when it is up.
+        script = f"(setsid sh -c 'trap \"\" TERM HUP; echo up; : {mark}; read _ < /tmp/never' &) > /tmp/said; "
+        await view.run(
+            Command(f"mkfifo /tmp/never; {script} while ! grep -q up /tmp/said; do :; done", seconds=_SECONDS)
+        )
+        return not await asyncio.to_thread(_runs, mark)
+
+    def _begin(self, *, overlay: bool) -> AbstractAsyncContextManager[Transaction]:
+        zones = [
+            Zone("tree", self._tree, "/tree", writable=True),
+            Zone("shelf", self._shelf, "/shelf"),
+            *_interpreter(),
+        ]
+        trial = Isolation(Level.NAMESPACES, Level.NAMESPACES, (), (), overlay=overlay)
+        return begin(zones, self._folder / "staging", isolation=trial, binary=self._binary, largest_copy=_PROBED_COPY)
+
+
+def _digest_of_our_environment() -> str:
+    return hashlib.sha256(Path("/proc/self/environ").read_bytes()).hexdigest()
+
+
+def _python(program: str, argument: str = "", *, limits: Limits | None = None) -> Command:
+    env: Mapping[str, str] = {"PROGRAM": program, "ARGUMENT": argument}
+    interpreter = os.path.realpath(sys.executable)
+    text = f'exec {interpreter} -I -S -c "$PROGRAM" "$ARGUMENT"'
+    return Command(text, env=env, seconds=_SECONDS, limits=limits or Limits())
+
+
+def _interpreter() -> list[Zone]:
+    """Our own interpreter, where it is not among the system's programs."""
+    home = Path(sys.base_prefix).resolve()
+    return [] if home.is_relative_to("/usr") else [Zone("python", home, str(home))]
+
+
+def _said(result: CommandResult) -> str:
+    if result.exit_code != 0:
+        raise ValueError(f"the probe ended with {result.exit_code}: {result.output.text.strip()[-300:]}")
+    return result.output.text
+
+
+def _runs(mark: str) -> bool:
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in process.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _note_cgroups(held: list[str], gaps: list[Gap]) -> None:
+    if cgroups.available():
+        held.append("cgroups")
+        return
+    gaps.append(
+        Gap(
+            "cgroups",
+            "No control groups with limits can be made; a watcher ends what uses too much, within 2 seconds.",
+            "Delegate memory and pids to the server's group (systemd: Delegate=memory pids).",
+            open=False,
+        )
+    )
+
+
+def _note_root(held: list[str], gaps: list[Gap]) -> None:
+    if os.geteuid() != 0:
+        held.append("unprivileged-server")
+        return
+    gaps.append(
+        Gap(
+            "root",
+            "The server runs as root. Commands run under a number that owns nothing; the tree's owner is mapped to it.",
+            "Run the server as an ordinary user.",
+            open=False,
+        )
+    )

@@ -1,0 +1,53 @@
+"""The sandbox's public face: what holds here, and transactions in it. Below the minimum it runs nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from toolcrib.sandbox.bubblewrap import find_bubblewrap
+from toolcrib.sandbox.levels import Isolation, Level
+from toolcrib.sandbox.limits import MIB
+from toolcrib.sandbox.probe import probe
+from toolcrib.sandbox.transaction import Transaction, begin
+from toolcrib.sandbox.zones import Zone
+
+LARGEST_COPY: Final = 512 * MIB
+
+
+class Sandbox:
+    """One per server. ``probe`` first; everything else refuses until isolation was proved."""
+
+    def __init__(
+        self,
+        *,
+        minimum: Level = Level.NAMESPACES,
+        binary: str | None = None,
+        overlay: bool = True,
+        largest_copy: int = LARGEST_COPY,
+    ) -> None:
+        self._minimum = minimum
+        self._binary = binary or find_bubblewrap()
+        self._overlay = overlay
+        self._largest_copy = largest_copy
+        self._isolation: Isolation | None = None
+        self._probing = asyncio.Lock()
+
+    async def probe(self) -> Isolation:
+        """What holds here, found out by attempted escapes at the first asking and remembered."""
+        async with self._probing:
+            if self._isolation is None:
+                self._isolation = await probe(self._binary, minimum=self._minimum, overlay=self._overlay)
+            return self._isolation
+
+    @asynccontextmanager
+    async def transaction(self, zones: Sequence[Zone], staging: Path) -> AsyncIterator[Transaction]:
+        """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off."""
+        isolation = await self.probe()
+        isolation.require()
+        assert self._binary
+        async with begin(
+            zones, staging, isolation=isolation, binary=self._binary, largest_copy=self._largest_copy
+        ) as begun:
+            yield begun

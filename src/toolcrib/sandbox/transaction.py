@@ -1,0 +1,200 @@
+"""A command as a transaction: it runs on views that copy on write, and its effect is read before anything counts.
+
+Nothing here touches the live tree. Leaving the transaction drops everything that was not taken out of it.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+from toolcrib.domain.errors import ToolFailed
+from toolcrib.sandbox.bubblewrap import GROUP, HOME, HOSTS, PASSWD, Bind, arguments
+from toolcrib.sandbox.command import Command, CommandResult, execute
+from toolcrib.sandbox.copies import CopyView
+from toolcrib.sandbox.effect import Effect
+from toolcrib.sandbox.levels import Isolation
+from toolcrib.sandbox.overlay import OverlayView, give, ordered
+from toolcrib.sandbox.root_stage import BASE
+from toolcrib.sandbox.stage import PATH, Layer, staged
+from toolcrib.sandbox.zones import Zone
+
+_WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
+_ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
+
+
+class Transaction:
+    """Zones under copy-on-write. Run what you like in it, then read the effect once."""
+
+    def __init__(
+        self, zones: Sequence[Zone], folder: Path, *, isolation: Isolation, binary: str, largest_copy: int
+    ) -> None:
+        self._zones = tuple(zones)
+        self._folder = folder
+        self._isolation = isolation
+        self._binary = binary
+        self._largest_copy = largest_copy
+        self._owner = owner_of(zones)
+        self._views: list[tuple[Zone, OverlayView | CopyView | None]] = []
+        self._effect: Effect | None = None
+
+    async def run(self, command: Command, emit: Callable[[str], None] = lambda _: None) -> CommandResult:
+        """Run one command on the views. A later one in the same transaction sees what this one did."""
+        if self._effect is not None:
+            raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
+        cwd = command.cwd or self._zones[0].target
+        self._refuse_outside(cwd)
+        argv = command.argv
+
+        def words(program: int, status: int, block: int | None) -> list[str]:
+            inner = arguments(
+                self._binary,
+                argv,
+                binds=self._binds(),
+                cwd=cwd,
+                environment=command.environment,
+                seccomp=program,
+                status=status,
+                block=block,
+            )
+            return staged(inner, self._layers(), staging=self._folder, root_for=self._owner)
+
+        return await execute(
+            command, words, emit, cwd=self._folder, watched=self._watched(), level=self._isolation.level
+        )
+
+    async def effect(self) -> Effect:
+        """What the commands did to the writable zones. Bodies can be opened until the transaction ends."""
+        if self._effect is None:
+            self._effect = await asyncio.to_thread(self._read)
+        return self._effect
+
+    def prepare(self) -> None:
+        for name in _WRITTEN:
+            (self._folder / name).mkdir(mode=0o700)
+        for name, text in _ETC.items():
+            (self._folder / name).write_text(text)
+        if self._owner:
+            give(self._folder, self._owner)
+        for number, zone in enumerate(self._zones):
+            view = self._view(zone, self._folder / str(number))
+            if view:
+                view.prepare(self._owner)
+            self._views.append((zone, view))
+
+    def _view(self, zone: Zone, folder: Path) -> OverlayView | CopyView | None:
+        if not zone.writable and not zone.masked:
+            return None
+        if self._isolation.overlay:
+            return OverlayView(zone, folder)
+        return CopyView(zone, folder, largest=self._largest_copy)
+
+    def _read(self) -> Effect:
+        views = [view for zone, view in self._views if view and zone.writable]
+        entries = ordered(entry for view in views for entry in view.entries())
+        return Effect(entries, {view.zone.name: view.upper for view in views})
+
+    def _binds(self) -> list[Bind]:
+        """As the stage lays them: where the server is root, all of it under a base that anyone may pass through."""
+        folder = Path(BASE, "staging") if self._owner else self._folder
+        ours = [Bind(folder / name, target, writable=True) for name, target in _WRITTEN.items()]
+        etc = [Bind(folder / name, f"/etc/{name}") for name in _ETC]
+        zones = []
+        for number, (zone, view) in enumerate(self._views):
+            if view:
+                source = folder / view.merged.relative_to(self._folder)
+            else:
+                source = Path(BASE, str(number)) if self._owner else zone.root
+            zones.append(Bind(source, zone.target, writable=zone.writable))
+        # A zone may stand inside another: the outer one first.
+        return [*ours, *etc, *sorted(zones, key=lambda bind: bind.target)]
+
+    def _layers(self) -> list[Layer]:
+        return [
+            Layer(zone.root, view.options(), str(view.merged.relative_to(self._folder)))
+            if isinstance(view, OverlayView)
+            else Layer(zone.root)
+            for zone, view in self._views
+        ]
+
+    def _watched(self) -> list[Path]:
+        return [*(self._folder / name for name in _WRITTEN), *(view.upper for _, view in self._views if view)]
+
+    def _refuse_outside(self, cwd: str) -> None:
+        parts = cwd.split("/")
+        inside = any(cwd == zone.target or cwd.startswith(f"{zone.target}/") for zone in self._zones)
+        if not inside or ".." in parts or "\0" in cwd:
+            targets = ", ".join(zone.target for zone in self._zones)
+            raise ToolFailed(f"The working directory {cwd!r} is outside the zones. Choose one below: {targets}")
+
+
+@asynccontextmanager
+async def begin(
+    zones: Sequence[Zone], staging: Path, *, isolation: Isolation, binary: str, largest_copy: int
+) -> AsyncIterator[Transaction]:
+    """A transaction whose staging is a fresh folder below ``staging``, gone when it ends, however it ends."""
+    if not zones:
+        raise ToolFailed("A command needs at least one zone to run in.")
+    folder = _fresh(staging)
+    try:
+        transaction = Transaction(zones, folder, isolation=isolation, binary=binary, largest_copy=largest_copy)
+        await _to_the_end(transaction.prepare)
+        yield transaction
+    finally:
+        await asyncio.shield(asyncio.to_thread(drop, folder))
+
+
+def _fresh(staging: Path) -> Path:
+    return Path(mkdtemp(prefix="command-", dir=staging)).resolve()
+
+
+async def _to_the_end(work: Callable[[], None]) -> None:
+    """Do it in a thread, and wait for it also when cancelled: what it makes is about to be removed."""
+    done = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        raise
+
+
+def owner_of(zones: Sequence[Zone]) -> tuple[int, int] | None:
+    """Whose numbers are mapped away when the server is root: those of the first writable zone's owner."""
+    if os.geteuid() != 0:
+        return None
+    zone = next((zone for zone in zones if zone.writable), zones[0])
+    found = zone.root.stat()
+    return found.st_uid, found.st_gid
+
+
+def drop(folder: Path) -> None:
+    """Remove staging, whatever a command left in it: locked folders, hostile names, a depth without end."""
+    for work in folder.glob("*/work*"):
+        for locked in (work / "work", work / "work" / "incompat"):  # by overlayfs
+            with suppress(OSError):
+                locked.chmod(0o700)
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        # As root of a user namespace the owner's own locks do not hold, and rm goes to any depth.
+        subprocess.run(  # noqa: S603 - our own words and path
+            [
+                "/usr/bin/unshare",
+                "--user",
+                "--map-root-user",
+                "--",
+                "rm",
+                "-rf",
+                "--one-file-system",
+                "--",
+                str(folder),
+            ],
+            env={"PATH": PATH},
+            check=False,
+            capture_output=True,
+        )

@@ -1,0 +1,28 @@
+"""Which directories a command sees, and where. Values only."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One directory of a command's view.
+
+    ``target`` is where it stands in the view. ``masked`` are paths relative to ``root``, files or folders, that stand
+    there empty: their content is not in the view at all.
+    """
+
+    name: str
+    root: Path
+    target: str
+    writable: bool = False
+    masked: Collection[str] = field(default_factory=frozenset)
+
+
+def is_masked(path: str, masked: Collection[str]) -> bool:
+    """Whether ``path`` is a masked one or lies beneath one."""
+    if not masked:
+        return False
+    parts = path.split("/")
+    return any("/".join(parts[:count]) in masked for count in range(1, len(parts) + 1))

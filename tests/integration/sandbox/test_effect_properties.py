@@ -1,0 +1,101 @@
+"""For random scripts, the effect applied to a copy of the tree equals running the script on a copy of the tree."""
+
+import os
+import random
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand, apply, snapshot
+from toolcrib.sandbox.command import Command
+from toolcrib.sandbox.sandbox import Sandbox
+
+NAMES = ("a", "b", "c", "d e", "é", "-x", "new\nline")
+MODES = ("000", "400", "444", "500", "600", "644", "700", "755", "777", "1777")
+# Root passes every permission check outside and none inside: the plain run is to be as powerless.
+POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
+
+
+def a_path(rng: random.Random) -> str:
+    return "./" + "/".join(rng.choice(NAMES) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+
+
+def a_line(rng: random.Random, number: int) -> str:
+    one, other = shlex.quote(a_path(rng)), shlex.quote(a_path(rng))
+    body = f"line {number} " * rng.choice((1, 1, 400))
+    return rng.choice(
+        (
+            f"echo '{body}' > {one}",
+            f"echo '{body}' >> {one}",
+            f"mkdir -p {one}",
+            f"mkdir -p {one} && echo {number} > {one}/f{number}",
+            f"rm -f {one}",
+            f"rm -rf {one}",
+            f"rm -rf {one}; mkdir {one}",
+            f"rm -rf {one}; mkdir -p {one}/{rng.choice('abc')}; echo back > {one}/f",
+            f"rm -rf {one}; echo file > {one}",
+            f"mv {one} {other}",
+            f"mv -T {one} {other}",
+            # To a new place: what comes of copying a folder into itself depends on the order of its entries.
+            f"cp -r {one} ./copy{number}",
+            f"chmod {rng.choice(MODES)} {one}",
+            f"chmod -R u+rwX {one}",
+            f"ln -s {rng.choice(('a', 'b/c', 'nowhere'))} {one}",
+            f"ln -sfn {rng.choice(('a', 'c'))} {one}",
+            f"touch {one}",
+            f"truncate -s {rng.choice((0, 3, 9000))} {one}",
+            f"rmdir {one}",
+            f"chmod {rng.choice(('700', '750', '755'))} .",
+        )
+    )
+
+
+def a_script(rng: random.Random, lines: int, *, more: tuple[str, ...] = ()) -> str:
+    written = [a_line(rng, number) for number in range(lines)] + list(more)
+    return "\n".join(f"{{ {line}; }} 2>/dev/null" for line in written) + "\n:"
+
+
+async def shown(seed: int, folder: Path, sandbox: Sandbox) -> None:
+    rng = random.Random(seed)
+    stand = Stand(folder, sandbox)
+    before = a_script(rng, 20)
+    for place in (stand.tree, folder / "plain", folder / "applied"):
+        place.mkdir(exist_ok=True)
+        subprocess.run([*POWERLESS, "sh", "-c", before], cwd=place, check=True)
+    # Made by the command itself, that is: of hard links that were there before, an overlay changes one name only.
+    link = f"echo one > ./h; ln ./h {shlex.quote(a_path(rng))}; echo two >> ./h"
+    script = a_script(rng, 15, more=(link,))
+    subprocess.run([*POWERLESS, "sh", "-c", script], cwd=folder / "plain", check=True)
+    async with stand.begin() as view:
+        result = await view.run(Command(script))
+        assert result.exit_code == 0, result.output.text
+        apply(await view.effect(), folder / "applied")
+    assert snapshot(folder / "applied") == snapshot(folder / "plain"), f"seed {seed}:\n{script}"
+
+
+async def campaign(seeds: range, folder: Path, sandbox: Sandbox) -> None:
+    for seed in seeds:
+        here = folder / str(seed)
+        here.mkdir()
+        await shown(seed, here, sandbox)
+        subprocess.run(["chmod", "-R", "u+rwX", here], check=True)
+        shutil.rmtree(here)
+
+
+@pytest.mark.req("SH-4", part="the effect read from the overlay is what the command did, for 100 random scripts")
+@pytest.mark.parametrize("first", [0, 50])
+async def test_effect_of_a_random_script_is_what_it_did(tmp_path: Path, first: int) -> None:
+    await campaign(range(first, first + 50), tmp_path, SANDBOX)
+
+
+@pytest.mark.req("SH-4", part="the same where no overlay can be mounted and a copy is used")
+async def test_effect_read_from_a_copy_is_what_a_random_script_did(tmp_path: Path) -> None:
+    await campaign(range(1_000, 1_020), tmp_path, COPYING)
+
+
+@pytest.mark.long
+async def test_effect_of_thousands_of_random_scripts_is_what_they_did(tmp_path: Path) -> None:
+    await campaign(range(10_000, 15_000), tmp_path, SANDBOX)
