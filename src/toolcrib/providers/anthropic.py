@@ -65,14 +65,16 @@ class Anthropic:
             await response.aclose()
 
     def _client(self, credentials: Credentials) -> anthropic.AsyncAnthropic:
-        return anthropic.AsyncAnthropic(
+        client = anthropic.AsyncAnthropic(
             # Never empty: the SDK would look for one in the server's own environment.
             api_key=credentials.secret or "none",
             base_url=checked_address(credentials.base_url or self.address),
-            default_headers=dict(credentials.headers),
             http_client=self._http,
             max_retries=0,
         )
+        # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
+        client._custom_headers = dict(credentials.headers)
+        return client
 
 
 @asynccontextmanager

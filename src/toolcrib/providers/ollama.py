@@ -43,8 +43,9 @@ class Ollama:
         return read_answer(opening, JsonLines(), LineReader(request, names))
 
     async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
-        found = await self._ask("GET", "/api/tags", None, credentials)
-        names = [entry["name"] for entry in found.get("models") or () if isinstance(entry.get("name"), str)]
+        found = (await self._ask("GET", "/api/tags", None, credentials)).get("models")
+        entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        names = [entry["name"] for entry in entries if isinstance(entry.get("name"), str)]
         limit = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
         async def described(name: str) -> ModelInfo:
@@ -64,12 +65,14 @@ class Ollama:
             if error.status != 404:
                 raise
             shown = {}
-        windows = [value for key, value in (shown.get("model_info") or {}).items() if key.endswith(".context_length")]
+        facts, capabilities = shown.get("model_info"), shown.get("capabilities")
+        told = facts.items() if isinstance(facts, dict) else ()
+        windows = [value for key, value in told if key.endswith(".context_length")]
         return ModelInfo(
             name,
             name,
             next((count_of(window) for window in windows if count_of(window)), None),
-            supports_tools="tools" in (shown.get("capabilities") or ()),
+            supports_tools=isinstance(capabilities, list) and "tools" in capabilities,
         )
 
     async def _ask(

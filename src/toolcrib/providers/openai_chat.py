@@ -75,14 +75,17 @@ class OpenAIChat:
             await response.aclose()
 
     def _client(self, credentials: Credentials, headers: Mapping[str, str]) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(
+        client = openai.AsyncOpenAI(
             # Never empty: the SDK would look for one in the server's own environment.
             api_key=credentials.secret or "none",
             base_url=checked_address(credentials.base_url or self.address),
-            default_headers={**headers, **credentials.headers},
             http_client=self._http,
             max_retries=0,
         )
+        # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
+        client.organization = client.project = None
+        client._custom_headers = {**headers, **credentials.headers}
+        return client
 
 
 @asynccontextmanager

@@ -1,0 +1,223 @@
+"""What happens on the connection: hanging up, waiting, trying again, and servers that mean no good."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import wires
+from tests.fakes.grammar import failure, received, taken
+from tests.fakes.model_server import NDJSON, SSE, Answer, ModelServer, plain
+from tests.fakes.scenes import HELLO
+from tests.integration.providers.conftest import Access
+from toolcrib.domain.errors import NotFound, ProviderError, ProviderFault
+from toolcrib.domain.messages import UserMessage
+from toolcrib.domain.streams import StreamEvent, TextDelta
+from toolcrib.providers.provider import Credentials, ModelRequest
+from toolcrib.providers.registry import Providers
+from toolcrib.providers.retry import Patience
+from toolcrib.providers.transport import MAX_REFUSAL
+
+HASTY = Patience(first_pause=0.001)
+
+
+def hello(access: Access) -> ModelRequest:
+    return ModelRequest(access.model, (UserMessage("Say hello."),))
+
+
+def spoken(access: Access) -> list[bytes]:
+    wire = {"anthropic": wires.anthropic, "ollama": wires.ollama}.get(access.provider.name, wires.chat_completions)
+    return wire(HELLO)
+
+
+def answer(access: Access, *pieces: bytes, **how: bool) -> Answer:
+    return Answer(pieces, content_type=NDJSON if access.provider.name == "ollama" else SSE, **how)  # type: ignore[arg-type]
+
+
+async def turn(providers: Providers, access: Access, *, seconds: float = 20) -> list[StreamEvent]:
+    request = hello(access)
+    return await taken(
+        await providers.turn(access.provider.name, request, access.credentials, seconds=seconds, patience=HASTY)
+    )
+
+
+@pytest.mark.req("RN-6", part="leaving the stream closes the connection")
+async def test_leaving_the_stream_hangs_up_at_once(access: Access, fake: ModelServer) -> None:
+    fake.say(answer(access, *spoken(access)[:4], hang=True))
+
+    async with aclosing(access.provider.stream(hello(access), access.credentials)) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+
+    async with asyncio.timeout(1):
+        await fake.hung_up.wait()
+
+
+@pytest.mark.req("RN-6", part="cancelling closes the connection")
+async def test_cancelling_whoever_reads_hangs_up_at_once(
+    access: Access, providers: Providers, fake: ModelServer
+) -> None:
+    fake.say(answer(access, *spoken(access)[:4], hang=True))
+    shown = asyncio.Event()
+
+    async def read() -> None:
+        events = await providers.turn(access.provider.name, hello(access), access.credentials)
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    shown.set()
+
+    task = asyncio.create_task(read())
+    async with asyncio.timeout(5):
+        await shown.wait()
+    task.cancel()
+
+    async with asyncio.timeout(1):
+        await fake.hung_up.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.req("RN-2", part="the limit of a model turn")
+async def test_a_server_that_goes_silent_ends_with_the_turn(
+    access: Access, providers: Providers, fake: ModelServer
+) -> None:
+    fake.say(answer(access, *spoken(access)[:4], hang=True))
+
+    events = await turn(providers, access, seconds=0.2)
+
+    assert failure(events).error.fault is ProviderFault.TIMEOUT
+    assert HELLO.text.startswith(received(events).message().text)
+    assert received(events).message().text
+    async with asyncio.timeout(1):
+        await fake.hung_up.wait()
+
+
+async def test_a_server_that_never_answers_ends_with_the_turn(
+    access: Access, providers: Providers, fake: ModelServer
+) -> None:
+    fake.say(answer(access, hang=True))
+    assert failure(await turn(providers, access, seconds=0.2)).error.fault is ProviderFault.TIMEOUT
+
+
+@pytest.mark.req("PR-5", part="rate limits and broken streams are retried where nothing was shown yet")
+async def test_what_failed_before_anything_was_shown_is_tried_again(
+    access: Access, providers: Providers, fake: ModelServer
+) -> None:
+    fake.say(
+        plain(429, {"error": {"message": "slow down"}}, retry_after="0.01"),
+        plain(503, {"error": {"message": "busy"}}),
+        answer(access, cut=True),
+    )
+
+    events = await turn(providers, access)
+
+    assert received(events).message().text == HELLO.text
+    assert len(fake.received) == 4
+
+
+@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
+async def test_what_was_shown_is_not_tried_again(access: Access, providers: Providers, fake: ModelServer) -> None:
+    fake.say(answer(access, *spoken(access)[:4], cut=True))
+
+    events = await turn(providers, access)
+
+    assert failure(events).error.fault is ProviderFault.BROKEN_STREAM
+    assert received(events).message().text
+    assert len(fake.received) == 1
+
+
+async def test_nobody_there_is_told_after_the_last_attempt(access: Access, providers: Providers) -> None:
+    # Port 1 belongs to nobody here.
+    nowhere = replace(access, credentials=Credentials("x" * 20, base_url="http://127.0.0.1:1"))
+    error = failure(await turn(providers, nowhere)).error
+
+    assert (error.status, error.fault) == (0, ProviderFault.UNAVAILABLE)
+    with pytest.raises(ProviderError):
+        await nowhere.provider.list_models(nowhere.credentials)
+
+
+async def test_a_connection_serves_again_after_a_whole_answer(access: Access, fake: ModelServer) -> None:
+    for _ in range(3):
+        await taken(access.provider.stream(hello(access), access.credentials))
+
+    assert (fake.connections, len(fake.received)) == (1, 3)
+
+
+async def test_an_endless_refusal_is_read_up_to_a_bound(access: Access, fake: ModelServer) -> None:
+    fake.say(Answer((b"x" * 60_000,) * 500, status=400, content_type="text/plain"))
+    before = time.monotonic()
+
+    error = failure(await taken(access.provider.stream(hello(access), access.credentials))).error
+
+    assert error.status == 400
+    assert len(error.body) < MAX_REFUSAL
+    assert time.monotonic() - before < 5
+
+
+async def test_a_redirect_is_not_followed_with_the_key(access: Access, fake: ModelServer) -> None:
+    fake.say(Answer((), status=307, headers={"location": f"{fake.url}/elsewhere"}))
+
+    events = await taken(access.provider.stream(hello(access), access.credentials))
+
+    failure(events)
+    assert len(fake.received) == 1
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://x", "http://", "no address", "http://user:secret@host", "http://h/?q=1", "http://h:99999", "//x"]
+)
+async def test_an_address_that_is_none_is_refused_and_not_repeated(access: Access, address: str) -> None:
+    odd = Credentials("x" * 20, base_url=address)
+    error = failure(await taken(access.provider.stream(hello(access), odd))).error
+
+    assert error.fault is ProviderFault.REQUEST
+    assert "secret" not in error.message
+    with pytest.raises(ProviderError):
+        await access.provider.list_models(odd)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'{"data": 5}', b'{"models": 5}', b'{"data": [5, {"id": 7}]}', b"\xff"]
+)
+async def test_a_list_of_models_that_makes_no_sense_is_an_error_or_empty(
+    access: Access, fake: ModelServer, body: bytes
+) -> None:
+    fake.say(Answer((body,), content_type="application/json"))
+    with contextlib.suppress(ProviderError):
+        assert await access.provider.list_models(access.credentials) == []
+
+
+async def test_keys_of_the_server_itself_are_never_used(
+    access: Access, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "the-servers-own")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "x-gateway: the-servers-own")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+
+    await taken(access.provider.stream(hello(access), replace(access.credentials, secret="")))
+
+    assert "the-servers-own" not in str(fake.last.headers)
+
+
+async def test_a_provider_that_nobody_knows_is_told_with_those_there_are(providers: Providers) -> None:
+    with pytest.raises(NotFound, match="anthropic, openai"):
+        await providers.get("bard")
+
+
+def test_importing_the_registry_loads_no_sdk() -> None:
+    program = "import sys, toolcrib.providers.registry; print(sorted({'openai', 'anthropic'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout.strip() == "[]"

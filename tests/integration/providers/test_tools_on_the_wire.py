@@ -1,0 +1,135 @@
+"""Calls and tools on each wire, as the seeds' acceptance criteria put it."""
+
+import pytest
+
+from tests.fakes.grammar import received, taken
+from tests.fakes.model_server import ModelServer
+from tests.fakes.tools import TOOLS
+from tests.integration.providers.conftest import Access, reach
+from toolcrib.domain.messages import AssistantMessage, Message, ToolCall, ToolCallId, ToolResultMessage, UserMessage
+from toolcrib.domain.streams import FinishReason, StreamEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
+from toolcrib.providers.provider import ModelRequest
+from toolcrib.providers.registry import Providers
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+
+
+async def call_events(access: Access) -> list[StreamEvent]:
+    request = ModelRequest(access.model, (UserMessage("Use two tools."),), tools=TOOLS)
+    events = await taken(access.provider.stream(request, access.credentials))
+    return [event for event in events if isinstance(event, ToolCallStart | ToolCallDelta | ToolCallEnd)]
+
+
+def arguments_of(events: list[StreamEvent], index: int) -> str:
+    return "".join(event.arguments for event in events if isinstance(event, ToolCallDelta) and event.index == index)
+
+
+@pytest.mark.req("PR-2", part="calls of Claude")
+async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(providers: Providers, fake: ModelServer) -> None:
+    events = await call_events(await reach("anthropic", providers, fake.url))
+
+    assert events[0] == ToolCallStart(0, ToolCallId("call_one"), "fs.read")
+    assert arguments_of(events, 0) == '{"path": "a.txt"}'
+    second = events.index(ToolCallStart(1, ToolCallId("call_two"), "list_directory"))
+    assert events[second - 1] == ToolCallEnd(0)
+    assert events[-1] == ToolCallEnd(1)
+
+
+@pytest.mark.req("PR-2", part="calls of OpenAI")
+@pytest.mark.parametrize("name", ["openai", "openai-compatible", "copilot"])
+async def test_ac26_openai_tool_calls_become_the_same_events(
+    name: str, providers: Providers, fake: ModelServer
+) -> None:
+    events = await call_events(await reach(name, providers, fake.url))
+
+    assert events[0] == ToolCallStart(0, ToolCallId("call_one"), "fs.read")
+    assert ToolCallStart(1, ToolCallId("call_two"), "list_directory") in events
+    assert arguments_of(events, 1) == '{"path": "."}'
+    assert events[-2:] == [ToolCallEnd(0), ToolCallEnd(1)]
+
+
+@pytest.mark.req("PR-2", part="Ollama's whole calls come as start, one delta, end")
+async def test_ac27_ollama_calls_come_as_start_one_delta_end(providers: Providers, fake: ModelServer) -> None:
+    events = await call_events(await reach("ollama", providers, fake.url))
+
+    assert [event.type for event in events] == ["tool_call_start", "tool_call_delta", "tool_call_end"] * 2
+    assert [event.arguments for event in events if isinstance(event, ToolCallDelta)] == [
+        '{"path": "a.txt"}',
+        '{"path": "."}',
+    ]
+
+
+@pytest.mark.req("PR-3", part="tools in each provider's own form")
+async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: ModelServer) -> None:
+    await call_events(access)
+
+    first = fake.last.body["tools"][0]
+    if access.provider.name == "anthropic":
+        assert first == {"name": "fs_read", "description": "Read a file.", "input_schema": SCHEMA}
+    else:
+        function = {"name": "fs_read", "description": "Read a file.", "parameters": SCHEMA}
+        assert first == {"type": "function", "function": function}
+
+
+@pytest.mark.req("PR-3", part="results in each provider's own form")
+async def test_tool_results_are_formatted_for_each_provider(access: Access, fake: ModelServer) -> None:
+    call = ToolCall(ToolCallId("toolu_1"), "fs.read", '{"path": "x"}')
+    messages: tuple[Message, ...] = (
+        UserMessage("Read x."),
+        AssistantMessage("", tool_calls=(call,)),
+        ToolResultMessage(call.id, "X"),
+    )
+    await taken(access.provider.stream(ModelRequest(access.model, messages, tools=TOOLS), access.credentials))
+
+    last = fake.last.body["messages"][-1]
+    match access.provider.name:
+        case "anthropic":
+            block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "X"}
+            assert last == {"role": "user", "content": [block]}
+        case "ollama":
+            assert last == {"role": "tool", "content": "X", "tool_name": "fs_read", "tool_call_id": "toolu_1"}
+        case _:
+            assert last == {"role": "tool", "tool_call_id": "toolu_1", "content": "X"}
+
+
+async def test_includes_tools_in_request_body_when_provided(providers: Providers, fake: ModelServer) -> None:
+    copilot = await reach("copilot", providers, fake.url)
+
+    await call_events(copilot)
+    assert [tool["function"]["name"] for tool in fake.last.body["tools"]] == ["fs_read", "list_directory"]
+
+    request = ModelRequest(copilot.model, (UserMessage("Say hello."),))
+    await taken(copilot.provider.stream(request, copilot.credentials))
+    assert "tools" not in fake.last.body
+
+
+async def test_parses_delta_tool_calls_into_tool_call_start_and_tool_call_delta_events(
+    providers: Providers, fake: ModelServer
+) -> None:
+    events = await call_events(await reach("copilot", providers, fake.url))
+    assert {event.type for event in events} == {"tool_call_start", "tool_call_delta", "tool_call_end"}
+
+
+async def test_yields_finish_with_reason_stop_for_normal_completion(providers: Providers, fake: ModelServer) -> None:
+    copilot = await reach("copilot", providers, fake.url)
+    request = ModelRequest(copilot.model, (UserMessage("Say hello."),))
+    reception = received(await taken(copilot.provider.stream(request, copilot.credentials)))
+
+    assert reception.finish
+    assert reception.finish.reason is FinishReason.STOP
+
+
+@pytest.mark.req("PR-1", part="Copilot's headers")
+async def test_copilot_is_told_whether_a_person_asks(providers: Providers, fake: ModelServer) -> None:
+    copilot = await reach("copilot", providers, fake.url)
+
+    await call_events(copilot)
+    headers = fake.last.headers
+    assert (headers["x-initiator"], headers["openai-intent"]) == ("user", "conversation-edits")
+    assert headers["user-agent"].startswith("toolcrib/")
+    assert fake.last.path == "/chat/completions"
+
+    call = ToolCall(ToolCallId("1"), "fs.read", "{}")
+    messages = (UserMessage("x"), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "X"))
+    await taken(copilot.provider.stream(ModelRequest(copilot.model, messages, tools=TOOLS), copilot.credentials))
+    assert fake.last.headers["x-initiator"] == "agent"
