@@ -93,7 +93,7 @@ class Ollama:
         headers = {"Content-Type": "application/json"}
         if credentials.secret:
             headers["Authorization"] = f"Bearer {credentials.secret}"
-        address = checked_address(credentials.base_url or self.address) + path
+        address = checked_address(credentials, self.address) + path
         async with self._http.stream(
             method, address, content=body, headers={**headers, **credentials.headers}
         ) as response:

@@ -78,7 +78,7 @@ class OpenAIChat:
         client = openai.AsyncOpenAI(
             # Never empty: the SDK would look for one in the server's own environment.
             api_key=credentials.secret or "none",
-            base_url=checked_address(credentials.base_url or self.address),
+            base_url=checked_address(credentials, self.address),
             http_client=self._http,
             max_retries=0,
         )

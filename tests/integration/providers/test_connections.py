@@ -184,6 +184,26 @@ async def test_an_address_that_is_none_is_refused_and_not_repeated(access: Acces
         await access.provider.list_models(odd)
 
 
+ODD = {
+    "key with a line end": Credentials("sk-1\r\nx-evil: 1"),
+    "key with an accent": Credentials("schlüssel"),
+    "header with a line end": Credentials("k", headers={"x-a": "1\r\nx-evil: 1"}),
+    "header name with a blank": Credentials("k", headers={"x a": "1"}),
+    "header that is ours": Credentials("k", headers={"Host": "elsewhere"}),
+    "address with an accent": Credentials("k", base_url="http://127.0.0.1/ü"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+async def test_credentials_that_cannot_be_sent_are_refused(access: Access, fake: ModelServer, odd: Credentials) -> None:
+    credentials = replace(odd, base_url=odd.base_url or access.credentials.base_url)
+    error = failure(await taken(access.provider.stream(hello(access), credentials))).error
+
+    assert error.fault in (ProviderFault.CREDENTIALS, ProviderFault.REQUEST)
+    assert "sk-1" not in error.message
+    assert not fake.received
+
+
 @pytest.mark.parametrize(
     "body", [b"<html>", b"[]", b'{"data": 5}', b'{"models": 5}', b'{"data": [5, {"id": 7}]}', b"\xff"]
 )
