@@ -108,6 +108,18 @@ async def test_a_whole_book_is_said_to_be_whole(book: Book) -> None:
     assert ended == Ended(0, "The book is whole: 6 records under 3 seals.\n")
 
 
+async def test_a_sealer_that_is_stopped_seals_what_was_written_since(book: Book) -> None:
+    at_work = asyncio.create_task(book.sealer.run(3600))
+    await book.call("file_info", path="/")
+
+    at_work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await at_work
+
+    assert book.verified().said.startswith("The book is whole: 1 record")
+    assert book.rows("select sum(records) from seals") == [(1,)]
+
+
 async def test_records_that_are_not_sealed_yet_are_counted_and_said_so(book: Book) -> None:
     await book.filled(seals=1)
     await book.call("file_info", path="/")

@@ -37,14 +37,23 @@ class Sealer:
         self._anchor = anchor
 
     async def run(self, every_seconds: float) -> None:
-        """Seals for ever. A failure is logged and tried again: calls go on meanwhile, unsealed."""
-        while True:
-            try:
-                while await self.seal() == _BATCH:
-                    pass
-            except Exception:
-                log.exception("audit.sealing_failed", remedy="Records are kept and will be sealed at the next try.")
-            await asyncio.sleep(every_seconds)
+        """Seals until it is cancelled, and then once more, so that a server that was stopped leaves nothing unsealed.
+
+        A failure is logged and tried again: calls go on meanwhile, unsealed.
+        """
+        try:
+            while True:
+                await self._seal_all()
+                await asyncio.sleep(every_seconds)
+        finally:
+            await self._seal_all()
+
+    async def _seal_all(self) -> None:
+        try:
+            while await self.seal() == _BATCH:
+                pass
+        except Exception:
+            log.exception("audit.sealing_failed", remedy="Records are kept and will be sealed at the next try.")
 
     async def seal(self) -> int:
         """Seals one batch and returns how many records are in it."""

@@ -131,7 +131,7 @@ class Draft:
             # What was changed on disk meanwhile has just been booked; the restored version goes on top.
             file = standing.file if standing.file and standing.file.id == file.id else file
         await self._make_parents(place)
-        body = await self._tree.body(version) if version.state.sha256 else None
+        body = await self._tree.past.body(version) if version.state.sha256 else None
         if reason := await self._not_in_trash(file, version.state):
             raise NotFound(f"The content of {shown(place)} is not in the history. {reason}")
         return self._add(file, replace(version.state, place=place), body=body)
@@ -169,7 +169,7 @@ class Draft:
         token = token_of(state)
         if state is None or token is None or (not file.deleted and token == token_of(file.state)):
             return None
-        return why_not((await self._tree.trashed([state])).get(token))
+        return why_not((await self._tree.past.trashed([state])).get(token))
 
     async def known(self, standing: Standing) -> Standing:
         """The same, in the history."""
@@ -224,7 +224,7 @@ class Draft:
     def _refuse_to_lose(self, change: Change) -> None:
         for displaced in displaced_by(ChangeSet(EXTERNAL, (change,))):
             assert change.before is not None
-            if not self._tree.fits_the_trash(change.before):
+            if not self._tree.past.fits_the_trash(change.before):
                 raise TooLarge(
                     f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
                     "so it could never be brought back. Nothing was changed. Remove it outside Toolcrib, or let the "

@@ -2,63 +2,35 @@
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol
-from uuid import UUID
 
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
-from toolcrib.domain.files import File, NodeKind, NodeState, Version
-from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.domain.files import File, NodeKind
 from toolcrib.domain.places import Mount, Place, root_of
-from toolcrib.storage.blobs import Blobs, digest
-from toolcrib.storage.changes import Changes, Settled
+from toolcrib.storage.blobs import digest
+from toolcrib.storage.changes import Settled
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.files import Files, Seen
-from toolcrib.storage.regexes import Regexes
-from toolcrib.storage.trash import TrashEntries, TrashEntry
-from toolcrib.storage.undo import Deeds, FileHistory, Undoing
+from toolcrib.storage.files import Seen
 from toolcrib.workspace.disk import Disk, several_names
-from toolcrib.workspace.mounts import Disks, Mounts
+from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.nodes import Node
+from toolcrib.workspace.past import Past
 from toolcrib.workspace.paths import is_sayable, parse_relative, shown
 from toolcrib.workspace.search.ripgrep import Ripgrep
+from toolcrib.workspace.shelves import Guard, Shelves
 from toolcrib.workspace.standing import Reading, Standing, author_in_words, is_stale
-from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
 from toolcrib.workspace.trash import token_of
+
+__all__ = ["Shelves", "Tree"]
 
 # Looking again after someone changed the file under our eyes. More often than this is no accident.
 _LOOKS = 20
 _LISTING_CHUNK = 5_000
 _SMALL = 65_536
-
-
-class Guard(Protocol):
-    """Says no by raising. The policy's guard, or one that lets everything pass."""
-
-    def check_read(self, place: Place) -> None: ...
-
-    def check_write(self, place: Place) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Shelves:
-    """What every tree of this server is made of."""
-
-    files: Files
-    blobs: Blobs
-    changes: Changes
-    mounts: Mounts
-    sync: Sync
-    undoing: Undoing
-    regexes: Regexes
-    ripgrep: Ripgrep
-    trash: TrashEntries
-    max_file_bytes: int
-    trash_bytes: int
 
 
 class Tree:
@@ -70,6 +42,7 @@ class Tree:
         self._guard = guard
         self._needs = needs
         self._tenant = Tenant.of(caller)
+        self.past = Past(shelves, self._tenant, guard, self.find_all, needs=needs)
 
     @property
     def max_file_bytes(self) -> int:
@@ -213,59 +186,6 @@ class Tree:
         folder = self.bound(folder)
         disk = self._disks(await self._look([folder]))(folder)
         return all(place in known for place, _ in await in_thread(lambda: list(disk.walk(folder))))
-
-    # The past
-
-    async def histories(self, deeds: Deeds) -> list[FileHistory]:
-        """What some calls did to each file, after booking what others did to those files on disk."""
-        found = await self._shelves.undoing.histories(self._tenant, deeds, self._needs)
-        live = [history.file.state.place for history in found if not history.file.deleted]
-        heads = {history.file.id: history.file.version_id for history in found if not history.file.deleted}
-        for standing in await self.find_all(live) if live else []:
-            if standing.file is None or heads.get(standing.file.id) != standing.file.version_id:
-                # Something was booked just now: it belongs to the history that is judged.
-                return await self._shelves.undoing.histories(self._tenant, deeds, self._needs)
-        return found
-
-    async def file(self, file_id: FileId) -> File:
-        """A file of the history, deleted or not."""
-        file = await self._shelves.files.by_id(self._tenant, file_id, self._needs)
-        self._guard.check_read(file.state.place)
-        return file
-
-    async def versions(self, file: File, *, before: int | None, limit: int) -> list[Version]:
-        return await self._shelves.files.versions(self._tenant, file.id, before=before, limit=limit)
-
-    async def version(self, version_id: VersionId) -> Version:
-        version = await self._shelves.files.version(self._tenant, version_id)
-        self._guard.check_read(version.state.place)
-        # What stands under a protected name now is not given under the name it had before either.
-        await self.file(version.file_id)
-        return version
-
-    async def body(self, version: Version) -> bytes:
-        """A version's content."""
-        assert version.state.sha256 is not None
-        return await self._shelves.blobs.get(self._tenant, version.state.sha256)
-
-    async def trashed(self, states: Sequence[NodeState]) -> dict[UUID, TrashEntry]:
-        """What the trash knows of the contents that these states had and the history does not keep.
-
-        One that is not on disk any more, whatever the rows say, is not among them.
-        """
-        tokens = [token for state in states if (token := token_of(state))]
-        if not tokens:
-            return {}
-        found = await self._shelves.trash.find(self._tenant, tokens)
-        trash = self._shelves.mounts.trash(self._caller.workspace_id)
-        return {token: entry for token, entry in found.items() if entry.gone_at or trash.holds(token)}
-
-    def fits_the_trash(self, state: NodeState) -> bool:
-        return state.size <= self._shelves.trash_bytes
-
-    async def deleted(self, *, limit: int) -> list[File]:
-        """What was deleted from @project, the latest first."""
-        return await self._shelves.files.deleted(self._tenant, root_of(Mount.PROJECT).tree, limit=limit)
 
     async def known_below(self, folder: Place) -> list[File]:
         """Everything in the history under a folder, after booking what others did to it on disk."""

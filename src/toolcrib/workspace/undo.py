@@ -93,7 +93,7 @@ async def _content(tree: Tree, reversal: Reversal, *, always: bool) -> bytes | N
         return None
     if not always and not reversal.file.deleted and version.state.sha256 == now.sha256:
         return None
-    return await tree.body(version)
+    return await tree.past.body(version)
 
 
 def _changed_since(history: FileHistory) -> Clash | None:
@@ -122,14 +122,14 @@ def _reversal(history: FileHistory) -> Reversal:
 
 async def _lost(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId, str]:
     """Reversals to what nobody has any more, or that would lose what nobody could bring back."""
-    trashed = await tree.trashed([reversal.state for reversal in reversals if reversal.state is not None])
+    trashed = await tree.past.trashed([reversal.state for reversal in reversals if reversal.state is not None])
     refused: dict[FileId, str] = {}
     for reversal in reversals:
         file, token = reversal.file, token_of(reversal.state)
         held = None if file.deleted else token_of(file.state)
         if token is not None and token != held and (reason := why_not(trashed.get(token))):
             refused[file.id] = reason
-        elif held is not None and token != held and not tree.fits_the_trash(file.state):
+        elif held is not None and token != held and not tree.past.fits_the_trash(file.state):
             refused[file.id] = f"Its {file.state.size:,} bytes are too large for the trash."
     return refused
 

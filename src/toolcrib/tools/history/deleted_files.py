@@ -15,7 +15,7 @@ class Arguments(ToolArguments):
 
 
 async def deleted_files(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    return {"files": [file_shape(file) for file in await context.tree.deleted(limit=arguments.limit)]}
+    return {"files": [file_shape(file) for file in await context.tree.past.deleted(limit=arguments.limit)]}
 
 
 tool = Tool(

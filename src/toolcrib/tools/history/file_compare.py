@@ -28,8 +28,8 @@ class Arguments(ToolArguments):
 
 
 async def file_compare(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    old = await context.tree.version(VersionId(arguments.from_version))
-    new = await context.tree.version(VersionId(arguments.to_version))
+    old = await context.tree.past.version(VersionId(arguments.from_version))
+    new = await context.tree.past.version(VersionId(arguments.to_version))
     before, after = await _lines(old, context), await _lines(new, context)
     names = shown(old.state.place), shown(new.state.place)
     diff = list(difflib.unified_diff(before, after, *names, n=arguments.context_lines))
@@ -47,7 +47,7 @@ async def _lines(version: Version, context: ToolContext) -> list[str]:
         raise BadArguments({"version": f"The history does not keep the content of {shown(version.state.place)}."})
     if version.state.sha256 is None:
         return []
-    body = await context.tree.body(version)
+    body = await context.tree.past.body(version)
     if is_binary(body):
         raise BadArguments({"version": f"{shown(version.state.place)} is not text; its hash tells whether it changed."})
     if len(body) > _MOST_BYTES:

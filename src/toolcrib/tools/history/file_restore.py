@@ -22,7 +22,7 @@ class Arguments(ToolArguments):
 
 
 async def file_restore(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    file = await context.tree.file(FileId(arguments.file_id))
+    file = await context.tree.past.file(FileId(arguments.file_id))
     version = await _wanted(arguments, file, context)
     change = await context.draft.restore(file, version)
     assert change.after is not None
@@ -37,7 +37,7 @@ async def file_restore(arguments: Arguments, context: ToolContext) -> dict[str, 
 
 async def _wanted(arguments: Arguments, file: File, context: ToolContext) -> Version:
     if arguments.version_id is not None:
-        version = await context.tree.version(VersionId(arguments.version_id))
+        version = await context.tree.past.version(VersionId(arguments.version_id))
         if version.file_id != file.id:
             raise BadArguments({"version_id": "Is a version of another file."})
         if version.deleted:
@@ -46,7 +46,7 @@ async def _wanted(arguments: Arguments, file: File, context: ToolContext) -> Ver
     if not file.deleted:
         raise BadArguments({"version_id": "The file is not deleted; say which version to bring back."})
     # A deletion is one version, so the one before it is what was deleted.
-    [version] = await context.tree.versions(file, before=file.number, limit=1)
+    [version] = await context.tree.past.versions(file, before=file.number, limit=1)
     return version
 
 

@@ -18,8 +18,8 @@ class Arguments(ToolArguments):
 
 
 async def file_version(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    version = await context.tree.version(VersionId(arguments.version_id))
-    content = decoded(await context.tree.body(version), version.state.content) if version.state.sha256 else None
+    version = await context.tree.past.version(VersionId(arguments.version_id))
+    content = decoded(await context.tree.past.body(version), version.state.content) if version.state.sha256 else None
     return {**version_shape(version), "content": content}
 
 

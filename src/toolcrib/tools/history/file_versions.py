@@ -21,8 +21,8 @@ class Arguments(ToolArguments):
 
 
 async def file_versions(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    file = await context.tree.file(FileId(arguments.file_id))
-    versions = await context.tree.versions(file, before=arguments.before, limit=arguments.limit)
+    file = await context.tree.past.file(FileId(arguments.file_id))
+    versions = await context.tree.past.versions(file, before=arguments.before, limit=arguments.limit)
     return {"file": file_shape(file), "versions": [version_shape(version) for version in versions]}
 
 

@@ -32,7 +32,7 @@ class Arguments(ToolArguments):
 
 async def undo(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
     deeds = Deeds(tuple(arguments.calls), arguments.run_id, arguments.session_id)
-    histories = await context.tree.histories(deeds)
+    histories = await context.tree.past.histories(deeds)
     if not histories:
         raise NotFound("These calls changed no file here that is still in the history.")
     found = await plan(context.tree, histories, force=arguments.force)
