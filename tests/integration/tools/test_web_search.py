@@ -16,6 +16,7 @@ from tests.integration.websearch.loopback import loopback
 from toolcrib.domain.callers import Role
 from toolcrib.domain.effects import Category, Danger
 from toolcrib.domain.errors import Forbidden, Misconfigured, NotPermitted
+from toolcrib.domain.outcomes import OutcomeState
 from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SE-1")
@@ -238,7 +239,7 @@ async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contac
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
         assert isinstance((await there.call("web_search", without, query="x")).error, NotPermitted)
-        assert (await there.call("web_search", supervised, query="x")).error is not None
+        assert (await there.call("web_search", supervised, query="x")).state is OutcomeState.WAITING
 
     assert searxng.requests == []
 
