@@ -27,6 +27,7 @@ class Anthropic:
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
+        self._platform: Any = None
 
     def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
         names = WireNames.of(request.tools, request.messages)
@@ -50,13 +51,15 @@ class Anthropic:
     @asynccontextmanager
     async def _answer(self, body: bytes, credentials: Credentials) -> AsyncIterator[httpx2.Response]:
         async with _our_errors(credentials):
-            sent = await self._client(credentials).post(
+            client = self._client(credentials)
+            sent = await client.post(
                 "/v1/messages",
                 cast_to=httpx2.Response,
                 content=body,
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )
+        self._platform = client._platform
         # Asked for a bare response, the SDK gives it, whatever its signature says.
         response = cast(httpx2.Response, sent)
         try:
@@ -73,6 +76,8 @@ class Anthropic:
             max_retries=0,
         )
         # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
+        # Every client would find out anew, in a thread, what system this is.
+        client._platform = client._platform or self._platform
         client._custom_headers = dict(credentials.headers)
         return client
 

@@ -124,6 +124,10 @@ class ChunkReader:
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
+        if len(delta) == 1 and not choice.get("finish_reason") and (text := self._text.take(delta.get("content"))):
+            # Nearly all chunks are of this kind.
+            yield TextDelta(text)
+            return
         for field in _THINKING_FIELDS:
             if text := self._thinking.take(delta.get(field)):
                 self._thinking_field = field

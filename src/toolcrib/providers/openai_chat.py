@@ -28,6 +28,7 @@ class OpenAIChat:
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
+        self._platform: Any = None
 
     def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
         names = WireNames.of(request.tools, request.messages)
@@ -67,6 +68,7 @@ class OpenAIChat:
             sent = await client.post(
                 path, cast_to=httpx2.Response, content=content, stream=True, stream_cls=openai.AsyncStream[object]
             )
+        self._platform = client._platform
         # Asked for a bare response, the SDK gives it, whatever its signature says.
         response = cast(httpx2.Response, sent)
         try:
@@ -84,6 +86,8 @@ class OpenAIChat:
         )
         # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
         client.organization = client.project = None
+        # Every client would find out anew, in a thread, what system this is.
+        client._platform = client._platform or self._platform
         client._custom_headers = {**headers, **credentials.headers}
         return client
 

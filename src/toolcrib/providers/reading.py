@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import httpx2
+import jiter
 
 from toolcrib.domain.errors import ProviderError, ProviderFault
 from toolcrib.domain.streams import Failed, StreamEvent
@@ -62,12 +63,20 @@ async def read_answer(
 def parsed(data: bytes) -> dict[str, Any]:
     """One event's JSON object; ProviderError if it is none."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        raise broken(f"The answer holds what is not JSON: {data[:80]!r}.") from None
+        value = jiter.from_json(data)
+    except ValueError:
+        value = _parsed_slowly(data)
     if not isinstance(value, dict):
         raise broken(f"The answer holds JSON that is no object: {data[:80]!r}.")
     return value
+
+
+def _parsed_slowly(data: bytes) -> Any:
+    """Takes halves of surrogate pairs, which the fast parser refuses."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise broken(f"The answer holds what is not JSON: {data[:80]!r}.") from None
 
 
 def text_of(value: object) -> str:
