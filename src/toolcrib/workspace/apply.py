@@ -44,9 +44,11 @@ def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     then places are freed, new folders made and contents written: so one set can free a place and take it.
     """
     wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
+    # What moves is renamed, if it finds its place free: then a folder takes along what only the disk knows in it.
+    written = {step.after.place: step.after.kind for step in steps if step.after is not None and not step.moves}
     _displace(disk_of, steps)
     for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
-        _free(disk_of, place, wanted)
+        _free(disk_of, place, written)
     _rename_all(disk_of, steps)
     for step in (step for step in steps if step.moves and token_of(step.before) is not None):
         # What could not be renamed, since another stands in its way, and has no content that could be written.

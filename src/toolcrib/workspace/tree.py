@@ -1,7 +1,7 @@
 """The tree as one caller sees it: history and disk merged, guarded place by place. What tools read through."""
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -181,11 +181,11 @@ class Tree:
             return False
         return not await self._shelves.files.off_disk(self._tenant, folder.place, recursive=True)
 
-    async def holds_only(self, folder: Place, known: Collection[Place]) -> bool:
-        """Whether nothing stands below a folder on disk but these places."""
+    async def places_below(self, folder: Place) -> list[Place]:
+        """Every place below a folder where something stands on disk, known or not."""
         folder = self.bound(folder)
         disk = self._disks(await self._look([folder]))(folder)
-        return all(place in known for place, _ in await in_thread(lambda: list(disk.walk(folder))))
+        return [place for place, _ in await in_thread(lambda: list(disk.walk(folder)))]
 
     async def known_below(self, folder: Place) -> list[File]:
         """Everything in the history under a folder, after booking what others did to it on disk."""

@@ -138,7 +138,9 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
     """Reversals that would take a folder from under what stays in it, or put something onto what stays."""
     leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
     freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
-    whole = [r.file.state.place for r in reversals if r.leaves and r.state is None and token_of(r.file.state)]
+    # A folder that moves, or goes into the trash as a whole, takes along what only the disk knows.
+    folders = [r for r in reversals if r.leaves and r.file.state.kind is NodeKind.FOLDER]
+    carriers = [r.file.state.place for r in folders if r.state is not None or token_of(r.file.state) is not None]
     refused: dict[FileId, str] = {}
     claimed: set[Place] = set()
     for reversal in reversals:
@@ -151,7 +153,7 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
         if (
             reversal.leaves
             and file.state.kind is NodeKind.FOLDER
-            and await _stays_inside(tree, reversal, leaving, whole)
+            and await _stays_inside(tree, reversal, leaving, carriers)
         ):
             refused[file.id] = "Holds files that are not part of this."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
@@ -159,15 +161,19 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
     return refused
 
 
-async def _stays_inside(tree: Tree, reversal: Reversal, leaving: Collection[FileId], whole: Collection[Place]) -> bool:
-    known = await tree.known_below(reversal.file.state.place)
+async def _stays_inside(
+    tree: Tree, reversal: Reversal, leaving: Collection[FileId], carriers: Collection[Place]
+) -> bool:
+    """Whether something stays in a folder that leaves. ``carriers`` leave with what only the disk knows in them."""
+    here = reversal.file.state.place
+    known = await tree.known_below(here)
     if any(file.id not in leaving for file in known):
         return True
-    # A folder that moves back, or into the trash, takes along what only the disk knows; else it must be empty of it.
-    names = {file.state.place for file in known}
-    if reversal.state is not None or any(_goes_with(reversal.file.state.place, folder) for folder in whole):
+    if any(_goes_with(here, carrier) for carrier in carriers):
         return False
-    return not await tree.holds_only(reversal.file.state.place, names)
+    names = {file.state.place for file in known}
+    unknown = [place for place in await tree.places_below(here) if place not in names]
+    return any(not any(place.is_below(carrier) for carrier in carriers) for place in unknown)
 
 
 def _goes_with(place: Place, folder: Place) -> bool:

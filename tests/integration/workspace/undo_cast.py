@@ -11,6 +11,7 @@ from tests.integration.conftest import Crib
 Snapshot = dict[str, tuple[str, int, bytes]]
 
 NAMES = ("a", "b", "c")
+LARGE = 1000
 
 
 def snapshot(root: Path) -> Snapshot:
@@ -44,6 +45,15 @@ class Work:
         outcome = await self.crib.call(tool, **arguments)
         if outcome.succeeded and outcome.change_set_id is not None:
             self.done.append((author, str(outcome.call_id)))
+
+    def put_large(self, count: int) -> None:
+        """Files too large for the history, put there by nobody."""
+        for number in range(count):
+            path = self.crib.project / self._path()[1:]
+            if path.exists() or any(above.is_file() for above in path.parents):
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(f"large {number} ".encode().ljust(LARGE + number, b"."))
 
     def calls(self, author: str | None = None) -> list[str]:
         return [call for by, call in self.done if author in (None, by)]
