@@ -54,7 +54,7 @@ def _scene(kind: str, deltas: int) -> Scene:
 
 
 async def _compare(kind: str, port: int, reps: int, turns: int) -> None:
-    async with open_providers() as providers, httpx2.AsyncClient() as http:
+    async with open_providers(private_hosts=["*"]) as providers, httpx2.AsyncClient() as http:
         rows = {
             "chat completions": {
                 "httpx2 and json alone": _bare(http, port),

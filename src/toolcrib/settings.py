@@ -42,6 +42,19 @@ class Settings(BaseSettings):
     audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
     seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
 
+    credentials_key: SecretStr | None = Field(
+        default=None,
+        description="Encrypts users' keys to model providers; at least 32 random bytes. Without it none can be stored.",
+    )
+    credentials_previous_key: SecretStr | None = Field(
+        default=None, description="Still opens what was encrypted with it: for changing the key."
+    )
+    private_model_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Model servers inside this network that users may reach, as host:port, comma-separated; * for all.",
+    )
+    model_proxy: str | None = Field(default=None, description="A proxy through which model providers are reached.")
+
     keep_versions_days: float | None = Field(
         default=None, gt=0, description="Versions older than this are forgotten, heads aside; by default none are."
     )
@@ -86,7 +99,7 @@ class Settings(BaseSettings):
     search_seconds: float = Field(default=10, gt=0, le=60, description="How long one search engine may take.")
     open_registration: bool = Field(default=True, description="Whether anyone who reaches the server may register.")
 
-    @field_validator("allowed_hosts", "allowed_origins", mode="before")
+    @field_validator("allowed_hosts", "allowed_origins", "private_model_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -106,6 +119,8 @@ class Settings(BaseSettings):
         _refuse_weak("TOOLCRIB_AUDIT_KEY", self.audit_key)
         if self.jwt_previous_secret:
             _refuse_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
+        if self.credentials_key:
+            _refuse_weak("TOOLCRIB_CREDENTIALS_KEY", self.credentials_key)
 
 
 def _refuse_weak(name: str, secret: SecretStr) -> None:

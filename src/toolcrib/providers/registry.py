@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -63,9 +63,13 @@ class Providers:
 
 
 @asynccontextmanager
-async def open_providers(*, proxy: str | None = None) -> AsyncIterator[Providers]:
-    """Providers for as long as the context lasts; ``proxy`` is an address through which they are reached."""
-    async with new_client(proxy=proxy) as http:
+async def open_providers(*, private_hosts: Collection[str] = (), proxy: str | None = None) -> AsyncIterator[Providers]:
+    """Providers for as long as the context lasts.
+
+    ``private_hosts``: what users may reach within the server's own network, as ``host:port``, or ``*`` for all of it.
+    ``proxy``: an address through which all are reached instead.
+    """
+    async with new_client(private_hosts=private_hosts, proxy=proxy) as http:
         yield Providers(http)
 
 

@@ -1,8 +1,10 @@
 """The HTTP client that all providers share. Answers that are no success are read up to a bound only."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import httpx2
+
+from toolcrib.providers.network import GuardedNetwork
 
 # How long a connection may take, and how long an answer may be silent; a turn has a limit of its own.
 _TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
@@ -11,10 +13,14 @@ MAX_REFUSAL = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 
 
-def new_client(*, proxy: str | None = None) -> httpx2.AsyncClient:
+def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> httpx2.AsyncClient:
     """A client that follows no redirects, since a key must not travel on, and asks for no compression."""
+    transport = httpx2.AsyncHTTPTransport(limits=_LIMITS, proxy=proxy)
+    if proxy is None:
+        # httpx2 has no parameter for it. With a proxy, it is the proxy that decides what can be reached.
+        transport._pool._network_backend = GuardedNetwork(private_hosts)
     return httpx2.AsyncClient(
-        transport=_Bounded(httpx2.AsyncHTTPTransport(limits=_LIMITS, proxy=proxy)),
+        transport=_Bounded(transport),
         timeout=_TIMEOUT,
         headers={"Accept-Encoding": "identity"},
         follow_redirects=False,

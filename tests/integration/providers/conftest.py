@@ -32,7 +32,7 @@ class Access:
 
 @pytest.fixture(scope="session")
 async def providers() -> AsyncIterator[Providers]:
-    async with open_providers() as opened:
+    async with open_providers(private_hosts=["*"]) as opened:
         yield opened
 
 
