@@ -95,7 +95,7 @@ def _ours(providers: Providers, name: str, address: str) -> Turn:
 
     async def turn() -> int:
         reception = Reception()
-        async for event in await providers.turn(name, request, credentials):
+        async for event in providers.turn(name, request, credentials):
             reception.take(event)
         assert isinstance(reception.finish, Finish), reception.error
         message = reception.message()

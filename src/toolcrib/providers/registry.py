@@ -3,14 +3,15 @@
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 import httpx2
 
-from toolcrib.domain.errors import NotFound
+from toolcrib.domain.errors import NotFound, ProviderFault
 from toolcrib.domain.streams import StreamEvent
-from toolcrib.providers.provider import Credentials, ModelRequest, Provider
+from toolcrib.providers.faults import broken
+from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest, Provider
 from toolcrib.providers.retry import PATIENT, Patience, Stream, retrying, within
 from toolcrib.providers.transport import new_client
 
@@ -23,6 +24,8 @@ _CLASSES: Final[Mapping[str, tuple[str, str]]] = {
 }
 NAMES: Final = tuple(_CLASSES)
 TURN_SECONDS: Final = 120.0
+# For a list of models or a look at credentials, for which a person waits.
+_QUESTION_SECONDS: Final = 20.0
 
 
 class Providers:
@@ -59,7 +62,21 @@ class Providers:
         def begin() -> Stream:
             return provider.stream(request, credentials)
 
-        return within(seconds, retrying(begin, patience=patience))
+        async with aclosing(within(seconds, retrying(begin, patience=patience))) as events:
+            async for event in events:
+                yield event
+
+    async def models(self, name: str, credentials: Credentials) -> list[ModelInfo]:
+        """The models that these credentials may use; raises ProviderError."""
+        provider = await self.get(name)
+        async with _in_time():
+            return await provider.list_models(credentials)
+
+    async def validate(self, name: str, credentials: Credentials) -> None:
+        """Raises ProviderError unless the provider accepts the credentials."""
+        provider = await self.get(name)
+        async with _in_time():
+            await provider.validate_credentials(credentials)
 
 
 @asynccontextmanager
@@ -71,6 +88,16 @@ async def open_providers(*, private_hosts: Collection[str] = (), proxy: str | No
     """
     async with new_client(private_hosts=private_hosts, proxy=proxy) as http:
         yield Providers(http)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_QUESTION_SECONDS):
+            yield
+    except TimeoutError:
+        said = f"The provider had not answered after {_QUESTION_SECONDS:g} s."
+        raise broken(said, fault=ProviderFault.TIMEOUT) from None
 
 
 def _load(name: str, http: httpx2.AsyncClient) -> Provider:

@@ -19,6 +19,7 @@ from tests.integration.providers.conftest import Access
 from toolcrib.domain.errors import NotFound, ProviderError, ProviderFault
 from toolcrib.domain.messages import UserMessage
 from toolcrib.domain.streams import StreamEvent, TextDelta
+from toolcrib.providers import registry
 from toolcrib.providers.provider import Credentials, ModelRequest
 from toolcrib.providers.registry import Providers
 from toolcrib.providers.retry import Patience
@@ -43,7 +44,7 @@ def answer(access: Access, *pieces: bytes, **how: bool) -> Answer:
 async def turn(providers: Providers, access: Access, *, seconds: float = 20) -> list[StreamEvent]:
     request = hello(access)
     return await taken(
-        await providers.turn(access.provider.name, request, access.credentials, seconds=seconds, patience=HASTY)
+        providers.turn(access.provider.name, request, access.credentials, seconds=seconds, patience=HASTY)
     )
 
 
@@ -68,8 +69,7 @@ async def test_cancelling_whoever_reads_hangs_up_at_once(
     shown = asyncio.Event()
 
     async def read() -> None:
-        events = await providers.turn(access.provider.name, hello(access), access.credentials)
-        async with aclosing(events):
+        async with aclosing(providers.turn(access.provider.name, hello(access), access.credentials)) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     shown.set()
@@ -228,6 +228,18 @@ async def test_keys_of_the_server_itself_are_never_used(
     await taken(access.provider.stream(hello(access), replace(access.credentials, secret="")))
 
     assert "the-servers-own" not in str(fake.last.headers)
+
+
+async def test_questions_about_models_end_in_time(
+    access: Access, providers: Providers, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_QUESTION_SECONDS", 0.1)
+    fake.say(answer(access, b"{", hang=True), answer(access, hang=True))
+
+    for question in (providers.models, providers.validate):
+        with pytest.raises(ProviderError) as caught:
+            await question(access.provider.name, access.credentials)
+        assert caught.value.fault is ProviderFault.TIMEOUT
 
 
 async def test_a_provider_that_nobody_knows_is_told_with_those_there_are(providers: Providers) -> None:

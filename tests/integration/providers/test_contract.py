@@ -10,7 +10,7 @@ from tests.fakes.grammar import failure, received, taken
 from tests.fakes.model_server import ModelServer, plain
 from tests.fakes.scenes import AFTER_RESULTS, HELLO, THINK
 from tests.fakes.tools import TOOLS
-from tests.integration.providers.conftest import Access
+from tests.integration.providers.conftest import Access, reach
 from toolcrib.domain.errors import ProviderError, ProviderFault
 from toolcrib.domain.messages import (
     AssistantMessage,
@@ -23,6 +23,7 @@ from toolcrib.domain.messages import (
 )
 from toolcrib.domain.streams import FinishReason, TextDelta
 from toolcrib.providers.provider import ModelRequest, OfferedTool, ToolChoice
+from toolcrib.providers.registry import Providers
 
 SYSTEM = SystemMessage("You are careful.")
 
@@ -148,6 +149,18 @@ async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: 
     assert '"tools"' not in sent
     assert "[Called fs.read" in sent
     assert "Hm." in sent
+
+
+@pytest.mark.req("PR-4", part="a model that takes no tools is told apart")
+async def test_a_model_that_takes_no_tools_says_so(providers: Providers, fake: ModelServer) -> None:
+    ollama = replace(await reach("ollama", providers, fake.url), model="toolless")
+    request = asking(ollama, UserMessage("Say hello."))
+
+    events = await taken(ollama.provider.stream(request, ollama.credentials))
+    assert failure(events).error.fault is ProviderFault.TOOLS_UNSUPPORTED
+
+    events = await taken(ollama.provider.stream(replace(request, tools=()), ollama.credentials))
+    assert received(events).message().text == HELLO.text
 
 
 async def test_tools_can_be_withdrawn_while_the_conversation_speaks_of_them(access: Access, fake: ModelServer) -> None:

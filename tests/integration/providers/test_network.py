@@ -46,7 +46,7 @@ def test_what_is_public_is_told_apart(address: str) -> None:
 async def ask(fake: ModelServer, url: str, *allowed: str) -> list[StreamEvent]:
     request = ModelRequest("llama-fake", (UserMessage("Say hello."),))
     async with open_providers(private_hosts=allowed) as providers:
-        return await taken(await providers.turn("ollama", request, Credentials(KEY, base_url=url)))
+        return await taken(providers.turn("ollama", request, Credentials(KEY, base_url=url)))
 
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")

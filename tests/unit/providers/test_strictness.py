@@ -1,0 +1,93 @@
+"""The fake refuses what the real services refuse; if it did not, the tests against it would show nothing."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.fakes.strictness import OPENAI_FIELDS, anthropic_refusal, ollama_refusal, openai_refusal
+from tests.fakes.wires import SIGNATURE
+
+USE = {"type": "tool_use", "id": "1", "name": "read", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "1", "content": "x"}
+TEXT = {"type": "text", "text": "Hi."}
+ANTHROPIC = {
+    "max_tokens": 9,
+    "tools": [{"name": "read", "description": "", "input_schema": {"type": "object"}}],
+    "messages": [
+        {"role": "user", "content": [TEXT]},
+        {"role": "assistant", "content": [USE]},
+        {"role": "user", "content": [RESULT]},
+    ],
+}
+CALL = {"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+OPENAI = {
+    "messages": [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "1", "content": "x"},
+    ]
+}
+
+ANTHROPIC_FAULTS = {
+    "no limit": ("max_tokens", lambda body: body.pop("max_tokens")),
+    "no messages": ("at least one", lambda body: body.update(messages=[])),
+    "dotted name": ("match pattern", lambda body: body["tools"][0].update(name="fs.read")),
+    "orphan call": ("without `tool_result`", lambda body: body["messages"][2].update(content=[TEXT])),
+    "result late": ("without `tool_result`", lambda body: body["messages"][2].update(content=[TEXT, RESULT])),
+    "orphan result": ("unexpected `tool_use_id`", lambda body: body["messages"][1].update(content=[TEXT])),
+    "empty text": ("non-whitespace", lambda body: body["messages"][0].update(content=[{"type": "text", "text": " "}])),
+    "no content": ("non-empty", lambda body: body["messages"][0].update(content=[])),
+    "assistant first": ("first message", lambda body: body["messages"].pop(0)),
+    "assistant last": ("prefill", lambda body: body["messages"].append({"role": "assistant", "content": [TEXT]})),
+    "system inside": ("unexpected role", lambda body: body["messages"][1].update(role="system")),
+    "two in a row": ("alternate", lambda body: body["messages"].append({"role": "user", "content": [TEXT]})),
+    "input no object": ("dictionary", lambda body: body["messages"][1].update(content=[USE | {"input": "{}"}])),
+    "ids twice": ("unique", lambda body: body["messages"].extend(deepcopy(body["messages"][1:]))),
+    "forged thinking": (
+        "signature",
+        lambda body: body["messages"][1].update(content=[{"type": "thinking", "thinking": "", "signature": "x"}, USE]),
+    ),
+    "thinking lost": (
+        "Expected `thinking`",
+        lambda body: body.update(max_tokens=9000, thinking={"type": "enabled", "budget_tokens": 2000}),
+    ),
+}
+OPENAI_FAULTS = {
+    "no messages": ("empty array", lambda body: body.update(messages=[])),
+    "dotted name": ("match pattern", lambda body: body.update(tools=[{"function": {"name": "fs.read"}}])),
+    "orphan call": ("must be followed", lambda body: body["messages"].pop()),
+    "interrupted": ("must be followed", lambda body: body["messages"].insert(2, {"role": "user", "content": "x"})),
+    "orphan result": ("must be a response", lambda body: body["messages"].pop(1)),
+    "no content": ("expected a string", lambda body: body["messages"][0].update(content="")),
+    "no calls": ("empty array", lambda body: body["messages"][1].update(tool_calls=[])),
+    "long id": ("too long", lambda body: body["messages"][1].update(tool_calls=[CALL | {"id": "x" * 41}])),
+    "unknown field": ("Unknown parameter", lambda body: body["messages"][1].update(reasoning_content="x")),
+    "choice without tools": ("only allowed", lambda body: body.update(tool_choice="auto")),
+}
+
+
+def test_what_is_right_is_taken() -> None:
+    assert anthropic_refusal(deepcopy(ANTHROPIC), SIGNATURE) is None
+    assert openai_refusal(deepcopy(OPENAI), fields=OPENAI_FIELDS) is None
+
+
+@pytest.mark.parametrize(("reason", "spoil"), ANTHROPIC_FAULTS.values(), ids=ANTHROPIC_FAULTS)
+def test_the_fake_refuses_as_anthropic_does(reason: str, spoil: Any) -> None:
+    body: dict[str, Any] = deepcopy(ANTHROPIC)
+    spoil(body)
+    assert reason in (anthropic_refusal(body, SIGNATURE) or "")
+
+
+@pytest.mark.parametrize(("reason", "spoil"), OPENAI_FAULTS.values(), ids=OPENAI_FAULTS)
+def test_the_fake_refuses_as_openai_does(reason: str, spoil: Any) -> None:
+    body: dict[str, Any] = deepcopy(OPENAI)
+    spoil(body)
+    assert reason in (openai_refusal(body, fields=OPENAI_FIELDS) or "")
+
+
+def test_the_fake_refuses_as_ollama_does() -> None:
+    call = {"function": {"name": "read", "arguments": "{}"}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert "cannot unmarshal" in (ollama_refusal({"model": "m", "messages": messages}) or "")
+    assert "does not support tools" in (ollama_refusal({"model": "toolless", "messages": [], "tools": [call]}) or "")
