@@ -92,6 +92,14 @@ async def test_tool_results_are_formatted_for_each_provider(access: Access, fake
             assert last == {"role": "tool", "tool_call_id": "toolu_1", "content": "X"}
 
 
+async def test_tool_definition_matches_openai_function_calling_format(providers: Providers, fake: ModelServer) -> None:
+    await call_events(await reach("openai", providers, fake.url))
+
+    sent = fake.last.body["tools"][1]
+    function = {"name": "list_directory", "description": "List a directory.", "parameters": SCHEMA}
+    assert sent == {"type": "function", "function": function}
+
+
 async def test_includes_tools_in_request_body_when_provided(providers: Providers, fake: ModelServer) -> None:
     copilot = await reach("copilot", providers, fake.url)
 
