@@ -44,12 +44,15 @@ _OPAQUE_FIELDS = ("reasoning_details", "reasoning_opaque")
 
 def request_body(request: ModelRequest, names: WireNames, *, provider: str, max_tokens_field: str) -> dict[str, Any]:
     """The request in OpenAI's form."""
-    messages = sendable(request.messages)
+    sent = sendable(request.messages)
+    messages = sent if request.tools else list(retold(sent))
+    asked = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [
-            _message(message, names, provider, request.model)
-            for message in (messages if request.tools else retold(messages))
+            # Those who want thinking back want it while calls are being answered; of older turns, some refuse it.
+            _message(message, names, _noted(message, provider, request.model), with_thinking=at > asked)
+            for at, message in enumerate(messages)
         ],
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -206,20 +209,25 @@ class ChunkReader:
         return ProviderNote(self._provider, self._model, data) if data else None
 
 
-def _message(message: Message, names: WireNames, provider: str, model: str) -> dict[str, Any]:
+def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
+    """What this provider noted to this message, if it was the one and the model the same."""
+    note = message.note if isinstance(message, AssistantMessage) else None
+    return note.data if note and (note.provider, note.model) == (provider, model) else {}
+
+
+def _message(message: Message, names: WireNames, noted: Mapping[str, Any], *, with_thinking: bool) -> dict[str, Any]:
     match message:
         case SystemMessage(text) | UserMessage(text):
             return {"role": message.role, "content": text}
         case ToolResultMessage(call_id, text):
             return {"role": "tool", "tool_call_id": wire_id(call_id), "content": text}
-        case AssistantMessage(text, thinking, calls, note):
+        case AssistantMessage(text, thinking, calls):
             told: dict[str, Any] = {"role": "assistant", "content": text or None}
-            data: Mapping[str, Any] = note.data if note and (note.provider, note.model) == (provider, model) else {}
-            if thinking and data.get("thinking_field") in _THINKING_FIELDS:
-                told[data["thinking_field"]] = thinking
-            told |= {field: data[field] for field in _OPAQUE_FIELDS if field in data}
+            if with_thinking and thinking and noted.get("thinking_field") in _THINKING_FIELDS:
+                told[noted["thinking_field"]] = thinking
+            told |= {field: noted[field] for field in _OPAQUE_FIELDS if field in noted}
             if calls:
-                told["tool_calls"] = _tool_calls(calls, names, data.get("call_extras", {}))
+                told["tool_calls"] = _tool_calls(calls, names, noted.get("call_extras", {}))
             return told
 
 

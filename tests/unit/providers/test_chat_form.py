@@ -1,0 +1,102 @@
+"""The form of requests to OpenAI and those who imitate it: thinking and signatures go back where they came from."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fakes.grammar import received
+from tests.fakes.memory import read_bytes
+from tests.fakes.tools import TOOLS
+from tests.fakes.wires import sse
+from toolcrib.domain.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolCallId,
+    ToolResultMessage,
+    UserMessage,
+)
+from toolcrib.providers.chat_completions import request_body
+from toolcrib.providers.names import WireNames
+from toolcrib.providers.provider import ModelRequest
+
+SIGNATURE = {"google": {"thought_signature": "abc"}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "xyz"}]
+
+
+def sent(*messages: Message, model: str = "m", provider: str = "openai-compatible") -> list[dict[str, Any]]:
+    request = ModelRequest(model, messages, tools=TOOLS)
+    names = WireNames.of(request.tools, request.messages)
+    body = request_body(request, names, provider=provider, max_tokens_field="max_tokens")
+    told: list[dict[str, Any]] = body["messages"]
+    return told
+
+
+async def answered() -> AssistantMessage:
+    call = {"index": 0, "id": "1", "function": {"name": "fs_read", "arguments": "{}"}, "extra_content": SIGNATURE}
+    deltas: list[dict[str, Any]] = [
+        {"reasoning_content": "Hm."},
+        {"reasoning_details": DETAILS},
+        {"reasoning_opaque": "op"},
+        {"reasoning_opaque": "aque"},
+        {"tool_calls": [call]},
+    ]
+    stream = [sse({"id": "x", "choices": [{"index": 0, "delta": delta}]}) for delta in deltas]
+    stream.append(sse({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}))
+    return received(await read_bytes("openai", stream)).message()
+
+
+@pytest.mark.req("PR-3", part="what a provider noted goes back to it")
+async def test_thinking_and_signatures_go_back_while_calls_are_answered() -> None:
+    message = await answered()
+    told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"))[1]
+
+    assert told["reasoning_content"] == "Hm."
+    assert told["reasoning_details"] == DETAILS
+    assert told["reasoning_opaque"] == "opaque"
+    assert told["tool_calls"][0]["extra_content"] == SIGNATURE
+
+
+async def test_thinking_of_an_older_turn_stays_away() -> None:
+    message = await answered()
+    told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"), UserMessage("And?"))[1]
+
+    assert "reasoning_content" not in told
+
+
+@pytest.mark.parametrize(("model", "provider"), [("another", "openai-compatible"), ("m", "openai")])
+async def test_another_provider_or_model_gets_none_of_it(model: str, provider: str) -> None:
+    message = await answered()
+    told = sent(UserMessage("Go."), message, model=model, provider=provider)[1]
+
+    assert told.keys() == {"role", "content", "tool_calls"}
+    assert told["tool_calls"][0].keys() == {"id", "type", "function"}
+
+
+@pytest.mark.req("PR-3", part="OpenAI's form")
+def test_the_conversation_takes_openais_form() -> None:
+    call = ToolCall(ToolCallId("call_1"), "fs.read", "{oops")
+
+    assert sent(
+        SystemMessage("Be brief."),
+        UserMessage("Read."),
+        AssistantMessage("", tool_calls=(call,)),
+        ToolResultMessage(call.id, "No JSON.", is_error=True),
+    ) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Read."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "fs_read", "arguments": json.dumps({"INVALID_JSON": "{oops"})},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "No JSON."},
+    ]
