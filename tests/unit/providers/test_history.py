@@ -28,7 +28,7 @@ texts = st.sampled_from(["", " \n", "Hello.", "\ud800 half", "NUL \0"]) | st.tex
 ids = st.sampled_from(["a", "b", "", "a_2", "an id with blanks", "x" * 50]).map(ToolCallId)
 names = st.sampled_from(["fs.read", "fs_read", "", "mcp:server/tool", "tool " * 30, "read"])
 arguments = st.sampled_from(
-    ["", "{}", '{"path": "x"}', "[1]", "{oops", "null", "[" * 100_000, '{"x": NaN}', '{"x": 1e999}', '{"x": "\\ud800"}']
+    ["", "{}", '{"path": "x"}', "[1]", "{oops", "null", "[" * 5_000, '{"x": NaN}', '{"x": 1e999}', '{"x": "\\ud800"}']
 )
 tool_calls = st.lists(st.builds(ToolCall, ids, names, arguments), max_size=3).map(tuple)
 messages = st.lists(
@@ -44,7 +44,7 @@ messages = st.lists(
 @pytest.mark.req("PR-3", part="any conversation becomes each provider's form")
 @pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @given(messages=messages, thinking=st.sampled_from([0, 2000]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_conversation_is_sent_as_the_services_take_it(
     tools: tuple[object, ...], messages: tuple[Message, ...], thinking: int
 ) -> None:
