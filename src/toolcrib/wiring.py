@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,6 +12,7 @@ from toolcrib.engine.book import Book
 from toolcrib.engine.collector import Bin, Collector
 from toolcrib.engine.executor import Executor
 from toolcrib.engine.journal import Journal
+from toolcrib.engine.live import Live
 from toolcrib.engine.questions import Questions
 from toolcrib.engine.recovery import recover
 from toolcrib.engine.seals import Sealer
@@ -35,6 +36,8 @@ from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
 from toolcrib.storage.questions import Questions as QuestionRows
 from toolcrib.storage.regexes import Regexes
+from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.trash import TrashEntries, TrashLimits
 from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
@@ -121,8 +124,12 @@ def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
 async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIterator[Services]:
     """Everything the server's routes use, on an open database, after recovery and with the sealer at work."""
     settings.refuse_weak_secrets()
-    async with Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size) as database:
-        engine = assemble(settings, database, tools=tools)
+    async with AsyncExitStack() as opened:
+        database = await opened.enter_async_context(
+            Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
+        )
+        live = await opened.enter_async_context(Live.open(database, redis_url=settings.redis_url, node=settings.node))
+        engine = assemble(settings, database, tools=tools, live=live)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         await engine.waiting.recover()
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
@@ -144,6 +151,9 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 files=engine.shelves.files,
                 audit=Audit(database),
                 calls=Calls(database),
+                sessions=Sessions(database),
+                tickets=Tickets(database),
+                live=live,
                 executor=engine.executor,
                 registry=engine.registry,
                 approvals=engine.approvals,

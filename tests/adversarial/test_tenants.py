@@ -29,6 +29,7 @@ from tests.faults.server import Server
 from toolcrib.domain.approvals import Judgement, Scope
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import Misconfigured, ToolcribError
+from toolcrib.domain.events import Event
 from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
 from toolcrib.server.app import create_app
 from toolcrib.server.services import Services
@@ -53,7 +54,8 @@ OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys",
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
-    "list_grants", "list_questions", "get_question",
+    "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
+    "create_ticket",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
@@ -71,6 +73,9 @@ BODIES: dict[str, Any] = {
     "decide_approval": {"approved": True},
     "withdraw_call": None,
     "answer_question": {"answers": {"name": "intruder"}},
+    "create_session": {"title": "intruder"},
+    "rename_session": {"title": "intruder"},
+    "create_ticket": None,
     "create_workspace": {"name": "mine"},
     "rename_workspace": {"name": "intruder"},
     "add_member": {"email": "{intruder}", "role": "owner"},
@@ -84,7 +89,7 @@ BODIES: dict[str, Any] = {
     "refresh": None,
     "logout": None,
 }
-QUERIES = {"find_file": {"path": "/secret.txt"}}
+QUERIES = {"find_file": {"path": "/secret.txt"}, "stream_events": {"follow": "false"}}
 
 # Contents and names that only members may ever see. None of them is in any request below.
 MARK = "marked-as-adas"
@@ -163,7 +168,8 @@ class Cast:
         rows: dict[str, Any] = {}
         with psycopg.connect(self.owner_url) as connection:
             for table in tenant_tables(connection):
-                if table != "audit":
+                # A viewer's ticket is their own: it opens what they may see.
+                if table not in ("audit", "tickets"):
                     # How a file looked on disk is remembered by reading it, too.
                     query = sql.SQL(
                         "select to_jsonb(t) - 'fingerprint' from toolcrib.{} t where workspace_id = %s order by 1"
@@ -654,6 +660,9 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     asked = {"questions": [{"name": "name", "question": mark, "schema": {"type": "string"}}]}
     question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
     approval, grant = await _waiting(services, owner, workspace.id, mark)
+    session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
+    async with services.database.transaction(tenant) as connection:
+        await services.sessions.append(connection, tenant, Event(session.id, "message", {"content": mark}))
     return {
         "workspace_id": str(workspace.id),
         "user_id": str(owner.id),
@@ -668,6 +677,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "approval_id": approval,
         "grant_id": grant,
         "question_id": str(question.metadata["question_id"]),
+        "session_id": str(session.id),
     }
 
 

@@ -51,6 +51,11 @@ async def run(settings: Settings) -> None:
             proxy_headers=settings.trusted_proxies is not None,
             forwarded_allow_ips=settings.trusted_proxies,
             date_header=False,
+            ws="websockets-sansio",
+            # What a client may make us hold before we know who it is. Large files are written over HTTP.
+            ws_max_size=1_000_000,
+            # Many small messages: it would cost more time than it saves in size.
+            ws_per_message_deflate=False,
             timeout_graceful_shutdown=10,
         )
         log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)

@@ -21,7 +21,9 @@ from toolcrib.server.routes import (
     keys,
     members,
     questions,
+    sessions,
     tools,
+    websocket,
     workspaces,
 )
 from toolcrib.server.services import Services
@@ -54,7 +56,20 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     app.state.services = services
     # Routes are tried in this order: tools are called most.
     app.add_route("/api/v1/workspaces/{workspace_id}/tools", tools.call_tool_directly, methods=["POST"])
-    for module in (tools, files, approvals, questions, workspaces, members, agents, audit, keys, auth):
+    for module in (
+        tools,
+        files,
+        approvals,
+        questions,
+        sessions,
+        websocket,
+        workspaces,
+        members,
+        agents,
+        audit,
+        keys,
+        auth,
+    ):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(health.router)
     errors.install(app)

@@ -27,7 +27,7 @@ class Principal:
 
     user_id: UserId
     token_version: int
-    via: Literal["bearer", "cookie", "key"]
+    via: Literal["bearer", "cookie", "key", "ticket"]
     agent: Agent | None = None
     workspace_id: WorkspaceId | None = None
 
@@ -39,7 +39,7 @@ class Principal:
 async def authenticate(connection: HTTPConnection) -> Principal:
     """The principal, by header before cookie; Unauthenticated if there is none."""
     services = services_of(connection)
-    token = _bearer(connection)
+    token = bearer(connection)
     cookie = connection.cookies.get(cookies.ACCESS) if "cookie" in connection.headers else None
     if token is None and cookie is None:
         raise Unauthenticated(INVALID)
@@ -47,7 +47,7 @@ async def authenticate(connection: HTTPConnection) -> Principal:
         assert cookie is not None
         refuse_foreign_page(connection, services)
         return _by_access_token(services, cookie, "cookie")
-    principal = await _by_header(services, token)
+    principal = await by_token(services, token)
     if cookie is not None:
         _refuse_another(services, cookie, principal)
     return principal
@@ -112,12 +112,14 @@ def tenant_for(principal: Principal, workspace_id: UUID) -> Tenant:
     return Tenant.of(caller_for(principal, workspace_id))
 
 
-def _bearer(connection: HTTPConnection) -> str | None:
+def bearer(connection: HTTPConnection) -> str | None:
+    """The token of the Authorization header."""
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-async def _by_header(services: Services, token: str) -> Principal:
+async def by_token(services: Services, token: str) -> Principal:
+    """The principal of an access token or an API key, however it was brought."""
     if not token.startswith(KEY_PREFIX):
         return _by_access_token(services, token, "bearer")
     holder = await services.keys.find(token)

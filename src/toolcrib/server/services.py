@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from toolcrib.server.doors import Doors
 from toolcrib.server.limits import RateLimits
 from toolcrib.server.passwords import Passwords
+from toolcrib.server.running_calls import RunningCalls
 from toolcrib.server.tokens import AccessTokens
 from toolcrib.settings import Settings
 from toolcrib.storage.accounts import Accounts
@@ -18,11 +20,14 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.executor import Executor
+    from toolcrib.engine.live import Live
     from toolcrib.engine.questions import Questions
     from toolcrib.tools.registry import Registry
 
@@ -40,6 +45,9 @@ class Services:
     files: Files
     audit: Audit
     calls: Calls
+    sessions: Sessions
+    tickets: Tickets
+    live: "Live"
     approvals: "Approvals"
     questions: "Questions"
     grants: Grants
@@ -48,6 +56,8 @@ class Services:
     passwords: Passwords
     tokens: AccessTokens
     limits: RateLimits = field(default_factory=RateLimits)
+    doors: Doors = field(default_factory=Doors)
+    running_calls: RunningCalls = field(default_factory=RunningCalls)
 
 
 def services_of(connection: HTTPConnection) -> Services:

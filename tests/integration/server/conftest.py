@@ -8,7 +8,9 @@ from fastapi import FastAPI
 from pwdlib.hashers.argon2 import Argon2Hasher
 
 from tests.integration.server.people import API, PASSWORD, Founder, Newcomer, Someone, new_email
+from tests.integration.server.wire import Room, listening
 from toolcrib.domain.ids import WorkspaceId
+from toolcrib.engine.live import Live
 from toolcrib.server.app import create_app
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -18,17 +20,25 @@ from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.audit import Audit
 from toolcrib.storage.calls import Calls
-from toolcrib.storage.database import Database
+from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.wiring import assemble
 
 
 @pytest.fixture
-def services(settings: Settings, database: Database) -> Services:
-    engine = assemble(settings, database)
+async def live(database: Database) -> AsyncIterator[Live]:
+    async with Live.open(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def services(settings: Settings, database: Database, live: Live) -> Services:
+    engine = assemble(settings, database, live=live)
     return Services(
         settings=settings,
         database=database,
@@ -39,6 +49,9 @@ def services(settings: Settings, database: Database) -> Services:
         files=Files(database),
         audit=Audit(database),
         calls=Calls(database),
+        sessions=Sessions(database),
+        tickets=Tickets(database),
+        live=live,
         executor=engine.executor,
         registry=engine.registry,
         approvals=engine.approvals,
@@ -94,3 +107,12 @@ async def ada(newcomer: Newcomer) -> Someone:
 async def workspace_id(founded: Founder, ada: Someone) -> WorkspaceId:
     """Ada's workspace."""
     return await founded(ada)
+
+
+@pytest.fixture
+async def room(services: Services, ada: Someone, workspace_id: WorkspaceId) -> AsyncIterator[Room]:
+    """A session of Ada's, behind a server that listens."""
+    tenant = Tenant(workspace_id, ada.id, 0)
+    session = await services.sessions.create(tenant, title="a room")
+    async with listening(services) as address:
+        yield Room(services, address, tenant, session.id, ada.token)

@@ -69,6 +69,11 @@ class Live:
             looking.cancel()
             await asyncio.gather(looking, *live._tasks, return_exceptions=True)
 
+    def watchers_of(self, workspace_id: WorkspaceId, session_id: SessionId) -> Sequence[Subscription]:
+        """Who watches a session on this node."""
+        channel = self._channels.get((workspace_id, session_id))
+        return () if channel is None else tuple(channel.watchers)
+
     async def connected(self) -> None:
         """Waits until other nodes are heard; for ever if there is no wire to them."""
         await self._heard_others.wait()

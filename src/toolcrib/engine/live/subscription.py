@@ -86,9 +86,13 @@ class Subscription:
         self._arrived.set()
 
     async def _catch_up(self) -> AsyncIterator[Event | Delta]:
-        """From the database, page by page; the last page is read when news is being kept already."""
+        """From the database, page by page; the last page is read when news is being kept already.
+
+        The text so far is taken before that page is read, so that it never runs ahead of the events.
+        """
         while True:
             self._behind = False
+            growing = self._so_far()
             page = await self._sessions.events_after(self.tenant, self.session_id, self._last, limit=PAGE)
             is_last = len(page) < PAGE
             if not is_last:
@@ -99,13 +103,12 @@ class Subscription:
                 yield self._given(event)
             if is_last:
                 break
-        for delta in await self._still_growing():
+        for delta in await self._not_ended(growing):
             if (news := self._ledger.news(delta)) is not None:
                 yield news
 
-    async def _still_growing(self) -> list[Delta]:
-        """The text so far, without sources whose end this watcher knew before it came."""
-        growing = self._so_far()
+    async def _not_ended(self, growing: Sequence[Delta]) -> list[Delta]:
+        """Without sources whose end this watcher knew before it came."""
         if not growing:
             return []
         sources = [delta.source for delta in growing]

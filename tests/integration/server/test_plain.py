@@ -1,0 +1,79 @@
+"""The plain protocol (003 task 6), and its words one by one."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from tests.integration.server.wire import Room
+from toolcrib.domain.events import Delta, DeltaType, Event
+from toolcrib.domain.ids import SessionId, WorkspaceId, new_id
+from toolcrib.server.websocket.plain import plainly
+
+SESSION = SessionId(UUID(int=1))
+
+
+def event(type_: str, **payload: object) -> Event:
+    return Event(SESSION, type_, payload, 1)
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
+def test_a_tool_call_is_encoded_with_id_name_and_arguments() -> None:
+    told = plainly(event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"}))
+
+    assert told == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
+def test_a_tool_result_is_encoded_with_its_output() -> None:
+    told = plainly(
+        event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
+    )
+
+    assert told == {"type": "tool_result", "id": "call_1", "name": "read_file", "output": "file contents"}
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
+def test_a_failed_tool_result_says_so() -> None:
+    told = plainly(event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found"))
+
+    assert told is not None
+    assert told["isError"] is True
+
+
+@pytest.mark.req("EV-3", part="token, done, error")
+def test_tokens_the_end_and_errors_have_words_of_their_own() -> None:
+    token = Delta(WorkspaceId(new_id()), SESSION, DeltaType.TEXT, "m", "Hel")
+
+    assert plainly(token) == {"type": "token", "text": "Hel"}
+    assert plainly(event("stream-end", messageId="m")) == {"type": "done", "sessionId": str(SESSION)}
+    assert plainly(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
+    assert plainly(event("run-state", state="running")) is None
+
+
+@pytest.mark.req("EV-3", part="over a socket")
+async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> None:
+    async with room.client(subprotocols=["toolcrib.plain"]) as client:
+        await client.socket.send(json.dumps({"type": "prompt", "text": "hi", "sessionId": str(room.session_id)}))
+        refused = await client.next()
+        await room.happens("tool-start", toolId="t", toolName="read_file", input={"path": "x"})
+        await room.happens("tool-result", toolId="t", toolName="read_file", status="success", result="text")
+        room.services.live.delta(Delta(room.workspace_id, room.session_id, DeltaType.TEXT, "m", "Done."))
+        await room.happens("stream-end", messageId="m")
+        told = [await client.next() for _ in range(4)]
+        assert client.socket.subprotocol == "toolcrib.plain"
+
+    assert refused["type"] == "error"
+    assert "No model" in refused["message"]
+    assert [message["type"] for message in told] == ["tool_call", "tool_result", "token", "done"]
+
+
+@pytest.mark.req("EV-3", part="over a socket")
+async def test_a_plain_client_that_names_no_session_gets_one_and_mistakes_are_told(room: Room) -> None:
+    async with room.client(subprotocols=["toolcrib.plain"]) as client:
+        for message in ('{"type": "prompt", "text": "hi"}', '{"type": "nothing"}', "{"):
+            await client.socket.send(message)
+            assert (await client.next())["type"] == "error"
+
+    sessions = await room.services.sessions.page(room.tenant, before=None, limit=10)
+    assert len(sessions) == 2
