@@ -14,7 +14,7 @@ from toolcrib.domain.streams import Failed, StreamEvent
 from toolcrib.providers.faults import broken
 
 # How long the end of a finished answer is awaited, so that its connection can serve again.
-_DRAIN_SECONDS = 0.25
+_DRAIN_SECONDS = 0.5
 
 
 class Splitter(Protocol):
