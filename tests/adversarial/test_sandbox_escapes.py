@@ -355,8 +355,19 @@ async def test_88_without_bubblewrap_commands_are_refused_not_weakened(tmp_path:
 
 async def test_88_a_sandbox_that_holds_nothing_is_found_out(tmp_path: Path) -> None:
     pretender = tmp_path / "bwrap"
-    pretender.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    pretender.write_text("""#!/bin/sh
+while [ "$1" != -- ]; do
+    [ "$1" = --json-status-fd ] && state=/proc/$$/fd/$2
+    shift
+done
+shift
+echo "{\\"child-pid\\": $$}" > $state
+"$@"
+echo "{\\"exit-code\\": $?}" > $state
+""")
     pretender.chmod(0o755)
+    tmp_path.chmod(0o755)
     found = await Sandbox(binary=str(pretender)).probe()
-    assert not found.offered
+    assert (found.offered, found.overlay) == (False, False)
+    assert {"no-capabilities", "pid-namespace"} & {gap.name for gap in found.gaps} or os.geteuid() == 0
     assert "Commands are off" in (found.reason or "")

@@ -51,7 +51,6 @@ def arguments(
     environment: Mapping[str, str],
     seccomp: int,
     status: int,
-    block: int | None = None,
 ) -> list[str]:
     """bubblewrap with everything unshared by name: `--unshare-all` would put up with what it cannot have."""
     argv = [binary, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
@@ -66,8 +65,6 @@ def arguments(
     # Both lie in memory, with no limit: nothing may be written there.
     argv += ["--remount-ro", "/dev", "--remount-ro", "/"]
     argv += ["--chdir", cwd, "--seccomp", str(seccomp), "--json-status-fd", str(status)]
-    if block is not None:
-        argv += ["--block-fd", str(block)]
     return [*argv, "--", *command]
 
 

@@ -18,6 +18,7 @@ from toolcrib.sandbox.levels import Level
 from toolcrib.sandbox.limits import Limits, watch
 from toolcrib.sandbox.output import Gathering, Output
 from toolcrib.sandbox.process import Contained
+from toolcrib.sandbox.stage import UNPREPARED
 
 DEFAULT_SECONDS: Final = 60.0
 # One argument of a program can hold 128 KiB.
@@ -52,9 +53,8 @@ class Command:
         inherited = clean_environment({name: os.environ[name] for name in _FROM_THE_SERVER if name in os.environ})
         return {**_OURS, **inherited, **clean_environment(self.env, allow=("*",))}
 
-    @property
-    def argv(self) -> list[str]:
-        """The command under its own limits."""
+    def argv(self, *, reads_input: bool = False) -> list[str]:
+        """The command under its own limits, once we have said go: a server that died before leaves nothing running."""
         if len(os.fsencode(self.text)) > LONGEST_COMMAND:
             raise ToolFailed(
                 f"The command has {len(self.text)} characters; {LONGEST_COMMAND} bytes are the most. "
@@ -62,7 +62,9 @@ class Command:
             )
         if "\0" in self.text:
             raise ToolFailed("The command holds a NUL byte, which no shell takes. Remove it.")
-        return ["/bin/sh", "-c", f'{self.limits.shell}; exec /bin/sh -c "$1"', "sh", self.text]
+        source = "" if reads_input else " < /dev/null"
+        go = f'{self.limits.shell}; read -r _ || exit {UNPREPARED}; exec /bin/sh -c "$1"{source}'
+        return ["/bin/sh", "-c", go, "sh", self.text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,8 @@ class CommandResult:
         return self.output.dropped
 
 
-Arguments = Callable[[int, int, int | None], Sequence[str]]
-"""Given the descriptors of the seccomp filter, of the state and, if it is to wait for us, of the go-ahead."""
+Arguments = Callable[[int, int], Sequence[str]]
+"""Given the descriptors of the seccomp filter and of the state that bubblewrap reports."""
 
 
 async def execute(
@@ -110,12 +112,10 @@ async def execute(
     reasons: list[str] = []
     timed_out = False
     group = Cgroup.make(command.limits)
-    contained = start(arguments, cwd=cwd, group=group)
+    contained = start(arguments, cwd=cwd)
     watcher: asyncio.Task[None] | None = None
     try:
         contained.listen(gathering.take)
-        if group:
-            await admit(contained, group)
 
         def stop(reason: str) -> None:
             reasons.append(reason)
@@ -124,6 +124,8 @@ async def execute(
         watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop))
         try:
             async with asyncio.timeout(command.seconds):
+                await admit(contained, group)
+                contained.end_input()
                 exit_code = await contained.ended()
         except TimeoutError:
             timed_out = True
@@ -146,52 +148,49 @@ async def execute(
     )
 
 
-def start(arguments: Arguments, *, cwd: Path, group: Cgroup | None, stdin: int | None = None) -> "Started":
-    """Start contained; with a group it waits inside until it was admitted to it."""
+def start(arguments: Arguments, *, cwd: Path) -> "Started":
+    """Start contained. It waits inside until it was admitted."""
     program = seccomp.filter_file()
-    waits, go = os.pipe2(os.O_CLOEXEC) if group else (None, None)
-    inherit = [program] if waits is None else [program, waits]
+    given, input_ = os.pipe2(os.O_CLOEXEC)
     try:
-        contained = Started.start(
-            lambda status: arguments(program, status, waits), cwd=cwd, inherit=inherit, stdin=stdin
-        )
-        contained.go = go
-        return contained
+        contained = Started.start(lambda status: arguments(program, status), cwd=cwd, inherit=[program], stdin=given)
     except BaseException:
-        if go is not None:
-            os.close(go)
+        os.close(input_)
         raise
     finally:
-        for descriptor in inherit:
-            os.close(descriptor)
+        os.close(given)
+        os.close(program)
+    os.set_blocking(input_, False)
+    contained.input = input_
+    return contained
 
 
 class Started(Contained):
-    """A contained process that may wait for our go-ahead."""
+    """A contained process and the way to its input, on which it waits for our go-ahead first."""
 
-    go: int | None = None
+    input: int | None = None
+
+    def end_input(self) -> None:
+        if self.input is not None:
+            os.close(self.input)
+            self.input = None
 
     def close(self) -> None:
-        self.release()
+        self.end_input()
         super().close()
 
-    def release(self) -> None:
-        if self.go is not None:
-            os.close(self.go)
-            self.go = None
 
-
-async def admit(contained: Started, group: Cgroup) -> None:
-    """Put it, and the first process inside, into the group; then let it run."""
-    group.add(contained.pid)
+async def admit(contained: Started, group: Cgroup | None) -> None:
+    """Wait until it is inside, put it into its group, then let it run."""
     first = await contained.first_inside()
-    if first is not None:
-        group.add(first)
-    if contained.go is not None:
+    if group:
+        group.add(contained.pid)
+        if first is not None:
+            group.add(first)
+    if contained.input is not None:
         # It may be dead already; that is told by its status.
         with suppress(BrokenPipeError):
-            os.write(contained.go, b"\n")
-    contained.release()
+            os.write(contained.input, b"\n")
 
 
 async def _end(contained: Started, group: Cgroup | None) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from toolcrib.domain.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.effect import Change, Entry, Kind
-from toolcrib.sandbox.overlay import DEEPEST, give, stat_in, unlock
+from toolcrib.sandbox.overlay import DEEPEST, give, locked, stat_in, unlock
 from toolcrib.sandbox.stage import PATH
 from toolcrib.sandbox.zones import Zone, is_masked
 
@@ -52,7 +52,10 @@ class CopyView:
         self._before: dict[str, _State] = {}
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
-        self._refuse_large()
+        try:
+            self._refuse_large()
+        except PermissionError as error:
+            raise locked(error) from None
         self._folder.mkdir()
         copied = subprocess.run(  # noqa: S603 - our own words and paths
             # As root of a user namespace: a tree may hold what its owner has locked.
@@ -100,7 +103,7 @@ class CopyView:
 
     def _refuse_large(self) -> None:
         size = count = 0
-        for place, folders, files in os.walk(self.zone.root):
+        for place, folders, files in os.walk(self.zone.root, onerror=_raise):
             count += len(folders) + len(files)
             for name in files:
                 size += os.lstat(os.path.join(place, name)).st_size
@@ -118,6 +121,10 @@ class CopyView:
             yield from _below(root, "", 0, relock=relock)
         finally:
             os.close(root)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _below(folder: int, path: str, depth: int, *, relock: bool) -> Iterator[tuple[str, _State]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from toolcrib.domain.errors import TooLarge
+from toolcrib.domain.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.effect import Change, Entry, Kind
 from toolcrib.sandbox.zones import Zone, is_masked
 
@@ -73,6 +73,8 @@ class OverlayView:
                 yield Entry(self.zone.name, ".", Change.CHANGED, Kind.FOLDER, stat.S_IMODE(after))
             for entry in _Comparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
                 yield replace(entry, masked=True) if is_masked(entry.path, self.zone.masked) else entry
+        except PermissionError as error:
+            raise locked(error) from None
         finally:
             os.close(upper)
             os.close(lower)
@@ -90,7 +92,7 @@ class _Comparison:
         names = sorted(os.listdir(upper))
         if opaque and lower is not None:
             kept = set(names)
-            for name in _listed(lower):
+            for name in sorted(os.listdir(lower)):
                 if name not in kept:
                     yield from self._deleted(lower, name, _joined(path, name), depth)
         for name in names:
@@ -158,16 +160,12 @@ class _Comparison:
         if before is None:
             return
         if stat.S_ISDIR(before.st_mode):
+            here = os.open(name, _FOLDER, dir_fd=lower)
             try:
-                here = os.open(name, _FOLDER, dir_fd=lower)
-            except PermissionError:
-                here = None  # the command could not look into it either
-            if here is not None:
-                try:
-                    for inner in _listed(here):
-                        yield from self._deleted(here, inner, _joined(path, inner), depth + 1)
-                finally:
-                    os.close(here)
+                for inner in sorted(os.listdir(here)):
+                    yield from self._deleted(here, inner, _joined(path, inner), depth + 1)
+            finally:
+                os.close(here)
         yield Entry(self._zone, path, Change.DELETED, Kind.of(before.st_mode), stat.S_IMODE(before.st_mode))
 
     def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: Kind) -> Entry:
@@ -222,8 +220,8 @@ def _mask_one(mask: Path, tree: int, path: str) -> None:
             os.close(folder)
             folder = below
         found = stat_in(folder, name)
-    except PermissionError:
-        return  # nor can the command pass where we cannot
+    except PermissionError as error:
+        raise locked(error) from None
     finally:
         os.close(folder)
     if found is None:
@@ -242,8 +240,16 @@ def stat_in(folder: int | None, name: str) -> os.stat_result | None:
         return None
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except (FileNotFoundError, PermissionError):
+    except FileNotFoundError:
         return None
+
+
+def locked(error: PermissionError) -> ToolFailed:
+    """The command is the owner too, and could unlock it: where we cannot look, nothing may be concluded."""
+    return ToolFailed(
+        f"The tree holds {error.filename!r}, which its owner has locked: what a command does there cannot be seen. "
+        "Unlock it (chmod -R u+rwX) and run the command again."
+    )
 
 
 def unlock(folder: int, name: str, found: os.stat_result) -> None:
@@ -265,13 +271,6 @@ def give(folder: Path, owner: tuple[int, int]) -> None:
             os.chown(Path(place, name), *owner, follow_symlinks=False)
 
 
-def _listed(folder: int) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except PermissionError:
-        return []
-
-
 def _is_opaque(folder: int) -> bool:
     try:
         return os.getxattr(folder, _OPAQUE) == b"y"
@@ -290,7 +289,7 @@ def _differs(upper: int, lower: int, name: str, kind: Kind, after: os.stat_resul
     try:
         old = os.open(name, flags, dir_fd=lower)
     except (PermissionError, FileNotFoundError):
-        return True
+        return True  # its bytes are unknown to us: the command's count
     with open(os.open(name, flags, dir_fd=upper), "rb") as ours, open(old, "rb") as theirs:
         while piece := ours.read(_PIECE):
             if piece != theirs.read(_PIECE):

@@ -5,8 +5,8 @@ import hashlib
 import inspect
 import json
 import os
+import shlex
 import socket
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +19,7 @@ from toolcrib.sandbox.command import Command, CommandResult
 from toolcrib.sandbox.levels import Gap, Isolation, Level
 from toolcrib.sandbox.limits import MIB, Limits
 from toolcrib.sandbox.transaction import Transaction, begin
-from toolcrib.sandbox.zones import Zone
+from toolcrib.sandbox.zones import INTERPRETER, Zone
 
 _PROBED_COPY: Final = 64 * MIB
 _SECONDS: Final = 20.0
@@ -98,10 +98,12 @@ class _Bench:
         try:
             async with self._begin(overlay=overlay) as view:
                 found = await self._escapes(view)
-            async with self._begin(overlay=overlay) as view:
-                found |= await self._bombs(view)
-            async with self._begin(overlay=overlay) as view:
-                found["no-survivors"] = await self._nothing_survives(view)
+            # Bombs are set off only where something holds them.
+            if all(found.values()):
+                async with self._begin(overlay=overlay) as view:
+                    found |= await self._bombs(view)
+                async with self._begin(overlay=overlay) as view:
+                    found["no-survivors"] = await self._nothing_survives(view)
         except (ToolcribError, OSError, ValueError) as error:
             gaps.append(Gap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY))
             return
@@ -145,7 +147,6 @@ class _Bench:
         zones = [
             Zone("tree", self._tree, "/tree", writable=True),
             Zone("shelf", self._shelf, "/shelf"),
-            *_interpreter(),
         ]
         trial = Isolation(Level.NAMESPACES, Level.NAMESPACES, (), (), overlay=overlay)
         return begin(zones, self._folder / "staging", isolation=trial, binary=self._binary, largest_copy=_PROBED_COPY)
@@ -157,15 +158,8 @@ def _digest_of_our_environment() -> str:
 
 def _python(program: str, argument: str = "", *, limits: Limits | None = None) -> Command:
     env: Mapping[str, str] = {"PROGRAM": program, "ARGUMENT": argument}
-    interpreter = os.path.realpath(sys.executable)
-    text = f'exec {interpreter} -I -S -c "$PROGRAM" "$ARGUMENT"'
+    text = f'exec {shlex.quote(INTERPRETER)} -I -S -c "$PROGRAM" "$ARGUMENT"'
     return Command(text, env=env, seconds=_SECONDS, limits=limits or Limits())
-
-
-def _interpreter() -> list[Zone]:
-    """Our own interpreter, where it is not among the system's programs."""
-    home = Path(sys.base_prefix).resolve()
-    return [] if home.is_relative_to("/usr") else [Zone("python", home, str(home))]
 
 
 def _said(result: CommandResult) -> str:

@@ -45,7 +45,7 @@ class Contained:
         *,
         cwd: Path,
         inherit: Sequence[int] = (),
-        stdin: int | None = None,
+        stdin: int,
     ) -> Self:
         """Start ``argv``, which is told the descriptor that bubblewrap reports its state on."""
         output, said = os.pipe2(os.O_CLOEXEC)
@@ -55,10 +55,12 @@ class Contained:
                 argv(reported),
                 cwd=cwd,
                 env={"PATH": PATH},
-                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdin=stdin,
                 stdout=said,
                 stderr=said,
                 pass_fds=(reported, *inherit),
+                # One group, by which it can be ended while bubblewrap has not tied its processes together yet.
+                start_new_session=True,
             )
         except BaseException:
             os.close(output)
@@ -97,14 +99,20 @@ class Contained:
         return self._reported().get("child-pid")
 
     def kill(self) -> None:
-        for process in (self._pidfd, self._first):
-            if process is not None:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._first is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     async def ended(self) -> int | None:
         """Wait until nothing of it runs and all output was taken. None if it was killed or never ran."""
         await readable(self._pidfd)
+        if self._process.returncode is None:
+            # While its number is still its own: whatever of it was not tied to it yet.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._meet_first()
         if self._first is not None:
@@ -126,6 +134,7 @@ class Contained:
         for descriptor in (self._output, self._status, self._pidfd, self._first):
             if descriptor is not None:
                 os.close(descriptor)
+        self._first = None
 
     def _meet_first(self) -> None:
         """Hold on to the namespace's first process while its number is surely its own."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.sandbox.bubblewrap import find_bubblewrap
+from toolcrib.sandbox.egress import Network
 from toolcrib.sandbox.levels import Isolation, Level
 from toolcrib.sandbox.limits import MIB
 from toolcrib.sandbox.probe import probe
@@ -26,13 +27,21 @@ class Sandbox:
         binary: str | None = None,
         overlay: bool = True,
         largest_copy: int = LARGEST_COPY,
+        network: Network | None = None,
     ) -> None:
         self._minimum = minimum
         self._binary = binary or find_bubblewrap()
         self._overlay = overlay
         self._largest_copy = largest_copy
+        self._network = network or Network()
         self._isolation: Isolation | None = None
         self._probing = asyncio.Lock()
+
+    @property
+    def binary(self) -> str:
+        """bubblewrap's path; only to be asked where commands are on."""
+        assert self._binary
+        return self._binary
 
     async def probe(self) -> Isolation:
         """What holds here, found out by attempted escapes at the first asking and remembered."""
@@ -46,8 +55,12 @@ class Sandbox:
         """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off."""
         isolation = await self.probe()
         isolation.require()
-        assert self._binary
         async with begin(
-            zones, staging, isolation=isolation, binary=self._binary, largest_copy=self._largest_copy
+            zones,
+            staging,
+            isolation=isolation,
+            binary=self.binary,
+            largest_copy=self._largest_copy,
+            network=self._network,
         ) as begun:
             yield begun

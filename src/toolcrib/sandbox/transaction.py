@@ -4,37 +4,51 @@ Nothing here touches the live tree. Leaving the transaction drops everything tha
 """
 
 import asyncio
+import inspect
 import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
 from toolcrib.domain.errors import ToolFailed
+from toolcrib.sandbox import bridge
 from toolcrib.sandbox.bubblewrap import GROUP, HOME, HOSTS, PASSWD, Bind, arguments
 from toolcrib.sandbox.command import Command, CommandResult, execute
 from toolcrib.sandbox.copies import CopyView
 from toolcrib.sandbox.effect import Effect
+from toolcrib.sandbox.egress import SOCKET, Egress, Network
 from toolcrib.sandbox.levels import Isolation
 from toolcrib.sandbox.overlay import OverlayView, give, ordered
 from toolcrib.sandbox.root_stage import BASE
 from toolcrib.sandbox.stage import PATH, Layer, staged
-from toolcrib.sandbox.zones import Zone
+from toolcrib.sandbox.zones import INTERPRETER, Zone, interpreter_zones
 
-_WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
-_ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
+WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
+_PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_SYSTEM: Final = Network()
+ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
 
 
 class Transaction:
     """Zones under copy-on-write. Run what you like in it, then read the effect once."""
 
     def __init__(
-        self, zones: Sequence[Zone], folder: Path, *, isolation: Isolation, binary: str, largest_copy: int
+        self,
+        zones: Sequence[Zone],
+        folder: Path,
+        *,
+        isolation: Isolation,
+        binary: str,
+        largest_copy: int,
+        network: Network,
     ) -> None:
-        self._zones = tuple(zones)
+        self._zones = (*zones, *interpreter_zones())
+        self._network = network
         self._folder = folder
         self._isolation = isolation
         self._binary = binary
@@ -49,18 +63,32 @@ class Transaction:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
         cwd = command.cwd or self._zones[0].target
         self._refuse_outside(cwd)
-        argv = command.argv
+        if not command.hosts:
+            return await self._run(command, emit, cwd)
+        egress = Egress(command.hosts, self._network)
+        async with egress.listening(self._folder):
+            if self._owner:
+                os.chown(self._folder / SOCKET, *self._owner)
+            result = await self._run(command, emit, cwd)
+        (self._folder / SOCKET).unlink(missing_ok=True)
+        return replace(result, contacted=egress.contacted)
 
-        def words(program: int, status: int, block: int | None) -> list[str]:
+    async def _run(self, command: Command, emit: Callable[[str], None], cwd: str) -> CommandResult:
+        argv, environment, binds = command.argv(), command.environment, self._binds()
+        if command.hosts:
+            argv = [INTERPRETER, "-I", "-S", "-c", inspect.getsource(bridge), *argv]
+            environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{bridge.PORT}")
+            binds.append(Bind(self._base / SOCKET, bridge.PLACE, writable=True))
+
+        def words(program: int, status: int) -> list[str]:
             inner = arguments(
                 self._binary,
                 argv,
-                binds=self._binds(),
+                binds=binds,
                 cwd=cwd,
-                environment=command.environment,
+                environment=environment,
                 seccomp=program,
                 status=status,
-                block=block,
             )
             return staged(inner, self._layers(), staging=self._folder, root_for=self._owner)
 
@@ -75,9 +103,9 @@ class Transaction:
         return self._effect
 
     def prepare(self) -> None:
-        for name in _WRITTEN:
+        for name in WRITTEN:
             (self._folder / name).mkdir(mode=0o700)
-        for name, text in _ETC.items():
+        for name, text in ETC.items():
             (self._folder / name).write_text(text)
         if self._owner:
             give(self._folder, self._owner)
@@ -101,9 +129,9 @@ class Transaction:
 
     def _binds(self) -> list[Bind]:
         """As the stage lays them: where the server is root, all of it under a base that anyone may pass through."""
-        folder = Path(BASE, "staging") if self._owner else self._folder
-        ours = [Bind(folder / name, target, writable=True) for name, target in _WRITTEN.items()]
-        etc = [Bind(folder / name, f"/etc/{name}") for name in _ETC]
+        folder = self._base
+        ours = [Bind(folder / name, target, writable=True) for name, target in WRITTEN.items()]
+        etc = [Bind(folder / name, f"/etc/{name}") for name in ETC]
         zones = []
         for number, (zone, view) in enumerate(self._views):
             if view:
@@ -114,6 +142,10 @@ class Transaction:
         # A zone may stand inside another: the outer one first.
         return [*ours, *etc, *sorted(zones, key=lambda bind: bind.target)]
 
+    @property
+    def _base(self) -> Path:
+        return Path(BASE, "staging") if self._owner else self._folder
+
     def _layers(self) -> list[Layer]:
         return [
             Layer(zone.root, view.options(), str(view.merged.relative_to(self._folder)))
@@ -123,7 +155,7 @@ class Transaction:
         ]
 
     def _watched(self) -> list[Path]:
-        return [*(self._folder / name for name in _WRITTEN), *(view.upper for _, view in self._views if view)]
+        return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
 
     def _refuse_outside(self, cwd: str) -> None:
         parts = cwd.split("/")
@@ -135,21 +167,29 @@ class Transaction:
 
 @asynccontextmanager
 async def begin(
-    zones: Sequence[Zone], staging: Path, *, isolation: Isolation, binary: str, largest_copy: int
+    zones: Sequence[Zone],
+    staging: Path,
+    *,
+    isolation: Isolation,
+    binary: str,
+    largest_copy: int,
+    network: Network = _SYSTEM,
 ) -> AsyncIterator[Transaction]:
     """A transaction whose staging is a fresh folder below ``staging``, gone when it ends, however it ends."""
     if not zones:
         raise ToolFailed("A command needs at least one zone to run in.")
-    folder = _fresh(staging)
+    folder = fresh(staging)
     try:
-        transaction = Transaction(zones, folder, isolation=isolation, binary=binary, largest_copy=largest_copy)
+        transaction = Transaction(
+            zones, folder, isolation=isolation, binary=binary, largest_copy=largest_copy, network=network
+        )
         await _to_the_end(transaction.prepare)
         yield transaction
     finally:
         await asyncio.shield(asyncio.to_thread(drop, folder))
 
 
-def _fresh(staging: Path) -> Path:
+def fresh(staging: Path) -> Path:
     return Path(mkdtemp(prefix="command-", dir=staging)).resolve()
 
 

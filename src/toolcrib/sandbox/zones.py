@@ -1,5 +1,7 @@
 """Which directories a command sees, and where. Values only."""
 
+import os
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,16 @@ class Zone:
     target: str
     writable: bool = False
     masked: Collection[str] = field(default_factory=frozenset)
+
+
+# Our own, without the virtual environment: what runs inside on our behalf runs on it.
+INTERPRETER = os.path.realpath(sys.executable)
+
+
+def interpreter_zones() -> list[Zone]:
+    """Our own interpreter, where it is not among the system's programs, which every view has."""
+    home = Path(sys.base_prefix).resolve()
+    return [] if home.is_relative_to("/usr") else [Zone("python", home, str(home))]
 
 
 def is_masked(path: str, masked: Collection[str]) -> bool:

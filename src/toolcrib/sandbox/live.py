@@ -1,0 +1,104 @@
+"""The live zones as a background process sees them: bound as they are, masked places covered. Runs nothing."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from toolcrib.domain.errors import ToolFailed
+from toolcrib.sandbox.bubblewrap import Bind
+from toolcrib.sandbox.overlay import give, stat_in
+from toolcrib.sandbox.root_stage import BASE
+from toolcrib.sandbox.stage import Layer, Owner
+from toolcrib.sandbox.transaction import ETC, WRITTEN, drop, fresh, owner_of
+from toolcrib.sandbox.zones import Zone
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class LiveView:
+    """Zones without a layer between. ``covers`` are the masked places that exist, with what they were."""
+
+    def __init__(self, zones: Sequence[Zone], folder: Path) -> None:
+        self._zones = tuple(zones)
+        self.folder = folder
+        self.owner: Owner | None = owner_of(zones)
+        self._covers: list[tuple[Zone, str, os.stat_result]] = []
+
+    @classmethod
+    async def lay(cls, zones: Sequence[Zone], staging: Path) -> Self:
+        view = cls(zones, fresh(staging))
+        await asyncio.to_thread(view._prepare)
+        return view
+
+    @property
+    def written(self) -> list[Path]:
+        return [self.folder / name for name in WRITTEN]
+
+    def working_directory(self, wanted: str | None) -> str:
+        cwd = wanted or self._zones[0].target
+        if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{zone.target}/") for zone in self._zones):
+            raise ToolFailed(f"The working directory {cwd!r} is outside the zones.")
+        return cwd
+
+    def layers(self) -> list[Layer]:
+        return [Layer(zone.root) for zone in self._zones]
+
+    def binds(self) -> list[Bind]:
+        base = Path(BASE, "staging") if self.owner else self.folder
+        binds = [Bind(base / name, target, writable=True) for name, target in WRITTEN.items()]
+        binds += [Bind(base / name, f"/etc/{name}") for name in ETC]
+        zones = [
+            Bind(Path(BASE, str(number)) if self.owner else zone.root, zone.target, writable=zone.writable)
+            for number, zone in enumerate(self._zones)
+        ]
+        covers = [
+            Bind(base / ("void" if stat.S_ISDIR(found.st_mode) else "blank"), f"{zone.target}/{path}")
+            for zone, path, found in self._covers
+        ]
+        return [*binds, *sorted(zones, key=lambda bind: bind.target), *covers]
+
+    def uncovered(self) -> bool:
+        """Whether a covered place is no longer what was covered."""
+        for zone, path, was in self._covers:
+            found = _found(zone, path)
+            if found is None or (found.st_dev, found.st_ino) != (was.st_dev, was.st_ino):
+                return True
+        return False
+
+    async def drop(self) -> None:
+        await asyncio.to_thread(drop, self.folder)
+
+    def _prepare(self) -> None:
+        for name in WRITTEN:
+            (self.folder / name).mkdir(mode=0o700)
+        for name, text in ETC.items():
+            (self.folder / name).write_text(text)
+        (self.folder / "void").mkdir(mode=0o555)
+        (self.folder / "blank").touch(mode=0o444)
+        if self.owner:
+            give(self.folder, self.owner)
+        for zone in self._zones:
+            for path in sorted(zone.masked):
+                if found := _found(zone, path):
+                    self._covers.append((zone, path, found))
+
+
+def _found(zone: Zone, path: str) -> os.stat_result | None:
+    """What stands there, reached through no link: a cover is laid by path, and must land inside the tree."""
+    folder = os.open(zone.root, _FOLDER)
+    *parents, name = path.split("/")
+    try:
+        for parent in parents:
+            try:
+                below = os.open(parent, _FOLDER, dir_fd=folder)
+            except OSError:
+                return None
+            os.close(folder)
+            folder = below
+        found = stat_in(folder, name)
+    finally:
+        os.close(folder)
+    return None if found is None or stat.S_ISLNK(found.st_mode) else found

@@ -1,0 +1,34 @@
+"""A server to be killed: what it starts tries to outlive it. Tells the numbers of all that runs."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from toolcrib.sandbox.background import Background
+from toolcrib.sandbox.command import Command
+from toolcrib.sandbox.limits import descendants
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.zones import Zone
+
+STUBBORN = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP; (sleep 600; :) & echo up; sleep 600' &); sleep 600"
+
+
+async def main(folder: Path) -> None:
+    sandbox = Sandbox()
+    zones = [Zone("project", folder / "tree", "/mnt/project", writable=True)]
+    background = Background(sandbox, folder / "staging")
+    started = await background.start(Command(STUBBORN), zones, owner="s")
+    await background.more(started.id, owner="s", offset=0)
+    async with sandbox.transaction(zones, folder / "staging") as view:
+        await view.run(Command(STUBBORN, seconds=600), lambda _: tell())
+
+
+def tell() -> None:
+    sys.stdout.write(json.dumps([pid for pid in descendants(os.getpid()) if pid != os.getpid()]) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

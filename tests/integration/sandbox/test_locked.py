@@ -1,0 +1,38 @@
+"""Folders that their owner has locked: root looks into them, nobody else concludes anything about them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand
+from toolcrib.domain.errors import ToolFailed
+from toolcrib.sandbox.command import Command
+from toolcrib.sandbox.sandbox import Sandbox
+
+
+@pytest.mark.parametrize("sandbox", [SANDBOX, COPYING], ids=["overlay", "copy"])
+async def test_what_lies_in_a_locked_folder_is_either_seen_or_refused(tmp_path: Path, sandbox: Sandbox) -> None:
+    stand = Stand(tmp_path, sandbox)
+    place = stand.tree / "locked"
+    place.mkdir()
+    (place / ".env").write_text("SECRET=1")
+    place.chmod(0)
+    said = ""
+
+    async def attempt() -> None:
+        nonlocal said
+        async with stand.begin(masked=["locked/.env"]) as view:
+            said = (await view.run(Command("chmod 700 locked; cat locked/.env; rm -rf locked"))).output.text
+            paths = [entry.path for entry in await view.effect()]
+        assert paths == ["locked/.env", "locked"]
+
+    try:
+        if os.geteuid() == 0:
+            await attempt()
+        else:
+            with pytest.raises(ToolFailed, match="locked: what a command does there cannot be seen"):
+                await attempt()
+    finally:
+        place.chmod(0o700)
+    assert "SECRET" not in said
