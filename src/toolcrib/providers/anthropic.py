@@ -17,6 +17,7 @@ from toolcrib.providers.lines import ServerSentEvents
 from toolcrib.providers.names import WireNames
 from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest
 from toolcrib.providers.reading import count_of, interrupted, read_answer
+from toolcrib.providers.transport import TIMEOUT
 
 _MOST_MODELS = 1000
 
@@ -56,6 +57,8 @@ class Anthropic:
                 "/v1/messages",
                 cast_to=httpx2.Response,
                 content=body,
+                # Otherwise its headers tell the provider that none is given.
+                options={"timeout": TIMEOUT},
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )

@@ -7,7 +7,7 @@ import httpx2
 from toolcrib.providers.network import GuardedNetwork
 
 # How long a connection may take, and how long an answer may be silent; a turn has a limit of its own.
-_TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
+TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
 _LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=30)
 MAX_REFUSAL = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
         transport._pool._network_backend = GuardedNetwork(private_hosts)
     return httpx2.AsyncClient(
         transport=_Bounded(transport),
-        timeout=_TIMEOUT,
+        timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},
         follow_redirects=False,
         # No passwords from the files of whoever runs the server.
