@@ -11,7 +11,6 @@ from tests.integration.engine.cast import book, rows
 from tests.integration.workspace.drift_cast import authors, history
 from toolcrib.domain.callers import Role
 from toolcrib.domain.events import Event
-from toolcrib.domain.ids import SessionId, new_id
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import Sessions
 
@@ -196,9 +195,8 @@ async def test_usage_counters_add_up_to_what_is_stored(crib: Crib) -> None:
 
 @pytest.mark.req("EV-1", part="events are numbered without gaps")
 async def test_events_written_at_once_are_numbered_without_gaps(crib: Crib) -> None:
-    tenant, session = Tenant.of(crib.caller), SessionId(new_id())
-    sessions = Sessions(crib.database)
-    await sessions.create(tenant, session, "talk")
+    tenant, sessions = Tenant.of(crib.caller), Sessions(crib.database)
+    session = (await sessions.create(tenant, title="talk")).id
 
     async def write(number: int) -> int | None:
         event = Event(session, "text", {"number": number})
