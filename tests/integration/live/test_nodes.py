@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from redis.asyncio import Redis
 
 from tests.integration.live.cast import Listener, Story, has_seq, text_of
 from tests.integration.live.redis_server import RedisServer
@@ -93,3 +94,22 @@ async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_aga
 
     assert [item.seq for item in told if isinstance(item, Event)] == list(range(1, 31))
     assert text_of(told, "call") == "unheard, heard again"
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_what_strangers_say_on_redis_ends_nothing(
+    nodes: tuple[Live, Live], story: Story, redis: RedisServer
+) -> None:
+    one, two = nodes
+    workspace, session = story.key
+    async with (
+        two.subscribe(story.tenant, story.session_id, after=0) as subscription,
+        Redis.from_url(redis.url) as evil,
+    ):
+        for note in ("", "1", "[]", "null", '{"from": 1, "delta": [1,2,3,4,5,6,7]}', '{"from": 1, "ask": [1, 2]}', "{"):
+            await evil.publish(f"toolcrib:live:{workspace}:{session}", note)
+            await evil.publish("toolcrib:live:asking", note)
+        await story.happens()
+        one.wake(*story.key)
+        async with asyncio.timeout(0.9):
+            assert await Listener(subscription).seqs(1) == [1]

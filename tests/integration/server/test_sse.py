@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -112,6 +113,27 @@ async def test_a_stream_ends_for_who_is_removed(room: Room, newcomer: Newcomer) 
 
     assert (last["event"], json.loads(last["data"])["payload"]["code"]) == ("chat:error", "FORBIDDEN")
     assert end == {}
+
+
+@pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
+async def test_a_reader_of_a_stream_that_takes_nothing_is_let_go(room: Room) -> None:
+    async with listening(replace(room.services, doors=Doors(pace=Pace(stall=0.3)))) as address:
+        with await asyncio.to_thread(_deaf, replace(room, address=address)):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while room.services.live.watchers_of(room.workspace_id, room.session_id):
+                    await room.happens(filler="x" * 100_000)
+
+
+def _deaf(room: Room) -> socket.socket:
+    host, port = room.address.split(":")
+    deaf = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+    path = f"/api/v1/workspaces/{room.workspace_id}/sessions/{room.session_id}/events/stream"
+    deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: {room.address}\r\nAuthorization: Bearer {room.token}\r\n\r\n".encode())
+    heard = b""
+    while b"chat:resumed" not in heard:
+        heard += (more := deaf.recv(1_000))
+        assert more, heard
+    return deaf
 
 
 async def test_a_stream_that_need_not_follow_ends_with_what_there_is(room: Room, client: httpx2.AsyncClient) -> None:

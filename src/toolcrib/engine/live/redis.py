@@ -152,7 +152,7 @@ class RedisWire:
                 async with self._hearing.pubsub() as pubsub:
                     await pubsub.subscribe(_ASKING, self._inbox, *map(_channel, self._sessions))
                     await self._hear_on(pubsub)
-            except (RedisError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - the outermost loop: nothing that Redis says may end it
                 if self._pubsub is not None:
                     log.warning("redis_lost", error=str(error))
             finally:
@@ -177,7 +177,8 @@ class RedisWire:
                 case "subscribe" if listening := self._listening.get(message["channel"]):
                     listening.set()
                 case "message":
-                    with suppress(ValueError, KeyError, TypeError):
+                    # What others put on our channels is not ours to understand.
+                    with suppress(ValueError, LookupError, TypeError, AttributeError):
                         self._heard(message["channel"], json.loads(message["data"]))
 
     def _heard(self, channel: str, note: dict[str, Any]) -> None:

@@ -45,6 +45,8 @@ async def live(websocket: WebSocket, workspace_id: str) -> None:
         await close(websocket, ending_of(error) or Ending(Code.UNAUTHENTICATED, error.message))
     except HTTPException as error:
         await close(websocket, Ending(Code.TOO_MANY, str(error.detail)))
+    except OperationalError:
+        await close(websocket, Ending(Code.OUR_FAULT, "The database does not answer just now. Connect again."))
 
 
 async def _speak(connection: Connection, protocol: Chat | Plain, *, is_new: bool) -> None:
