@@ -46,14 +46,16 @@ class Work:
         if outcome.succeeded and outcome.change_set_id is not None:
             self.done.append((author, str(outcome.call_id)))
 
-    def put_large(self, count: int) -> None:
-        """Files too large for the history, put there by nobody."""
+    async def put_large(self, count: int, *, known: bool) -> None:
+        """Files too large for the history, put there by nobody; touched so that the history knows of them, or not."""
         for number in range(count):
             path = self.crib.project / self._path()[1:]
             if path.exists() or any(above.is_file() for above in path.parents):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(f"large {number} ".encode().ljust(LARGE + number, b"."))
+            if known:
+                await self.crib.result("touch", path=f"/{path.relative_to(self.crib.project)}")
 
     def calls(self, author: str | None = None) -> list[str]:
         return [call for by, call in self.done if author in (None, by)]
