@@ -1,7 +1,7 @@
 """``make bench``: read and write over HTTP against a bare route that does the same work, interleaved.
 
 usage: python -m bench [--reps 5] [--seconds 3] [--connections 32]
-       python -m bench NAME …    what bench/NAME.py measures, such as search
+       python -m bench NAME …    what bench/NAME.py measures, such as search or shell
 """
 
 import argparse
