@@ -22,7 +22,7 @@ from toolcrib.domain.ids import (
 class ApprovalState(StrEnum):
     """``stale``: what it was asked about has changed since, and it is asked anew in another approval.
 
-    ``withdrawn``: whoever called wants it no more.
+    ``withdrawn``: whoever called wants it no more, or is gone.
     """
 
     OPEN = "open"
@@ -33,13 +33,14 @@ class ApprovalState(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-# An approval is decided once. What was allowed may still turn out stale when it is carried out.
+# An approval is decided once. What was allowed may still turn out stale when it is carried out, or nobody may be left
+# for whom it could be; what is stale ends when it is asked again, or when it cannot be.
 TRANSITIONS: Mapping[ApprovalState, frozenset[ApprovalState]] = {
     ApprovalState.OPEN: frozenset(ApprovalState) - {ApprovalState.OPEN},
-    ApprovalState.ALLOWED: frozenset({ApprovalState.STALE}),
+    ApprovalState.ALLOWED: frozenset({ApprovalState.STALE, ApprovalState.WITHDRAWN}),
     ApprovalState.DENIED: frozenset(),
     ApprovalState.EXPIRED: frozenset(),
-    ApprovalState.STALE: frozenset(),
+    ApprovalState.STALE: frozenset({ApprovalState.WITHDRAWN}),
     ApprovalState.WITHDRAWN: frozenset(),
 }
 

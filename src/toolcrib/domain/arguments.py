@@ -22,5 +22,13 @@ def unspelled(text: str) -> dict[str, Any]:
     return arguments
 
 
+UNWRITABLE = "Holds a NUL character or half of a surrogate pair, which are no text."
+
+
+def is_writable(text: str) -> bool:
+    """Whether PostgreSQL can hold the text as it is."""
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def digest_of(text: str) -> bytes:
     return sha256(text.encode("ascii")).digest()

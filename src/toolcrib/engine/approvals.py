@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
+
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.approvals import Approval, ApprovalState, Judgement, Scope
-from toolcrib.domain.arguments import digest_of, spelled, unspelled
+from toolcrib.domain.arguments import UNWRITABLE, digest_of, is_writable, spelled, unspelled
 from toolcrib.domain.callers import Agent, Caller, Role
 from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Effects
-from toolcrib.domain.errors import BadArguments, Conflict, Denied, Forbidden, NotDecided, Refused
+from toolcrib.domain.errors import BadArguments, Conflict, Denied, Forbidden, NotDecided, Refused, ToolcribError
 from toolcrib.domain.ids import ApprovalId, CallId, SessionId, UserId, new_id
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.domain.places import Place
@@ -34,6 +36,8 @@ from toolcrib.tools.registry import Registry
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.preview import preview
 
+log = structlog.get_logger(__name__)
+
 _LONGEST_REASON = 2_000
 
 
@@ -43,6 +47,10 @@ class Plan:
 
     change_set: ChangeSet
     result: Any
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.change_set.changes
 
 
 class Approvals:
@@ -121,16 +129,20 @@ class Approvals:
     async def decide(self, tenant: Tenant, approval_id: ApprovalId, judgement: Judgement, *, via: str) -> Approval:
         """A person's decision. The first one counts; Conflict tells the second who it was, and the late that it is."""
         _refuse_agents(tenant)
+        _refuse_unwritable(judgement)
         needs = Role.OWNER if judgement.approved and judgement.scope is Scope.ALWAYS else Role.MEMBER
         async with self._rows.transaction(tenant, needs) as connection:
             found = await self._rows.locked(connection, tenant, approval_id)
             approval = found.approval
             _refuse_unless_open(approval)
-            stale = self._flaw(found, judgement) or await self._staleness(connection, tenant, approval, judgement)
-            if stale is not None:
-                await self._rows.ended(connection, tenant, approval_id, ApprovalState.STALE)
-                await self._tell(connection, tenant, approval, approval_ended(approval, ApprovalState.STALE, stale))
-            else:
+            stale = await self._sessionless(connection, tenant, found)
+            if stale is None:
+                stale = self._flaw(found, judgement) or await self._staleness(connection, tenant, approval, judgement)
+                if stale is not None:
+                    await self._rows.ended(connection, tenant, approval_id, ApprovalState.STALE)
+                    event = approval_ended(approval, ApprovalState.STALE, stale)
+                    await self._tell(connection, tenant, approval, event)
+            if stale is None:
                 await self._rows.decided(connection, tenant, approval, judgement, via=via)
                 approval = (await self._rows.locked(connection, tenant, approval_id)).approval
                 event = tool_decided(approval, judgement, by=approval.decided_by_name)
@@ -159,25 +171,33 @@ class Approvals:
         """What was allowed cannot be carried out any more."""
         tenant = Tenant(allowed.approval.workspace_id)
         async with self._rows.transaction(tenant, Role.MEMBER) as connection:
-            await self._close(connection, tenant, allowed, ApprovalState.WITHDRAWN, refusal)
+            found = await self._rows.locked(connection, tenant, allowed.approval.id)
+            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         self._wake(allowed.approval)
 
     async def expire(self, *, limit: int) -> int:
-        """Ends what nobody decided in time. Returns how many there were."""
-        due = await self._rows.expired(limit=limit)
-        for workspace_id, approval_id in due:
-            tenant = Tenant(workspace_id)
-            async with self._rows.transaction(tenant, Role.MEMBER) as connection:
-                found = await self._rows.locked(connection, tenant, approval_id)
-                if found.approval.state is not ApprovalState.OPEN or found.approval.expires_at > datetime.now(UTC):
-                    continue
+        """Ends what nobody decided in time. Returns how many it has ended; one that cannot be holds up no other."""
+        ended = 0
+        for workspace_id, approval_id in await self._rows.expired(limit=limit):
+            try:
+                ended += await self._expire(Tenant(workspace_id), approval_id)
+            except ToolcribError as error:
+                log.warning("approvals.not_expired", approval_id=str(approval_id), error=error.message)
+        return ended
+
+    async def _expire(self, tenant: Tenant, approval_id: ApprovalId) -> bool:
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            found = await self._rows.locked(connection, tenant, approval_id)
+            if found.approval.state is not ApprovalState.OPEN or found.approval.expires_at > datetime.now(UTC):
+                return False
+            if await self._sessionless(connection, tenant, found) is None:
                 asked = found.approval.created_at.isoformat(timespec="minutes")
                 refusal = NotDecided(
                     f"Nobody decided in time: it was asked at {asked}. Nothing was changed. Ask for it again if needed."
                 )
                 await self._close(connection, tenant, found, ApprovalState.EXPIRED, refusal)
-            self._wake(found.approval)
-        return len(due)
+        self._wake(found.approval)
+        return True
 
     async def proposal(self, tenant: Tenant, approval: Approval) -> ChangeSet | None:
         """The very set that the approval is about, if there is one."""
@@ -213,14 +233,22 @@ class Approvals:
     ) -> list[Approval]:
         return await self._rows.page(tenant, session_id=session_id, only_open=only_open, after=after, limit=limit)
 
+    async def _sessionless(self, connection: Connection, tenant: Tenant, found: Allowed) -> str | None:
+        """Ends what waits in a session that was deleted. Why nothing can be decided any more, if it was."""
+        approval = found.approval
+        if approval.session_id is None or await self._rows.has_session(connection, approval):
+            return None
+        refusal = NotDecided("The session of this call was deleted before anyone decided. Nothing was changed.")
+        await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        return refusal.message
+
     def _flaw(self, found: Allowed, judgement: Judgement) -> str | None:
         """Why the decision cannot stand: BadArguments for what the person must mend, words for what changed."""
-        approval = found.approval
         if judgement.reason is not None and len(judgement.reason) > _LONGEST_REASON:
             raise BadArguments({"reason": f"At most {_LONGEST_REASON:,} characters."})
         if judgement.scope is not Scope.ONCE and judgement.approved:
             self._check_grant(found, judgement)
-        if digest_of(found.arguments).hex() != approval.arguments_sha256:
+        if not is_as_asked(found):
             return "The call's arguments are not those that were asked about. It is asked again."
         return None
 
@@ -259,6 +287,9 @@ class Approvals:
     ) -> None:
         """The call ends without having run: its row, its record in the book, its events."""
         approval = found.approval
+        if approval.session_id is not None and not await self._rows.has_session(connection, approval):
+            approval = replace(approval, session_id=None)
+            found = replace(found, approval=approval)
         await self._rows.ended(connection, tenant, approval.id, state)
         if approval.change_set_id is not None:
             await drop(connection, tenant, approval.change_set_id)
@@ -284,6 +315,11 @@ class Approvals:
     def _wake(self, approval: Approval) -> None:
         if approval.session_id is not None:
             self._live.wake(approval.workspace_id, approval.session_id)
+
+
+def is_as_asked(found: Allowed) -> bool:
+    """Whether the arguments are, byte for byte, those that a person was asked about."""
+    return digest_of(found.arguments).hex() == found.approval.arguments_sha256
 
 
 def entry_of(found: Allowed, agent: Agent | None, *, node: str) -> Entry:
@@ -317,6 +353,16 @@ def _denied(approval: Approval, judgement: Judgement) -> Denied:
 def _refuse_agents(tenant: Tenant) -> None:
     if tenant.agent_id is not None or tenant.user_id is None:
         raise Forbidden("Only a person decides on an approval. An agent's key cannot.")
+
+
+def _refuse_unwritable(judgement: Judgement) -> None:
+    """BadArguments for texts that no row can hold."""
+    rule = judgement.rule
+    texts: dict[str, tuple[str, ...]] = {"reason": (judgement.reason or "",)}
+    if rule is not None:
+        texts |= {"rule.tool": (rule.tool,), "rule.paths": rule.paths or (), "rule.commands": rule.commands or ()}
+    if flaws := {name: UNWRITABLE for name, said in texts.items() if not all(map(is_writable, said))}:
+        raise BadArguments(flaws)
 
 
 def _refuse_unless_open(approval: Approval) -> None:

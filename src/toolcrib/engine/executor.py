@@ -16,6 +16,7 @@ from toolcrib.domain.errors import (
     Forbidden,
     Interrupted,
     NotFound,
+    NotPermitted,
     Refused,
     Superseded,
     TimedOut,
@@ -24,7 +25,7 @@ from toolcrib.domain.errors import (
 )
 from toolcrib.domain.events import Delta, DeltaType
 from toolcrib.domain.outcomes import Outcome, OutcomeState
-from toolcrib.engine.approvals import Approvals, Plan, entry_of
+from toolcrib.engine.approvals import Approvals, Plan, entry_of, is_as_asked
 from toolcrib.engine.book import Book
 from toolcrib.engine.entry import Entry
 from toolcrib.engine.journal import Journal
@@ -38,6 +39,7 @@ from toolcrib.policy.permissions import permission_for
 from toolcrib.storage.approvals import Allowed
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.health import OperationalError
 from toolcrib.tools.call import ToolCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.registry import Registry
@@ -153,13 +155,15 @@ class Executor:
             await self._book.write(entry.audit_record("failed", error=error))
             raise
         except asyncio.CancelledError:
-            if not entry.committing:
+            # What a person allowed is not lost with the server that was about to do it: the next one does.
+            if not entry.committing and entry.allowed is None:
                 stopped = Interrupted("The call was cancelled while it ran. Nothing was changed.")
                 await asyncio.shield(self._end(entry, stopped))
             raise
-        except Exception:
+        except Exception as error:
             # The book says that it was tried, if it can still be written. A commit has written its own record.
-            if not entry.committing:
+            lost_database = isinstance(error, OperationalError) and entry.allowed is not None
+            if not entry.committing and not lost_database:
                 with suppress(Exception):
                     await self._end(entry, ToolcribError("Our own fault. The server's log says more."))
             raise
@@ -173,33 +177,41 @@ class Executor:
         self, heard: _Heard, decision: Decision, entry: Entry, *, replaces: Allowed | None = None
     ) -> Outcome:
         """A person must decide. They are shown what would change, where that can be worked out beforehand."""
+        # Why a call would fail, or that it would change nothing, may tell what a file holds: one who is supervised
+        # hears it with permission only.
+        has_permission = replaces is not None and not replaces.is_stale
         plan = None
         if heard.can_be_planned:
             try:
                 plan = await self._plan(heard, decision, entry)
             except ToolFailed:
-                # Why it would fail may tell what a file holds: one who is supervised hears it with permission only.
-                if not decision.is_supervised:
+                if not decision.is_supervised or has_permission:
                     raise
-            else:
-                if plan is None and not decision.is_supervised:
-                    return await self._run(heard, decision, entry, None)
-        return await self._approvals.ask(entry, heard.effects, plan, replaces=replaces.approval if replaces else None)
+            if plan is not None and plan.is_empty and (not decision.is_supervised or has_permission):
+                # Answered with what was found, not run again: by then it might change something.
+                await self._begin(entry)
+                return await self._answer(entry, plan.result)
+        effect = None if plan is None or plan.is_empty else plan
+        return await self._approvals.ask(entry, heard.effects, effect, replaces=replaces.approval if replaces else None)
 
-    async def _plan(self, heard: _Heard, decision: Decision, entry: Entry) -> Plan | None:
-        """What the call would do; none if it would change nothing."""
+    async def _plan(self, heard: _Heard, decision: Decision, entry: Entry) -> Plan:
+        """What the call would do."""
         context = self._context(heard, decision, entry, None)
         result = await self._call(heard, context)
-        return None if context.draft.is_empty else Plan(context.draft.change_set(entry.caller), result)
+        return Plan(context.draft.change_set(entry.caller), result)
 
     async def _carry_on(self, heard: _Heard, decision: Decision, entry: Entry, allowed: Allowed) -> Outcome:
         tenant = Tenant.of(entry.caller)
         if allowed.is_stale:
-            entry.allowed = None
             return await self._ask(heard, decision, entry, replaces=allowed)
+        if not is_as_asked(allowed):
+            raise NotPermitted("The call's arguments are not those that were approved. Nothing was done.")
         if allowed.begun_before and not heard.tool.repeatable:
             return await self._unknown(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
+        if proposal is None and heard.can_be_planned:
+            # The yes was given without knowing what would change. Now it can be shown, if anything would.
+            return await self._ask(heard, decision, entry, replaces=allowed)
         if proposal is None:
             return await self._run(heard, decision, entry, None)
         # The agent's rules may have changed since it was asked.
@@ -216,7 +228,6 @@ class Executor:
                     await self._shelves.sync.reconcile(tenant, proposal.places)
                 if await self._approvals.is_overtaken(tenant, allowed.approval):
                     break
-        entry.allowed = None
         return await self._ask(heard, decision, entry, replaces=allowed)
 
     async def _run(

@@ -1,8 +1,11 @@
 """Questions: a call asks a person, waits as a row, and ends with the answer. Checks answers; shows nothing."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import structlog
 
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.callers import Agent, Caller, Role
@@ -13,7 +16,7 @@ from toolcrib.domain.questions import Item, Question, QuestionState
 from toolcrib.engine.entry import Entry
 from toolcrib.engine.telling import items_shape, question_asked, question_ended
 from toolcrib.engine.watchers import Watchers
-from toolcrib.policy.answers import flaw_in
+from toolcrib.policy.answers import flaw_in, size_flaw
 from toolcrib.policy.decisions import Decision, Verdict
 from toolcrib.storage import questions as storage
 from toolcrib.storage.audit import audit_row
@@ -22,6 +25,8 @@ from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.json_text import json_text
 from toolcrib.storage.questions import Asked
 from toolcrib.tools.call import ToolCall
+
+log = structlog.get_logger(__name__)
 
 
 class Questions:
@@ -68,25 +73,32 @@ class Questions:
             asked = await self._rows.locked(connection, tenant, question_id)
             _refuse_unless_open(asked)
             _check(asked.question, answers, by_button)
+            pressed = tuple(dict.fromkeys(by_button))
             await self._end(
-                connection, tenant, asked, QuestionState.ANSWERED, answers=answers, by_button=tuple(by_button), via=via
+                connection, tenant, asked, QuestionState.ANSWERED, answers=answers, by_button=pressed, via=via
             )
         self._wake(asked.question)
         return await self._rows.get(tenant, question_id)
 
     async def expire(self, *, limit: int) -> int:
-        """Ends what nobody answered in time. Returns how many there were."""
-        due = await self._rows.expired(limit=limit)
-        for workspace_id, question_id in due:
-            tenant = Tenant(workspace_id)
-            async with self._rows.transaction(tenant, Role.MEMBER) as connection:
-                asked = await self._rows.locked(connection, tenant, question_id)
-                if asked.question.state is not QuestionState.OPEN or asked.question.expires_at > datetime.now(UTC):
-                    continue
-                refusal = NotDecided("Nobody answered in time. Go on without the answer, or ask again.")
-                await self._end(connection, tenant, asked, QuestionState.EXPIRED, refusal=refusal)
-            self._wake(asked.question)
-        return len(due)
+        """Ends what nobody answered in time. Returns how many it has ended; one that cannot be holds up no other."""
+        ended = 0
+        for workspace_id, question_id in await self._rows.expired(limit=limit):
+            try:
+                ended += await self._expire(Tenant(workspace_id), question_id)
+            except ToolcribError as error:
+                log.warning("questions.not_expired", question_id=str(question_id), error=error.message)
+        return ended
+
+    async def _expire(self, tenant: Tenant, question_id: QuestionId) -> bool:
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            asked = await self._rows.locked(connection, tenant, question_id)
+            if asked.question.state is not QuestionState.OPEN or asked.question.expires_at > datetime.now(UTC):
+                return False
+            refusal = NotDecided("Nobody answered in time. Go on without the answer, or ask again.")
+            await self._end(connection, tenant, asked, QuestionState.EXPIRED, refusal=refusal)
+        self._wake(asked.question)
+        return True
 
     async def get(self, tenant: Tenant, question_id: QuestionId) -> Question:
         return await self._rows.get(tenant, question_id)
@@ -113,6 +125,10 @@ class Questions:
     ) -> None:
         """The question and its call end together: rows, events, and the record in the book."""
         question = asked.question
+        if question.session_id is not None and not await self._rows.has_session(connection, question):
+            # It was deleted while the question waited: there is nobody to tell.
+            question = replace(question, session_id=None)
+            asked = replace(asked, question=question)
         await self._rows.ended(connection, tenant, question.id, state, answers=answers, by_button=by_button, via=via)
         by = (await self._rows.found(connection, tenant, question.id)).answered_by_name
         if question.session_id is not None:
@@ -165,18 +181,21 @@ def _refuse_unless_open(asked: Asked) -> None:
 
 def _check(question: Question, answers: Mapping[str, Any], by_button: Collection[str]) -> None:
     items = {item.name: item for item in question.items}
+    if flaw := size_flaw(answers):
+        raise BadArguments({"answers": flaw})
     flaws = {
-        f"answers.{name}": f"Nothing of this name was asked. Asked were {', '.join(items)}."
+        f"answers.{name[:100]}": f"Nothing of this name was asked. Asked were {', '.join(items)}."
         for name in answers
         if name not in items
     }
     flaws |= {f"answers.{name}": "This answer is missing." for name in items if name not in answers}
     for name, item in items.items():
-        if name in answers and (flaw := flaw_in(item.schema, answers[name])):
+        # What a button says was offered, whatever the schema says.
+        if name in answers and _no_button(item, answers[name]) and (flaw := flaw_in(item.schema, answers[name])):
             flaws[f"answers.{name}"] = flaw
     for name in by_button:
         if flaw := _no_button(items.get(name), answers.get(name)):
-            flaws[f"by_button.{name}"] = flaw
+            flaws[f"by_button.{name[:100]}"] = flaw
     if flaws:
         raise BadArguments(flaws)
 

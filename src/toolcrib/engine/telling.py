@@ -1,6 +1,6 @@
 """How a session's watchers are told of calls, approvals and questions: the payloads of its durable events."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.domain.approvals import Approval, ApprovalState, GrantRule, Judgement
@@ -15,6 +15,8 @@ from toolcrib.storage.json_text import json_text
 # How much of a call's input and of its result an event carries; the whole is fetched by the call's id.
 _INPUT_BYTES = 16_000
 _RESULT_BYTES = 60_000
+# Whoever joins a session is told its events again: an approval of a thousand files must not be a megabyte each time.
+_CHANGES_BYTES = 60_000
 
 Told = dict[str, Any]
 
@@ -91,8 +93,8 @@ def approval_payload(approval: Approval) -> dict[str, Any]:
         "approvalId": approval.id,
         "agent": approval.agent_name,
         "argumentsSha256": approval.arguments_sha256,
-        "changes": approval.changes,
-        "effects": approval.effects,
+        "changes": _in_brief(approval.changes),
+        "effects": bound(dict(approval.effects), limit_bytes=_INPUT_BYTES).value,
         "rule": approval.rule,
         "reason": approval.reason,
         "isolation": approval.isolation,
@@ -134,7 +136,7 @@ def question_ended(question: Question, state: str, answers: Mapping[str, Any] | 
         questionId=question.id,
         toolId=question.call_id,
         state=state,
-        answers=answers,
+        answers=None if answers is None else bound(dict(answers), limit_bytes=_INPUT_BYTES).value,
         answeredBy=by,
     )
 
@@ -142,6 +144,23 @@ def question_ended(question: Question, state: str, answers: Mapping[str, Any] | 
 def shown_input(arguments: Mapping[str, Any]) -> Any:
     """Arguments for people's eyes: whole if they are short."""
     return bound(dict(arguments), limit_bytes=_INPUT_BYTES).value
+
+
+def _in_brief(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Changes while there is room: diffs go first (``cut``), then files, which are counted. The row has them all."""
+    shown: list[Mapping[str, Any]] = []
+    room = _CHANGES_BYTES
+    for number, change in enumerate(changes):
+        size = len(json_text(change))
+        if size > room and "diff" in change:
+            change = {key: value for key, value in change.items() if key != "diff"} | {"cut": True}
+            size = len(json_text(change))
+        if size > room:
+            missing = sum(int(one.get("count", 1)) for one in changes[number:])
+            return [*shown, {"path": None, "change": "more", "count": missing}]
+        shown.append(change)
+        room -= size
+    return shown
 
 
 def _event(type_: EventType, **payload: Any) -> Told:

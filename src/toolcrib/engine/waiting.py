@@ -4,13 +4,22 @@ All of it is rows. This may stop at any moment, on any node; the next one goes o
 """
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
 
 from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.callers import Agent, Caller
-from toolcrib.domain.errors import Forbidden, Interrupted, NotDecided, NotFound, Superseded, Unauthenticated
+from toolcrib.domain.callers import Agent, Caller, Role
+from toolcrib.domain.errors import (
+    Forbidden,
+    Interrupted,
+    NotDecided,
+    NotFound,
+    Superseded,
+    ToolcribError,
+    Unauthenticated,
+)
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.engine.approvals import Approvals
 from toolcrib.engine.entry import Entry
@@ -36,6 +45,10 @@ _BATCH = 100
 # Decisions made here are carried out at once; those made elsewhere are found by looking this often.
 _ROUND = 1.0
 _EXPIRY_ROUND = 5.0
+
+
+class _Gone(Exception):
+    """Nobody is left for whom it could be carried out."""
 
 
 class Waiting:
@@ -86,6 +99,9 @@ class Waiting:
                 await self._carry_out_some(tasks)
             except OperationalError as error:
                 log.warning("waiting.database", error=str(error))
+            except Exception:
+                # Nobody else carries out what people allow: whatever this was, it must not be the end of it.
+                log.exception("waiting.round_failed")
             await self._poked_or(_ROUND)
 
     async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
@@ -103,23 +119,43 @@ class Waiting:
         self._poked.set()
 
     async def _carry_out(self, allowed: Allowed) -> None:
-        approval = allowed.approval
-        tenant = Tenant(approval.workspace_id)
+        approval_id = str(allowed.approval.id)
         try:
-            agent = (await self._agents.get(tenant, approval.agent_id)).as_caller if approval.agent_id else None
+            await self._carry_out_or_abandon(allowed)
+        except ToolcribError as error:
+            log.warning("waiting.not_carried_out", approval_id=approval_id, error=error.message)
+        except OperationalError as error:
+            log.warning("waiting.database", approval_id=approval_id, error=str(error))
+        except Exception:
+            # Its claim stays until the lease is over, so that what always fails is not tried without pause.
+            log.exception("waiting.not_carried_out", approval_id=approval_id)
+
+    async def _carry_out_or_abandon(self, allowed: Allowed) -> None:
+        approval = allowed.approval
+        try:
+            agent = await self._agent(allowed)
             await self._executor.carry_on(allowed, agent)
-        except NotFound:
-            await self._approvals.abandon(
-                allowed, NotDecided("The agent that called was deleted. Nothing was changed.")
-            )
+        except _Gone as gone:
+            await self._approvals.abandon(allowed, NotDecided(str(gone)))
         except (Forbidden, Unauthenticated):
             refusal = NotDecided("Whoever answers for this agent does not belong to the workspace any more.")
             await self._approvals.abandon(allowed, refusal)
         except Superseded:
-            await self._rows.release(approval)
-        except Exception as error:
-            # Its claim stays until the lease is over, so that what always fails is not tried without pause.
-            log.exception("waiting.not_carried_out", approval_id=str(approval.id), error=str(error))
+            await self._rows.release(approval, self._node)
+
+    async def _agent(self, allowed: Allowed) -> Agent | None:
+        """Who called, as its rules are now. _Gone if there is nobody left to do it for."""
+        approval = allowed.approval
+        tenant = Tenant(approval.workspace_id)
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            if approval.session_id is not None and not await self._rows.has_session(connection, approval):
+                raise _Gone("The session of this call was deleted. Nothing was changed.")
+        if approval.agent_id is None:
+            return None
+        try:
+            return (await self._agents.get(tenant, approval.agent_id)).as_caller
+        except NotFound:
+            raise _Gone("The agent that called was deleted. Nothing was changed.") from None
 
     async def _beat_for_ever(self) -> None:
         while True:
@@ -138,6 +174,8 @@ class Waiting:
                     pass
             except OperationalError as error:
                 log.warning("waiting.database", error=str(error))
+            except Exception:
+                log.exception("waiting.expiry_failed")
             await asyncio.sleep(_EXPIRY_ROUND)
 
     async def _poked_or(self, seconds: float) -> None:
@@ -164,3 +202,9 @@ class Waiting:
             )
         except Superseded:
             return
+        except NotFound:
+            # Its session was deleted, so there is nobody to tell.
+            quiet = Entry(entry.call, replace(caller, session_id=None), self._node)
+            await self._calls.record(
+                Tenant(call.workspace_id), quiet.ended(outcome), quiet.audit_record("failed", error=error)
+            )

@@ -1,17 +1,25 @@
-"""What a grant covers, and which one to offer. A grant answers a question beforehand; it never adds a permission."""
+"""What a grant covers, and which one to offer. A grant answers a question beforehand; it never adds a permission.
+
+A path of a rule that names a mount and has no wildcard is that one place, not what lies below it and not what is called
+the same elsewhere. Everything else reads as in ``tool_permissions``; a glob that names a mount begins at its root.
+"""
 
 import re
+from functools import lru_cache
 
 from toolcrib.domain.agents import ToolPermission
 from toolcrib.domain.approvals import Grant, GrantRule
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.effects import Danger, Effects
 from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.places import Place
+from toolcrib.domain.places import Mount, Place
 from toolcrib.policy.permissions import ToolFacts, is_glob, path_allowed
 
 # What means something in a glob, and so must be written with a backslash to mean itself.
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
+_MOUNTED = re.compile(rf"(!?)@({'|'.join(Mount)})/(.*)", re.DOTALL)
+_WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]|/\Z")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def granted(caller: Caller, tool: ToolFacts, effects: Effects) -> Grant | None:
@@ -28,13 +36,12 @@ def covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
     """Whether everything that a call would do is named by the rule."""
     if rule.tool != tool_name:
         return False
-    if rule.commands is not None and effects.runs not in rule.commands:
+    if (rule.commands is not None or effects.runs is not None) and effects.runs not in (rule.commands or ()):
         return False
     if rule.paths is None:
         return True
     touched = (*effects.writes, *effects.reads)
-    permission = ToolPermission(allowed=True, paths=rule.paths)
-    return bool(touched) and all(path_allowed(permission, place) for place in touched)
+    return bool(touched) and all(_names(rule.paths, place) for place in touched)
 
 
 def offer(tool: ToolFacts, effects: Effects) -> GrantRule:
@@ -61,4 +68,46 @@ def check_rule(rule: GrantRule, tool_name: str, effects: Effects) -> None:
 
 def _glob(place: Place) -> str:
     """A glob that matches this very place."""
-    return f"@{place.mount}/" + _SPECIAL.sub(r"\\\1", place.path[1:]) if not place.is_root else f"@{place.mount}/**"
+    return f"@{place.mount}/" + (_SPECIAL.sub(r"\\\1", place.path[1:]) if not place.is_root else "**")
+
+
+def _names(paths: tuple[str, ...], place: Place) -> bool:
+    """Whether a rule's paths name a place: one is it, or a glob covers it; and none that begins with ``!`` does."""
+    globs = _anchored(paths, place.mount)
+    # ``path_allowed`` leaves @pkg and @state open, where permissions end. A person's yes does not reach there unless
+    # it says so: their places are judged as if they stood in a zone.
+    place_in_zone = Place(Mount.PROJECT, place.path)
+    # What is taken out is out, wherever in the list it stands.
+    if _matches(tuple(glob[1:] for glob in globs if glob.startswith("!")), place_in_zone):
+        return False
+    if any(_literal(glob, place.mount) == place.path for glob in paths):
+        return True
+    wide = tuple(glob for glob in globs if not glob.startswith("!") and (_WILD.search(glob) or glob[0] != "/"))
+    return _matches(wide, place_in_zone)
+
+
+def _matches(globs: tuple[str, ...], place: Place) -> bool:
+    return bool(globs) and path_allowed(ToolPermission(allowed=True, paths=globs), place)
+
+
+@lru_cache(maxsize=1_024)
+def _anchored(paths: tuple[str, ...], mount: Mount) -> tuple[str, ...]:
+    """The globs that count in a mount, without its name; those that had it begin at its root."""
+    found = []
+    for glob in paths:
+        named = _MOUNTED.fullmatch(glob)
+        if named is None:
+            # Without a name it counts in the zones that people's own files are in.
+            if mount in (Mount.PROJECT, Mount.CENTRAL):
+                found.append(glob)
+        elif named[2] == mount:
+            found.append(f"{named[1]}/{named[3].lstrip('/') or '**'}")
+    return tuple(found)
+
+
+def _literal(glob: str, mount: Mount) -> str | None:
+    """The path that a glob without wildcards is, in that mount."""
+    named = _MOUNTED.fullmatch(glob)
+    if named is None or named[1] or named[2] != mount or not named[3] or _WILD.search(named[3]):
+        return None
+    return "/" + _ESCAPED.sub(r"\1", named[3])

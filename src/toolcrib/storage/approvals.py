@@ -131,22 +131,14 @@ class Approvals:
         after: ApprovalId | None = None,
         limit: int = 100,
     ) -> list[Approval]:
-        """The oldest first; for an agent, only its own."""
+        """The oldest first; for an agent, only its own. Long lists of changes are shortened: ``get`` has them whole."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
-                _SELECT
-                + """
-                where a.workspace_id = %(workspace)s
-                  and (%(any)s or (a.state = 'open' and a.expires_at > now()))
-                  and (%(session)s::uuid is null or a.session_id = %(session)s)
-                  and (%(agent)s::uuid is null or a.agent_id = %(agent)s)
-                  and (%(after)s::uuid is null or a.id > %(after)s)
-                order by a.id limit %(limit)s
-                """,
+                # A statement each: one for both would read through all that was ever decided to find what is open.
+                _PAGE_OF_OPEN if only_open else _PAGE,
                 {
                     "workspace": tenant.workspace_id,
-                    "any": not only_open,
                     "session": session_id,
                     "agent": tenant.agent_id,
                     "after": after,
@@ -161,7 +153,7 @@ class Approvals:
             "select from toolcrib.approvals where workspace_id = %s and id = %s for update",
             (tenant.workspace_id, approval_id),
         )
-        return _allowed(await _one(connection, tenant, approval_id))
+        return _allowed(await _one(connection, tenant, approval_id, _SELECT_WHOLE))
 
     async def decided(
         self, connection: Connection, tenant: Tenant, approval: Approval, judgement: Judgement, *, via: str
@@ -207,7 +199,7 @@ class Approvals:
     async def ended(
         self, connection: Connection, tenant: Tenant, approval_id: ApprovalId, state: ApprovalState
     ) -> None:
-        """Nobody will carry it out. Its arguments are kept only where it is asked again: if it is stale."""
+        """Nobody will carry it out as it stands. Its arguments are kept only if it is stale, for asking again."""
         await connection.execute(
             """
             update toolcrib.approvals
@@ -215,7 +207,7 @@ class Approvals:
                 arguments = case when %(state)s = 'stale' then arguments end,
                 result = null
             where workspace_id = %(workspace)s and id = %(approval)s
-              and (state = 'open' or (state in ('allowed', 'denied') and carried_at is null))
+              and (state = 'open' or (state in ('allowed', 'denied', 'stale') and carried_at is null))
             """,
             {"state": state, "workspace": tenant.workspace_id, "approval": approval_id},
         )
@@ -259,7 +251,7 @@ class Approvals:
                     where a.workspace_id = d.workspace_id and a.id = d.id
                     returning a.workspace_id, a.id, d.begun
                 )
-                {_COLUMNS}, t.begun
+                {_COLUMNS}, {_WHOLE}, t.begun
                 from taken t join toolcrib.approvals a on a.workspace_id = t.workspace_id and a.id = t.id {_JOINS}
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
@@ -288,16 +280,27 @@ class Approvals:
                 (node,),
             )
 
-    async def release(self, approval: Approval) -> None:
-        """Gives a claim back: the next round may try again."""
+    async def release(self, approval: Approval, node: str) -> None:
+        """Gives a claim to the node that has become the home. Where that is still this one, the lease has to run out:
+        whatever was in the way would be in the way again at once."""
         async with self._database.system() as connection:
             await connection.execute(
                 """
-                update toolcrib.approvals set claimed_at = null, claimed_by = null
-                where workspace_id = %s and id = %s and carried_at is null
+                update toolcrib.approvals a set claimed_at = '-infinity'
+                where a.workspace_id = %(workspace)s and a.id = %(approval)s and a.carried_at is null
+                  and not exists (select from toolcrib.workspaces w
+                                  where w.id = a.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                 """,
-                (approval.workspace_id, approval.id),
+                {"workspace": approval.workspace_id, "approval": approval.id, "node": node},
             )
+
+    async def has_session(self, connection: Connection, approval: Approval) -> bool:
+        """Whether there still is someone to tell: sessions are deleted while their calls wait."""
+        cursor = await connection.execute(
+            "select from toolcrib.sessions where workspace_id = %s and id = %s",
+            (approval.workspace_id, approval.session_id),
+        )
+        return await cursor.fetchone() is not None
 
     async def expired(self, *, limit: int) -> list[tuple[WorkspaceId, ApprovalId]]:
         """Open ones whose time is over."""
@@ -312,23 +315,38 @@ class Approvals:
             return [(WorkspaceId(workspace), ApprovalId(approval)) for workspace, approval in await cursor.fetchall()]
 
 
-_COLUMNS = """
-    select a.id, a.workspace_id, a.call_id, a.session_id, a.run_id, a.user_id, a.agent_id, a.via, a.tool, a.arguments,
-           a.shown, a.arguments_sha256, a.changes, a.change_set_id, a.result, a.effects, a.rule, a.reason, a.isolation,
-           a.offered, a.state, a.scope, a.decided_by, a.decided_at, a.denial, a.replaces, a.created_at, a.expires_at,
+# Without what is executed: that may be ten megabytes, and is for whoever carries it out.
+_FACTS = """
+    select a.id, a.workspace_id, a.call_id, a.session_id, a.run_id, a.user_id, a.agent_id, a.via, a.tool, a.shown,
+           a.arguments_sha256, a.change_set_id, a.effects, a.rule, a.reason, a.isolation, a.offered, a.state, a.scope,
+           a.decided_by, a.decided_at, a.denial, a.replaces, a.created_at, a.expires_at,
            g.name as agent_name, coalesce(u.full_name, u.email) as decided_by_name
 """
+_COLUMNS = f"{_FACTS}, a.changes"
+_WHOLE = "a.arguments, a.result"
 _JOINS = """
     left join lateral (select name from toolcrib.agents where workspace_id = a.workspace_id and id = a.agent_id
                        limit 1) g on true
     left join lateral (select full_name, email from toolcrib.users where id = a.decided_by limit 1) u on true
 """
 _SELECT = f"{_COLUMNS} from toolcrib.approvals a {_JOINS} "
+_SELECT_WHOLE = f"{_COLUMNS}, {_WHOLE} from toolcrib.approvals a {_JOINS} "
+_WANTED = """
+    where a.workspace_id = %(workspace)s
+      and (%(session)s::uuid is null or a.session_id = %(session)s)
+      and (%(agent)s::uuid is null or a.agent_id = %(agent)s)
+      and (%(after)s::uuid is null or a.id > %(after)s)
+"""
+_LISTED = f"{_FACTS}, toolcrib.in_brief(a.changes) as changes from toolcrib.approvals a {_JOINS} {_WANTED}"
+_PAGE = f"{_LISTED} order by a.id limit %(limit)s"
+_PAGE_OF_OPEN = f"{_LISTED} and a.state = 'open' and a.expires_at > now() order by a.id limit %(limit)s"
 
 
-async def _one(connection: Connection, tenant: Tenant, approval_id: ApprovalId) -> dict[str, Any]:
+async def _one(
+    connection: Connection, tenant: Tenant, approval_id: ApprovalId, select: str = _SELECT
+) -> dict[str, Any]:
     cursor = connection.cursor(row_factory=dict_row)
-    await cursor.execute(_SELECT + "where a.workspace_id = %s and a.id = %s", (tenant.workspace_id, approval_id))
+    await cursor.execute(select + "where a.workspace_id = %s and a.id = %s", (tenant.workspace_id, approval_id))
     row = await cursor.fetchone()
     if row is None or not _visible(row, tenant):
         raise NotFound(f"Approval {approval_id} not found in this workspace.")

@@ -100,18 +100,10 @@ class Questions:
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
-                _SELECT
-                + """
-                where q.workspace_id = %(workspace)s
-                  and (%(any)s or (q.state = 'open' and q.expires_at > now()))
-                  and (%(session)s::uuid is null or q.session_id = %(session)s)
-                  and (%(agent)s::uuid is null or q.agent_id = %(agent)s)
-                  and (%(after)s::uuid is null or q.id > %(after)s)
-                order by q.id limit %(limit)s
-                """,
+                # A statement each: one for both would read through all that was ever answered to find what is open.
+                _PAGE_OF_OPEN if only_open else _PAGE,
                 {
                     "workspace": tenant.workspace_id,
-                    "any": not only_open,
                     "session": session_id,
                     "agent": tenant.agent_id,
                     "after": after,
@@ -149,6 +141,14 @@ class Questions:
             ),
         )
 
+    async def has_session(self, connection: Connection, question: Question) -> bool:
+        """Whether there still is someone to tell."""
+        cursor = await connection.execute(
+            "select from toolcrib.sessions where workspace_id = %s and id = %s",
+            (question.workspace_id, question.session_id),
+        )
+        return await cursor.fetchone() is not None
+
     async def expired(self, *, limit: int) -> list[tuple[WorkspaceId, QuestionId]]:
         """Open ones whose time is over. As the system."""
         async with self._database.system() as connection:
@@ -169,6 +169,14 @@ _SELECT = """
                        limit 1) g on true
     left join lateral (select full_name, email from toolcrib.users where id = q.answered_by limit 1) u on true
 """
+_WANTED = """
+    where q.workspace_id = %(workspace)s
+      and (%(session)s::uuid is null or q.session_id = %(session)s)
+      and (%(agent)s::uuid is null or q.agent_id = %(agent)s)
+      and (%(after)s::uuid is null or q.id > %(after)s)
+"""
+_PAGE = f"{_SELECT} {_WANTED} order by q.id limit %(limit)s"
+_PAGE_OF_OPEN = f"{_SELECT} {_WANTED} and q.state = 'open' and q.expires_at > now() order by q.id limit %(limit)s"
 
 
 def _asked(row: Mapping[str, Any]) -> Asked:
