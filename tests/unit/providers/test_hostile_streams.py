@@ -11,7 +11,7 @@ from tests.fakes.grammar import failure, received
 from tests.fakes.memory import WIRES, read_bytes
 from tests.fakes.scenes import HELLO, THINK, TWO_CALLS
 from tests.fakes.wires import sse
-from toolcrib.domain.errors import ProviderFault
+from toolcrib.domain.errors import ProviderError, ProviderFault
 from toolcrib.domain.streams import Failed, Finish
 from toolcrib.providers.lines import MAX_LINE, MAX_STREAM, Lines
 
@@ -148,3 +148,15 @@ def _replace_somewhere(event: Any, data: st.DataObject) -> None:
     walk(event)
     node, key = data.draw(st.sampled_from(places))
     node[key] = data.draw(json_values)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [[b"x" * 11 + b"\n"], [b"x" * 6, b"x" * 5 + b"\n"], [b"ok\n" + b"x" * 11]],
+    ids=["whole", "in two", "unended"],
+)
+def test_a_line_beyond_the_bound_is_refused_however_it_comes(chunks: list[bytes]) -> None:
+    lines = Lines(max_line=10)
+    with pytest.raises(ProviderError):
+        for chunk in chunks:
+            list(lines.feed(chunk))
