@@ -63,7 +63,7 @@ class Command:
         if "\0" in self.text:
             raise ToolFailed("The command holds a NUL byte, which no shell takes. Remove it.")
         source = "" if reads_input else " < /dev/null"
-        go = f'{self.limits.shell}; read -r _ || exit {UNPREPARED}; exec /bin/sh -c "$1"{source}'
+        go = f'{self.limits.shell}; printf "\\006"; read -r _ || exit {UNPREPARED}; exec /bin/sh -c "$1"{source}'
         return ["/bin/sh", "-c", go, "sh", self.text]
 
 
@@ -182,6 +182,7 @@ class Started(Contained):
 
 async def admit(contained: Started, group: Cgroup | None) -> None:
     """Wait until it is inside, put it into its group, then let it run."""
+    await contained.ready.wait()
     first = await contained.first_inside()
     if group:
         group.add(contained.pid)

@@ -16,6 +16,8 @@ _PIECE: Final = 1 << 16
 _PIECES_AT_ONCE: Final = 8
 # How long the kernel may take to bury a namespace whose first process is dead.
 _BURIAL_SECONDS: Final = 10.0
+# The first byte of output: said inside, once bubblewrap has tied its processes together.
+READY: Final = b"\x06"
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -32,6 +34,8 @@ class Contained:
         self._pidfd = os.pidfd_open(process.pid)
         self._loop = asyncio.get_running_loop()
         self._quiet = asyncio.Event()
+        # Its first word came, or it will never speak.
+        self.ready = asyncio.Event()
         self._first: int | None = None
         self._loop.add_reader(self._status, self._meet_first)
         self._met = asyncio.Event()
@@ -88,7 +92,11 @@ class Contained:
                 if not piece:
                     self._loop.remove_reader(self._output)
                     self._quiet.set()
+                    self.ready.set()
                     return
+                if not self.ready.is_set():
+                    piece = piece.removeprefix(READY)
+                    self.ready.set()
                 take(piece)
 
         self._loop.add_reader(self._output, readable)
