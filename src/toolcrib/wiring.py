@@ -18,6 +18,7 @@ from toolcrib.engine.recovery import recover
 from toolcrib.engine.seals import Sealer
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
+from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
@@ -37,11 +38,14 @@ from toolcrib.storage.keys import Keys
 from toolcrib.storage.questions import Questions as QuestionRows
 from toolcrib.storage.regexes import Regexes
 from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.since import Since
 from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.trash import TrashEntries, TrashLimits
 from toolcrib.storage.undo import Undoing
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
+from toolcrib.tools.shell.bash import bash_with
+from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.studio.web_search import web_search_with
 from toolcrib.tools.tool import Tool
 from toolcrib.websearch.brave import Brave
@@ -65,17 +69,24 @@ class Engine:
     approvals: Approvals
     questions: Questions
     waiting: Waiting
+    shell: Shell
 
 
 def assemble(
-    settings: Settings, database: Database, *, tools: Iterable[Tool] = (), live: Watchers | None = None
+    settings: Settings,
+    database: Database,
+    *,
+    tools: Iterable[Tool] = (),
+    live: Watchers | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Engine:
     """The gate and what stands behind it; ``tools`` are added to our own, ``live`` shows what happens."""
     live = live or Nobody()
     files, changes, blobs = Files(database), Changes(database), Blobs(database)
     mounts = Mounts(settings.data_dir)
     search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
-    registry = Registry([*tools_in(toolcrib.tools), search, *tools])
+    shell = Shell(sandbox or Sandbox(), settings.data_dir / "staging")
+    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), *tools])
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -86,6 +97,7 @@ def assemble(
         regexes=Regexes(database),
         ripgrep=Ripgrep.found(),
         trash=TrashEntries(database),
+        since=Since(database),
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
@@ -107,7 +119,7 @@ def assemble(
     )
     agents = Agents(database)
     waiting = Waiting(executor, approvals, questions, approval_rows, agents, calls, node=node, decided=decided)
-    return Engine(registry, shelves, executor, approvals, questions, waiting)
+    return Engine(registry, shelves, executor, approvals, questions, waiting, shell)
 
 
 def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
@@ -136,6 +148,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
         bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
         collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
         at_work = [
+            asyncio.create_task(engine.shell.prove()),
             asyncio.create_task(sealer.run(settings.seal_seconds)),
             asyncio.create_task(collector.run(settings.collect_seconds)),
             asyncio.create_task(engine.waiting.run()),
@@ -166,6 +179,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             for task in at_work:
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
+            engine.shell.close()
 
 
 def audit_key(settings: Settings) -> bytes:

@@ -21,6 +21,7 @@ from toolcrib.domain.places import Place
 from toolcrib.engine.entry import Entry
 from toolcrib.engine.telling import approval_ended, approval_payload, shown_input, tool_asked, tool_decided
 from toolcrib.engine.watchers import Watchers
+from toolcrib.policy.bounds import bound
 from toolcrib.policy.decisions import Decision, Verdict
 from toolcrib.policy.grants import check_rule, offer
 from toolcrib.storage import approvals as storage
@@ -39,6 +40,8 @@ from toolcrib.workspace.preview import preview
 log = structlog.get_logger(__name__)
 
 _LONGEST_REASON = 2_000
+_NAMED = 10
+_SAID_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class Plan:
 
     change_set: ChangeSet
     result: Any
+    # Places whose names are closed to agents, and how well the program was held that would write them.
+    protected: tuple[Place, ...] = ()
+    isolation: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -83,12 +89,12 @@ class Approvals:
         plan: Plan | None,
         *,
         replaces: Approval | None = None,
-        isolation: str | None = None,
     ) -> Outcome:
         """The call waits from here on: its row, the proposed set and the event are one transaction."""
         caller, decision = entry.caller, entry.decision
         assert decision is not None and entry.tool is not None
         tenant, arguments = Tenant.of(caller), spelled(entry.call.arguments)
+        rule, reason = _why(decision, plan)
         approval = NewApproval(
             id=ApprovalId(new_id()),
             arguments=arguments,
@@ -97,10 +103,10 @@ class Approvals:
             changes=await preview(self._blobs, tenant, plan.change_set) if plan else [],
             change_set_id=plan.change_set.id if plan else None,
             result=plan.result if plan else None,
-            effects=_effects_row(effects),
-            rule=decision.rule,
-            reason=decision.reason,
-            isolation=isolation,
+            effects=_effects_row(effects, plan),
+            rule=rule,
+            reason=reason,
+            isolation=plan.isolation if plan else None,
             offered=offer(entry.tool, effects),
             patience=self._patience,
             replaces=replaces.id if replaces else None,
@@ -121,7 +127,7 @@ class Approvals:
                 "status": "approval_pending",
                 "approval_id": asked.id,
                 "call_id": caller.call_id,
-                "reason": decision.reason,
+                "reason": reason,
                 "expires_at": asked.expires_at,
             },
         )
@@ -389,10 +395,38 @@ def _moved_on(places: list[tuple[Place, str]]) -> str:
     )
 
 
-def _effects_row(effects: Effects) -> dict[str, Any]:
+def granted_in(change_set: ChangeSet, approval: Approval) -> frozenset[Place]:
+    """The places of a proposed set whose protected names the person saw in front of them."""
+    seen = frozenset(approval.effects.get("protected", ()))
+    return frozenset(place for place in change_set.places if shown(place) in seen)
+
+
+def _why(decision: Decision, plan: Plan | None) -> tuple[str, str]:
+    """The rule by which a person is asked, and why, with protected names in front."""
+    if plan is None or not plan.protected:
+        return decision.rule, decision.reason
+    names = [shown(place) for place in plan.protected]
+    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return "protected-name", (
+        f"It would write {', '.join(names[:_NAMED])}{others}: names that hold secrets or become code on a person's "
+        "machine. Only a person can let that pass."
+    )
+
+
+def _effects_row(effects: Effects, plan: Plan | None) -> dict[str, Any]:
+    protected = {"protected": [shown(place) for place in plan.protected]} if plan and plan.protected else {}
+    ran = {"output": _said(plan.result)} if plan and effects.runs is not None else {}
     return {
         "reads": [shown(place) for place in (*effects.reads, *effects.reads_each)],
         "writes": [shown(place) for place in effects.writes],
         "runs": effects.runs,
         "contacts": list(effects.contacts),
+        **protected,
+        **ran,
     }
+
+
+def _said(result: Any) -> Any:
+    """What a command said whose effect is asked about."""
+    said = result.get("output") if isinstance(result, Mapping) else result
+    return bound(said, limit_bytes=_SAID_BYTES).value

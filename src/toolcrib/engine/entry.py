@@ -15,6 +15,7 @@ from toolcrib.engine.telling import Told, tool_ended, tool_started
 from toolcrib.policy.decisions import Decision
 from toolcrib.storage.approvals import Allowed
 from toolcrib.tools.call import ToolCall
+from toolcrib.tools.context import Remarks
 from toolcrib.tools.tool import Tool
 
 
@@ -28,6 +29,7 @@ class Entry:
     allowed: Allowed | None = None
     tool: Tool | None = None
     decision: Decision | None = None
+    remarks: Remarks | None = None
     # From here on the commit writes the record, and nobody else may.
     committing: bool = False
 
@@ -39,6 +41,13 @@ class Entry:
     def is_row(self) -> bool:
         """Whether the call is kept as a row however it ends: someone watches its session, or fetches it later."""
         return self.caller.session_id is not None or self.allowed is not None
+
+    @property
+    def _isolation(self) -> str | None:
+        """How well what ran was held; of what a person was asked about, how well it was then."""
+        if self.remarks is not None and self.remarks.isolation is not None:
+            return self.remarks.isolation
+        return self.allowed.approval.isolation if self.allowed else None
 
     @property
     def _is_watched(self) -> bool:
@@ -67,6 +76,7 @@ class Entry:
             error_code=error.code if error else None,
             approver_id=self.allowed.approval.decided_by if self.allowed else approver_id,
             files=files_changed(change_set) if change_set else (),
+            isolation=self._isolation,
         )
 
     def begun(self) -> CallRecord:

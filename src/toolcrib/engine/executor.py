@@ -25,7 +25,7 @@ from toolcrib.domain.errors import (
 )
 from toolcrib.domain.events import Delta, DeltaType
 from toolcrib.domain.outcomes import Outcome, OutcomeState
-from toolcrib.engine.approvals import Approvals, Plan, entry_of, is_as_asked
+from toolcrib.engine.approvals import Approvals, Plan, entry_of, granted_in, is_as_asked
 from toolcrib.engine.book import Book
 from toolcrib.engine.entry import Entry
 from toolcrib.engine.journal import Journal
@@ -44,6 +44,7 @@ from toolcrib.tools.call import ToolCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.registry import Registry
 from toolcrib.tools.tool import Tool
+from toolcrib.workspace.base import overtaken
 from toolcrib.workspace.commit import Committer
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.tree import Shelves, Tree
@@ -215,7 +216,7 @@ class Executor:
         if proposal is None:
             return await self._run(heard, decision, entry, None)
         # The agent's rules may have changed since it was asked.
-        guard = Guard(entry.caller, heard.tool.name)
+        guard = Guard(entry.caller, heard.tool.name, granted=granted_in(proposal, allowed.approval))
         for place in proposal.places:
             guard.check_write(place)
         await self._begin(entry)
@@ -242,6 +243,11 @@ class Executor:
                 return await self._questions.ask(entry, tuple(context.asked))
             if context.draft.is_empty:
                 return await self._answer(entry, result)
+            if context.remarks.protected and entry.caller.is_agent:
+                replaces = entry.allowed.approval if entry.allowed else None
+                return await self._approvals.ask(entry, heard.effects, _plan_of(context, result), replaces=replaces)
+            if not heard.tool.replans:
+                return await self._commit_as_it_is(entry, result, context, decision)
             try:
                 return await self._commit(entry, result, context.draft.change_set(entry.caller), decision)
             except BaseChanged as moved_on:
@@ -250,7 +256,21 @@ class Executor:
                 if moved_on.drifted:
                     places = context.draft.change_set(entry.caller).places
                     await self._shelves.sync.reconcile(Tenant.of(entry.caller), places)
-        raise Conflict("Others keep changing the same files. Try again in a moment.")
+        raise _others_keep_changing()
+
+    async def _commit_as_it_is(self, entry: Entry, result: Any, context: ToolContext, decision: Decision) -> Outcome:
+        """What cannot be planned anew is in conflict with whoever was quicker, and says who that was."""
+        change_set = context.draft.change_set(entry.caller)
+        for _ in range(_TRIES):
+            try:
+                return await self._commit(entry, result, change_set, decision)
+            except BaseChanged as moved_on:
+                entry.committing = False
+                if moved_on.drifted:
+                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), change_set.places)
+                if conflict := await overtaken(context.tree, change_set):
+                    raise conflict from None
+        raise _others_keep_changing()
 
     def _context(
         self,
@@ -262,13 +282,15 @@ class Executor:
     ) -> ToolContext:
         caller = entry.caller
         tree = Tree(self._shelves, caller, Guard(caller, heard.tool.name), needs=decision.needs_role)
-        return ToolContext(
+        context = ToolContext(
             caller,
             tree,
             Draft(tree),
             deadline or self._deadline(heard, caller),
             emit or self._shown_live(caller),
         )
+        entry.remarks = context.remarks
+        return context
 
     async def _call(self, heard: _Heard, context: ToolContext) -> Any:
         if not heard.tool.looks or not heard.effects.places:
@@ -357,6 +379,8 @@ class Executor:
 
     def _deadline(self, heard: _Heard, caller: Caller) -> float:
         """When the call will be ended: an agent's own limit for the tool, or the server's."""
+        if heard.tool.seconds is not None:
+            return time.monotonic() + heard.tool.seconds(heard.arguments, caller)
         permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
         allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
         return time.monotonic() + allowed
@@ -380,6 +404,15 @@ class Executor:
     def _wake(self, entry: Entry) -> None:
         if entry.caller.session_id is not None:
             self._live.wake(entry.caller.workspace_id, entry.caller.session_id)
+
+
+def _plan_of(context: ToolContext, result: Any) -> Plan:
+    remarks = context.remarks
+    return Plan(context.draft.change_set(context.caller), result, tuple(remarks.protected), remarks.isolation)
+
+
+def _others_keep_changing() -> Conflict:
+    return Conflict("Others keep changing the same files. Try again in a moment.")
 
 
 def _unheard(_: str) -> None:

@@ -1,5 +1,6 @@
 """Which places a caller may read and write through a tool. Asks nobody: trust is decided in ``decisions``."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,9 +29,11 @@ class Objection:
 class Guard:
     """Judges one place at a time, for one caller and one tool. People are bound by the mounts only."""
 
-    def __init__(self, caller: Caller, tool_name: str) -> None:
+    def __init__(self, caller: Caller, tool_name: str, *, granted: Collection[Place] = ()) -> None:
+        """``granted`` are places whose names a person has let pass; all else still holds for them."""
         self._agent = caller.agent
         self._tool_name = tool_name
+        self._granted = granted
         self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
         self._protection = Protection(caller.agent.rules.unprotect) if caller.agent else None
 
@@ -76,7 +79,7 @@ class Guard:
         return Objection(f"agent.tool_permissions.{tool}.paths", NotPermitted(message))
 
     def protected_name(self, access: Access, place: Place) -> Objection | None:
-        if self._protection is None:
+        if self._protection is None or place in self._granted:
             return None
         protection = self._protection
         protects = protection.protects_reading if access is Access.READ else protection.protects_writing

@@ -108,7 +108,7 @@ class Protection:
 
 def _first_match(place: Place, lifted: tuple[str, ...], *, writing: bool) -> str | None:
     parts = place.parts
-    if not any(map(_is_suspect, parts)):
+    if not any(map(is_suspect, parts)):
         return None
     expression, globs = _in_force(lifted, writing=writing)
     found = expression.search(f"/{'/'.join(map(folded, parts))}/")
@@ -116,7 +116,7 @@ def _first_match(place: Place, lifted: tuple[str, ...], *, writing: bool) -> str
 
 
 @lru_cache(maxsize=65_536)
-def _is_suspect(component: str) -> bool:
+def is_suspect(component: str) -> bool:
     """Whether any pattern begins with this name. Nearly always no, and the same names come again."""
     return _SUSPECT.match(folded(component)) is not None
 

@@ -6,9 +6,22 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from toolcrib.domain.callers import Caller
+from toolcrib.domain.places import Place
 from toolcrib.domain.questions import Item
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.tree import Tree
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What a tool says of a call beside its result, for the gate.
+
+    ``isolation`` is how well a program was held. ``protected`` are places of the draft whose names are closed to the
+    caller: they are committed only if a person says yes to them.
+    """
+
+    isolation: str | None = None
+    protected: list[Place] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class ToolContext:
     emit: Callable[[str], None]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[Item] = field(default_factory=list)
+    remarks: Remarks = field(default_factory=Remarks)
 
     @property
     def seconds_left(self) -> float:

@@ -39,7 +39,7 @@ class Registry:
 
     def list_for_scope(self, rules: AgentRules | None) -> list[Tool]:
         """The tools that an agent with these rules is shown; all of them without rules."""
-        return [tool for tool in self._tools.values() if rules is None or (tool.offered and offers(rules, tool))]
+        return [tool for tool in self._tools.values() if rules is None or (tool.is_offered and offers(rules, tool))]
 
     def definitions_for_scope(self, rules: AgentRules | None) -> list[ToolDefinition]:
         return [tool.definition() for tool in self.list_for_scope(rules)]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from toolcrib.domain.callers import Caller
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import BadArguments, ToolcribError
 from toolcrib.tools.context import ToolContext
@@ -40,6 +41,8 @@ class Tool:
     ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
     one that does not, or that names no places, the gate asks beforehand.
     ``offered``: whether models are shown it; not so one that this server cannot do, and that says why when called.
+    ``replans``: whether it is called anew when others were quicker than its change; if not, that is a conflict.
+    ``seconds``: how long the gate lets a call of this caller run; without it the agent's limit or the server's counts.
     ``failure``: how this tool's dialect tells that a call failed or was refused; none where errors are told as errors.
     """
 
@@ -53,8 +56,14 @@ class Tool:
     function: ToolFunction
     repeatable: bool = True
     looks: bool = True
-    offered: bool = True
+    offered: bool | Callable[[], bool] = True
+    replans: bool = True
+    seconds: Callable[[Any, Caller], float] | None = None
     failure: Callable[[ToolcribError], Any] | None = None
+
+    @property
+    def is_offered(self) -> bool:
+        return self.offered if isinstance(self.offered, bool) else self.offered()
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """The arguments, checked; BadArguments says which field is wrong and what was expected."""

@@ -10,7 +10,7 @@ from toolcrib.domain.places import Place
 from toolcrib.storage.changes import Settled
 from toolcrib.storage.trash import Displaced
 from toolcrib.workspace.apply import Step
-from toolcrib.workspace.drift import holds, observed
+from toolcrib.workspace.drift import holds, look_past_links, observed
 from toolcrib.workspace.findings import Found, external_change
 from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.trash import token_of
@@ -20,7 +20,8 @@ def sweep(disk_of: Disks, steps: Sequence[Step]) -> None:
     """Removes stray temporaries. They lie beside what was being written."""
     places = {state.place.parent for step in steps for state in step.states}
     for folder in places:
-        if folder.mount.writable:
+        # Where a link is on the way now, nothing was begun.
+        if folder.mount.writable and look_past_links(disk_of(folder), folder) is not None:
             disk_of(folder).sweep(folder)
 
 
@@ -76,7 +77,7 @@ def stranded(disk_of: Disks, steps: Sequence[Step], redo: Sequence[Step]) -> lis
 def _is_ours(disk_of: Disks, states: Sequence[NodeState], place: Place) -> bool:
     """Whether the disk holds, at a place, nothing but what these steps found or leave there."""
     disk = disk_of(place)
-    node = disk.look(place)
+    node = look_past_links(disk, place)
     if node is None:
         return True
     expected = [known for known in states if not _is_aside(disk_of, known)]

@@ -10,7 +10,7 @@ from toolcrib.domain.files import Fingerprint, NodeKind, NodeState
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Place
 from toolcrib.storage.changes import Settled
-from toolcrib.workspace.drift import holds
+from toolcrib.workspace.drift import holds, look_past_links
 from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.trash import is_it, token_of
 
@@ -53,7 +53,7 @@ def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     _rename_all(disk_of, steps)
     for step in (step for step in steps if step.moves and token_of(step.before) is not None):
         # What could not be renamed, since another stands in its way, and has no content that could be written.
-        if is_it(_before(step), disk_of(_before(step).place).look(_before(step).place)):
+        if is_it(_before(step), look_past_links(disk_of(_before(step).place), _before(step).place)):
             _set_aside(disk_of, step)
     for place in _deepest_first(_before(step).place for step in steps if _is_left_over(disk_of, step)):
         _free(disk_of, place, wanted)
@@ -75,7 +75,7 @@ def _displace(disk_of: Disks, steps: Sequence[Step]) -> None:
 def _set_aside(disk_of: Disks, step: Step) -> None:
     token, place = token_of(step.before), _before(step).place
     # If it lies in the trash already, then what stands there is something else.
-    if token is None or disk_of.trash.holds(token) or disk_of(place).look(place) is None:
+    if token is None or disk_of.trash.holds(token) or look_past_links(disk_of(place), place) is None:
         return
     disk_of.trash.take(disk_of(place), place, token)
 
@@ -88,7 +88,7 @@ def _is_left_over(disk_of: Disks, step: Step) -> bool:
     if step.before is None:
         return False
     disk, place = disk_of(step.before.place), step.before.place
-    node = disk.look(place)
+    node = look_past_links(disk, place)
     if step.after is None:
         # A folder from which something had to move first. It goes only if it is empty.
         return step.before.kind is NodeKind.FOLDER and node is not None and node.kind is NodeKind.FOLDER
@@ -105,7 +105,9 @@ def _rename_all(disk_of: Disks, steps: Sequence[Step]) -> None:
     loners = [step for step in movers.values() if _goes_its_own_way(step, movers)]
     for step in loners:
         _rename(disk_of, step)
-    stuck = [_before(s).place for s in loners if disk_of(_before(s).place).look(_before(s).place) is not None]
+    stuck = [
+        _before(s).place for s in loners if look_past_links(disk_of(_before(s).place), _before(s).place) is not None
+    ]
     for place in reversed(_deepest_first(movers)):
         if not any(left.is_below(place) for left in stuck):
             _rename(disk_of, movers[place])
@@ -138,7 +140,8 @@ def _rename(disk_of: Disks, step: Step) -> None:
     assert step.before is not None and step.after is not None
     source, destination = step.before.place, step.after.place
     disk = disk_of(source)
-    if disk_of(destination) is disk and disk.look(source) is not None and disk.look(destination) is None:
+    there, taken = look_past_links(disk, source), look_past_links(disk_of(destination), destination)
+    if disk_of(destination) is disk and there is not None and taken is None:
         # A file may still stand where the folder above will be; then the content is written instead.
         with suppress(Conflict):
             disk.rename(source, destination)
@@ -147,7 +150,7 @@ def _rename(disk_of: Disks, step: Step) -> None:
 def _free(disk_of: Disks, place: Place, wanted: Mapping[Place, NodeKind]) -> None:
     """Removes what stands where nothing shall stand, or something of another kind."""
     disk = disk_of(place)
-    node = disk.look(place)
+    node = look_past_links(disk, place)
     if node is None or node.kind is wanted.get(place):
         return
     # A program outside put something into a folder at the last moment: then it stays, with that in it.

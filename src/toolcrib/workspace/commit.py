@@ -14,7 +14,7 @@ from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.trash import Displaced, TrashLimits, put_in_within, take_out_within
 from toolcrib.workspace.apply import Step, apply
 from toolcrib.workspace.disk import Disk
-from toolcrib.workspace.drift import still_holds
+from toolcrib.workspace.drift import look_past_links, still_holds
 from toolcrib.workspace.mounts import Disks, Mounts
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
@@ -153,7 +153,7 @@ def _check_disk(change_set: ChangeSet, found: Mapping[Place, File | None], disk_
                 if not inside <= freed:
                     raise BaseChanged(f"Something was put into {shown(change.before.place)} meanwhile.")
         if change.after is not None and _takes_new_place(change) and change.after.place not in freed:
-            node = disk_of(change.after.place).look(change.after.place)
+            node = look_past_links(disk_of(change.after.place), change.after.place)
             if node is not None and not (node.kind is NodeKind.FOLDER is change.after.kind):
                 raise _moved_on(change.after.place)
 

@@ -146,6 +146,13 @@ class Draft:
             await self._make_parents(state.place, freed)
         self._add(file, state, body=body)
 
+    def step(self, file: File | None, after: NodeState | None, *, body: bytes | None = None) -> None:
+        """A file's step to a state that was worked out elsewhere, by one who asked the guard and knows the parents."""
+        type_ = file.type if file else FileType.DOCUMENT
+        if after is not None and (after.kind is NodeKind.FOLDER) != (type_ is FileType.FOLDER):
+            type_ = FileType.FOLDER if after.kind is NodeKind.FOLDER else FileType.DOCUMENT
+        self._add(file, after, body=body, type=type_)
+
     async def displace(self, standing: Standing) -> None:
         """Moves a file, or a folder with all that is in it, into the trash, unread.
 
@@ -186,7 +193,9 @@ class Draft:
             return
         planned = {change.after.place for change in self._changes if change.after is not None}
         if not all(above in self._folders for above in place.ancestors):
-            await self.at(place)
+            # Where this draft takes a link away, those below it are not there yet.
+            found = await self._tree.find_all(self._tree.bound(place).ancestors, past_links=bool(freed))
+            self._folders.update((folder.place, folder) for folder in found)
         for above in (self._folders[folder] for folder in place.ancestors):
             if above.place in planned:
                 continue

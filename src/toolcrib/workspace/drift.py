@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from toolcrib.domain.errors import LinkInTheWay, OutsideMount
 from toolcrib.domain.files import FOLDER_MODE, ContentKind, File, NodeKind, NodeState
 from toolcrib.domain.places import Place
 from toolcrib.storage.blobs import digest
@@ -43,6 +44,14 @@ def holds(disk: Disk, state: NodeState, node: Node | None) -> bool:
         return is_it(state, node)
     body, _ = disk.read(state.place, limit=MOST_BYTES)
     return digest(body) == state.sha256
+
+
+def look_past_links(disk: Disk, place: Place) -> Node | None:
+    """What stands at a place, for one who changes the tree: where a link is on the way, nothing does."""
+    try:
+        return disk.look(place)
+    except (LinkInTheWay, OutsideMount):
+        return None
 
 
 def observed(disk: Disk, place: Place, known: NodeState | None) -> tuple[NodeState | None, bytes | None, Node | None]:

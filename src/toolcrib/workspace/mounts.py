@@ -11,6 +11,9 @@ from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.trash import Trash
 
+# Where commands see the mounts.
+VIEWED = {mount: f"/{mount}" for mount in Mount}
+
 # Roots held open at once. An evicted one closes when the last who uses it lets go.
 _OPEN_ROOTS = 512
 
@@ -40,6 +43,11 @@ class Mounts:
     def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> "Disks":
         """The same, for all places of one workspace."""
         return Disks(self, workspace_id, tree)
+
+    def root(self, workspace_id: WorkspaceId, tree: str | None, place: Place) -> Path:
+        """The directory of a place's mount, made if it is ours: for programs that work on it."""
+        self.disk(workspace_id, tree, place)
+        return self._root(workspace_id, tree, place).resolve()
 
     def trash(self, workspace_id: WorkspaceId) -> Trash:
         """Where the workspace's displaced files lie on this node."""

@@ -74,6 +74,14 @@ class Past:
     def fits_the_trash(self, state: NodeState) -> bool:
         return state.size <= self._shelves.trash_bytes
 
+    async def now(self) -> str:
+        """This moment, as the database knows it."""
+        return await self._shelves.since.now(self._tenant)
+
+    async def changed_since(self, moment: str, places: Sequence[Place]) -> dict[Place, VersionId]:
+        """Of these places, those that calls changed after a moment, with the version that they left there."""
+        return await self._shelves.since.changed(self._tenant, moment, places) if places else {}
+
     async def deleted(self, *, limit: int) -> list[File]:
         """What was deleted from @project, the latest first."""
         return await self._shelves.files.deleted(self._tenant, root_of(Mount.PROJECT).tree, limit=limit)

@@ -74,6 +74,12 @@ def is_sayable(name: str) -> bool:
     return name == name.strip() and "\\" not in name and _flaw([name]) is None
 
 
+def is_sayable_path(path: str) -> bool:
+    """The same of a whole path, ``/a/b``."""
+    parts = path[1:].split("/")
+    return _flaw(parts) is None and all(map(is_sayable, parts))
+
+
 def _trimmed(text: str) -> str:
     """``text`` without the whitespace around it, once nothing in it speaks of another file system."""
     if "\0" in text:

@@ -8,6 +8,7 @@ from toolcrib.storage.blobs import Blobs
 from toolcrib.storage.changes import Changes
 from toolcrib.storage.files import Files
 from toolcrib.storage.regexes import Regexes
+from toolcrib.storage.since import Since
 from toolcrib.storage.trash import TrashEntries
 from toolcrib.storage.undo import Undoing
 from toolcrib.workspace.mounts import Mounts
@@ -36,5 +37,6 @@ class Shelves:
     regexes: Regexes
     ripgrep: Ripgrep
     trash: TrashEntries
+    since: Since
     max_file_bytes: int
     trash_bytes: int

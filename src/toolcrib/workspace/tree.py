@@ -5,16 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
 from toolcrib.domain.files import File, NodeKind
+from toolcrib.domain.ids import VersionId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage.blobs import digest
 from toolcrib.storage.changes import Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Seen
 from toolcrib.workspace.disk import Disk, several_names
+from toolcrib.workspace.drift import look_past_links
 from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.nodes import Node
 from toolcrib.workspace.past import Past
@@ -56,18 +59,25 @@ class Tree:
         """What stands at a place."""
         return (await self.find_all([place]))[0]
 
-    async def find_all(self, places: Sequence[Place]) -> list[Standing]:
-        """What stands at each place, after booking what others did to it on disk."""
+    async def find_all(
+        self, places: Sequence[Place], *, aliases: bool = False, past_links: bool = False
+    ) -> list[Standing]:
+        """What stands at each place, after booking what others did to it on disk.
+
+        With ``aliases`` also of files of several names, for one who made sure that none of them is protected. With
+        ``past_links`` a link on the way is no error: then nothing stands there.
+        """
         wanted = [self.bound(place) for place in places]
         asked_about: set[Place] = set()
         for _ in range(_LOOKS):
             seen = await self._look(wanted)
-            nodes = await in_thread_if_many(len(wanted), _look_all, self._disks(seen), wanted, seen.files)
+            look = partial(_look_all, past_links=past_links)
+            nodes = await in_thread_if_many(len(wanted), look, self._disks(seen), wanted, seen.files)
             found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
             stale = [s for s in found if is_stale(s, seen, asked_about)]
             if not stale:
                 return found
-            self._refuse_aliases(stale)
+            self._refuse_aliases(() if aliases else stale)
             asked_about.update(s.place for s in stale)
             await self._shelves.sync.reconcile(self._tenant, [s.place for s in stale])
         raise Conflict(f"{shown(places[0])} keeps changing on disk. Stop the program that writes it, then try again.")
@@ -142,18 +152,19 @@ class Tree:
             "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
 
-    async def take_in(self, places: Sequence[Place], *, whole: bool = False) -> list[Standing]:
+    async def take_in(self, places: Sequence[Place], *, whole: bool = False, aliases: bool = False) -> list[Standing]:
         """Brings files that are on disk only into the history, with the folders above them.
 
-        With ``whole``, as things whose content the history does not keep, folders with all that is in them.
+        With ``whole``, as things whose content the history does not keep, folders with all that is in them. ``aliases``
+        as in ``find_all``.
         """
-        self._refuse_aliases(await self.find_all(places) if self._caller.is_agent else ())
+        self._refuse_aliases(await self.find_all(places) if self._caller.is_agent and not aliases else ())
         wanted = [self.bound(place) for place in places]
         everything = {above for place in wanted for above in (*place.ancestors, place)}
         await self._shelves.sync.reconcile(
             self._tenant, sorted(everything), take_in=True, whole=wanted if whole else ()
         )
-        return await self.find_all(places)
+        return await self.find_all(places, aliases=aliases)
 
     async def listing(self, folder: Place, *, recursive: bool, limit: int | None) -> list[Standing]:
         """What a folder holds, folders first, then by path; ``limit`` is applied after sorting."""
@@ -200,6 +211,19 @@ class Tree:
         return place
 
     # For others of this package, who ask the guard themselves
+
+    async def author_of(self, version_id: VersionId | None) -> str:
+        """Who made a version, in words; what has none came of a program outside."""
+        if version_id is None:
+            return "a program outside Toolcrib"
+        return author_in_words(await self._shelves.files.version(self._tenant, version_id), self._caller)
+
+    async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[Place, Path]]:
+        """Each mount's root, as a place of this caller's and as a directory: for programs that work on it."""
+        seen = await self._look([root_of(Mount.PROJECT)])
+        places = {mount: self.bound(root_of(mount)) for mount in mounts}
+        workspace_id, tree = self._caller.workspace_id, seen.home.tree
+        return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
     async def disk_at(self, place: Place) -> Disk:
         return self._disks(await self._look([place]))(place)
@@ -314,9 +338,12 @@ def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:
         take(piece)
 
 
-def _look_all(disk_of: Disks, places: Sequence[Place], files: Sequence[File | None]) -> list[Node | None]:
+def _look_all(
+    disk_of: Disks, places: Sequence[Place], files: Sequence[File | None], *, past_links: bool
+) -> list[Node | None]:
+    look = look_past_links if past_links else Disk.look
     return [
-        None if file is not None and file.is_virtual else disk_of(place).look(place)
+        None if file is not None and file.is_virtual else look(disk_of(place), place)
         for place, file in zip(places, files, strict=True)
     ]
 

@@ -184,7 +184,7 @@ async def _is_taken(tree: Tree, reversal: Reversal, place: Place, freed: Collect
     """Whether something stands where the file has to go, or where a folder above it would have to be."""
     if not reversal.file.deleted and not reversal.leaves:
         return False
-    *above, there = await tree.find_all([*place.ancestors, place])
+    *above, there = await tree.find_all([*place.ancestors, place], past_links=True)
     in_the_way = [there] if there.exists else []
     in_the_way += [folder for folder in above if folder.exists and not folder.is_folder]
     return any(standing.place not in freed for standing in in_the_way)

@@ -1,0 +1,130 @@
+"""Runs a shell command in the project, as a transaction: its whole effect counts, or nothing of it."""
+
+from collections import Counter
+from typing import Any, Final
+
+from pydantic import Field
+
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.changes import ChangeKind, ChangeSet
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import TimedOut, ToolcribError, ToolFailed
+from toolcrib.policy.permissions import permission_for
+from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.shell import TOOL_NAME, Ran, Shell
+from toolcrib.tools.studio import shapes
+from toolcrib.tools.studio.paths import written
+from toolcrib.tools.tool import Tool, ToolArguments
+
+LONGEST_SECONDS: Final = 600.0
+# For reading a large effect and putting it into the draft, which the command's own time does not count.
+_AFTERWARDS: Final = 300.0
+_PATHS: Final = 50
+_LAST_WORDS: Final = 4_000
+
+
+class Arguments(ToolArguments):
+    command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the project's root.")
+    timeout: int | None = Field(
+        default=None, ge=1, description=f"Timeout in seconds (default {DEFAULT_SECONDS:.0f}, at most what is allowed)."
+    )
+
+
+def bash_with(shell: Shell) -> Tool:
+    """The tool on this shell. Where nothing can be isolated it is shown to no model, and says why when called."""
+
+    async def bash(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        ran = await shell.run(arguments.command, context, seconds=_seconds(arguments, context.caller))
+        _refuse_unended(ran.result)
+        return _told(ran, context.draft.change_set(context.caller))
+
+    return Tool(
+        name=TOOL_NAME,
+        toolset="studio",
+        description=(
+            "Run a shell command in the project's root, without network. Its changes to files count all together when "
+            "it has ended, also if it ends with an error code; if it is ended by the timeout, none do. /central and "
+            "/state can be written too, /pkg can be read. Processes do not outlive the command."
+        ),
+        category=Category.EXEC,
+        danger=Danger.DANGEROUS,
+        arguments=Arguments,
+        effects=lambda arguments: Effects(runs=arguments.command),
+        function=bash,
+        failure=_failed,
+        offered=shell.is_offered,
+        replans=False,
+        seconds=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
+    )
+
+
+def _seconds(arguments: Arguments, caller: Caller) -> float:
+    """As long as was asked for, and no longer than the agent's owner allows."""
+    permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
+    most = permission.timeout if permission and permission.timeout else LONGEST_SECONDS
+    return min(arguments.timeout or DEFAULT_SECONDS, most)
+
+
+class _Ended(ToolFailed):
+    """A command that was ended before its end, with its last words."""
+
+    def __init__(self, message: str, result: CommandResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class _EndedInTime(_Ended, TimedOut):
+    code = TimedOut.code
+
+
+def _refuse_unended(result: CommandResult) -> None:
+    if result.timed_out:
+        raise _EndedInTime(f"The command timed out after {result.seconds:.0f} s. Nothing was changed.", result)
+    if result.stopped:
+        raise _Ended(f"The command was ended: {result.stopped}. Nothing was changed. Let it use less.", result)
+
+
+def _told(ran: Ran, change_set: ChangeSet) -> dict[str, Any]:
+    result = ran.result
+    failed = result.exit_code != 0
+    effect = _effect(change_set)
+    notes = [f"[exit code {result.exit_code}; its changes to files were kept]"] if failed and effect else []
+    notes += [f"[not taken: {left_out}]" for left_out in ran.left_out]
+    metadata = {
+        "exitCode": result.exit_code,
+        **_facts(result),
+        **({"changed": effect} if effect else {}),
+        **({"notTaken": list(ran.left_out[:_PATHS])} if ran.left_out else {}),
+    }
+    output = "\n".join(filter(None, (result.output.text.removesuffix("\n") if notes else result.output.text, *notes)))
+    return {"output": output, "metadata": metadata, "is_error": failed}
+
+
+def _facts(result: CommandResult) -> dict[str, Any]:
+    return {
+        "isolation": result.level,
+        "durationMs": round(result.seconds * 1000),
+        **({"droppedBytes": result.dropped} if result.dropped else {}),
+    }
+
+
+def _effect(change_set: ChangeSet) -> dict[str, Any]:
+    """How many files were made, changed and deleted, and the first of them by name."""
+    if not change_set.changes:
+        return {}
+    count = Counter(change.kind for change in change_set.changes)
+    return {
+        **{str(kind): count[kind] for kind in (ChangeKind.MADE, ChangeKind.CHANGED, ChangeKind.DELETED)},
+        "paths": [written(place) for place in change_set.places[:_PATHS]],
+    }
+
+
+def _failed(error: ToolcribError) -> dict[str, Any] | None:
+    told = shapes.failed(error)
+    if told is None or not isinstance(error, _Ended):
+        return told
+    said = error.result.output.text[-_LAST_WORDS:]
+    told["output"] = f"{said}\n{told['output']}" if said else told["output"]
+    told["metadata"] |= {"timedOut": error.result.timed_out, **_facts(error.result)}
+    return told

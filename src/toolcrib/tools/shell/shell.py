@@ -1,0 +1,146 @@
+"""Runs a command of a call in the sandbox, on a workspace, and puts its effect into the call's draft.
+
+Joins the sandbox, which knows directories, with the workspace, which knows change sets. Commits nothing: the gate does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import ProtectedName
+from toolcrib.domain.files import NodeKind
+from toolcrib.domain.places import Mount, Place
+from toolcrib.policy.guard import Access, Guard
+from toolcrib.policy.protected import Protection
+from toolcrib.sandbox.command import Command, CommandResult
+from toolcrib.sandbox.effect import Change, Effect, Entry, Kind
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.zones import Zone
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.staging import Staging
+from toolcrib.workspace.adopting import adopt
+from toolcrib.workspace.base import Base
+from toolcrib.workspace.hidden import Hidden
+from toolcrib.workspace.mounts import VIEWED
+from toolcrib.workspace.residue import Residue
+from toolcrib.workspace.threads import in_thread
+
+TOOL_NAME: Final = "bash"
+_KINDS: Final = {Kind.FILE: NodeKind.FILE, Kind.FOLDER: NodeKind.FOLDER, Kind.LINK: NodeKind.LINK}
+# Whose commits they are: what git would say of a person is in files that are hidden from agents.
+_IDENTITY: Final = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "agent"), ("EMAIL", "agent@toolcrib.invalid"))
+}
+# Looking at a repository should not change it.
+_ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended, and what of its effect is no part of the draft."""
+
+    result: CommandResult
+    left_out: tuple[str, ...] = ()
+
+
+class Shell:
+    """One per server."""
+
+    def __init__(self, sandbox: Sandbox, staging: Path) -> None:
+        self._sandbox = sandbox
+        self._staging = Staging(staging)
+        self._hidden = Hidden()
+        self._off: str | None = None
+
+    async def prove(self) -> None:
+        """Finds out whether commands can be run here at all."""
+        self._off = (await self._sandbox.probe()).reason
+
+    def is_offered(self) -> bool:
+        """Whether models are shown the tool; until it is found out, they are."""
+        return self._off is None
+
+    def close(self) -> None:
+        self._staging.close()
+
+    async def run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
+        """Runs a command to its end. Whatever it changed is in the draft then, if it ended by itself."""
+        isolation = await self._sandbox.probe()
+        isolation.require()
+        context.remarks.isolation = isolation.level
+        zones = await self._zones(context)
+        base = await Base.now(context.tree)
+        staging = await in_thread(lambda: self._staging.folder)
+        async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:
+            await base.over()
+            result = await view.run(Command(text, env=_ENVIRONMENT, seconds=seconds), context.emit)
+            if result.timed_out or result.stopped:
+                return Ran(result)
+            left_out = await _adopted(await view.effect(), {zone.name: root for root, zone in zones}, context, base)
+        return Ran(result, left_out)
+
+    async def _zones(self, context: ToolContext) -> list[tuple[Place, Zone]]:
+        """The four mounts as the command sees them, the project first: there it starts."""
+        roots = await context.tree.roots(Mount)
+        agent = context.caller.agent
+        protects = Protection(agent.rules.unprotect).protects_reading if agent else None
+        return [
+            (place, Zone(mount, root, VIEWED[mount], mount.writable, await self._masked(root, place, protects)))
+            for mount, (place, root) in roots.items()
+        ]
+
+    async def _masked(self, root: Path, place: Place, protects: Callable[[Place], str | None] | None) -> frozenset[str]:
+        return frozenset() if protects is None else await in_thread(partial(self._hidden.below, root, place, protects))
+
+
+async def _adopted(effect: Effect, roots: dict[str, Place], context: ToolContext, base: Base) -> tuple[str, ...]:
+    """Puts the effect into the draft; says what of it cannot be taken."""
+    taken, left_out = _sorted_out(effect, roots)
+    context.remarks.protected += _judged(context.caller, taken)
+    residues = [_residue(effect, entry, place) for entry, place in taken]
+    await adopt(context.tree, context.draft, residues, base)
+    return left_out
+
+
+def _sorted_out(effect: Effect, roots: dict[str, Place]) -> tuple[list[tuple[Entry, Place]], tuple[str, ...]]:
+    taken: list[tuple[Entry, Place]] = []
+    left_out: list[str] = []
+    for entry in effect:
+        root = roots[entry.zone]
+        if entry.path == ".":
+            left_out.append(f"the mode of {root}, which is a mount's root")
+        elif entry.kind is Kind.SPECIAL and entry.change is not Change.DELETED:
+            left_out.append(f"{root}/{entry.path}, which is a special file")
+        else:
+            taken.append((entry, Place(root.mount, f"/{entry.path}", root.scope)))
+    return taken, tuple(left_out)
+
+
+def _judged(caller: Caller, taken: Sequence[tuple[Entry, Place]]) -> Iterator[Place]:
+    """The places that only a person can let pass. What nobody can is raised, and nothing of the effect counts."""
+    guard = Guard(caller, TOOL_NAME)
+    for entry, place in taken:
+        objection = guard.objection(Access.WRITE, place)
+        if objection is None and not entry.masked:
+            continue
+        if objection is not None and not isinstance(objection.error, ProtectedName):
+            raise objection.error
+        yield place
+
+
+def _residue(effect: Effect, entry: Entry, place: Place) -> Residue:
+    gone = entry.change is Change.DELETED
+    return Residue(
+        place,
+        None if gone else _KINDS[entry.kind],
+        was_there=entry.change is not Change.MADE,
+        mode=entry.mode & 0o777,
+        size=entry.size,
+        target=entry.target,
+        open=partial(effect.open, entry) if entry.body else None,
+    )

@@ -1,0 +1,65 @@
+"""Where commands write before it counts. Knows nothing of what they write."""
+
+import fcntl
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from toolcrib.sandbox.transaction import drop
+
+_LOCK: Final = "lock"
+
+
+class Staging:
+    """A folder of this process's own. Those of processes that have died are removed when it is made."""
+
+    def __init__(self, above: Path) -> None:
+        self._above = above
+        self._folder: Path | None = None
+        self._lock = -1
+
+    @property
+    def folder(self) -> Path:
+        """Made at the first asking; a server that runs no commands leaves none."""
+        if self._folder is None:
+            self._folder = self._made()
+        return self._folder
+
+    def close(self) -> None:
+        if self._folder is not None:
+            drop(self._folder)
+            os.close(self._lock)
+            self._folder = None
+
+    def _made(self) -> Path:
+        self._above.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self._above.iterdir():
+            _drop_if_nobodys(left)
+        folder = self._above / secrets.token_hex(8)
+        folder.mkdir(mode=0o700)
+        self._lock = _locked(folder)
+        return folder
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the folder's lock for as long as this process lives."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _drop_if_nobodys(folder: Path) -> None:
+    # One that has no lock yet is just being made by another process.
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            drop(folder)
+        finally:
+            os.close(lock)

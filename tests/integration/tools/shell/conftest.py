@@ -1,0 +1,13 @@
+"""A workspace whose commands run in a sandbox that was proved already."""
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.shell.cast import new_crib
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return await new_crib(database, settings)

@@ -1,0 +1,209 @@
+"""``bash``: what a command gives back, what it sees, and what it leaves behind."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.engine.cast import rows
+from tests.integration.tools.shell.cast import hand, ran
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.tools.call import ToolCall
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("SH-1")
+
+
+async def test_ac15_echo_hello_is_output_with_exit_code_0(crib: Crib) -> None:
+    result = await ran(crib, "echo hello")
+
+    assert result["output"] == "hello\n"
+    assert result["is_error"] is False
+    assert result["metadata"]["exitCode"] == 0
+
+
+async def test_ac16_exit_42_is_an_error_with_that_code(crib: Crib) -> None:
+    result = await ran(crib, "echo before; exit 42")
+
+    assert result["is_error"] is True
+    assert result["metadata"]["exitCode"] == 42
+    assert "before" in result["output"]
+
+
+async def test_ac17_a_command_longer_than_its_timeout_is_an_error_that_says_so(crib: Crib) -> None:
+    outcome = await crib.call("bash", command="echo begun; echo x > made; sleep 300", timeout=1)
+
+    assert outcome.error is not None
+    assert outcome.error.code == "TIMED_OUT"
+    assert outcome.result["is_error"] is True
+    assert "timed out after 1 s" in outcome.result["output"]
+    assert "begun" in outcome.result["output"]
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_a_command_starts_in_the_root_of_the_project(crib: Crib) -> None:
+    assert (await ran(crib, "pwd"))["output"] == "/project\n"
+
+
+async def test_what_a_failed_command_changed_counts_and_the_result_says_so(crib: Crib) -> None:
+    result = await ran(crib, "echo kept > a.txt; exit 3")
+
+    assert result["is_error"] is True
+    assert "its changes to files were kept" in result["output"]
+    assert result["metadata"]["changed"] == {"made": 1, "changed": 0, "deleted": 0, "paths": ["a.txt"]}
+    assert (crib.project / "a.txt").read_text() == "kept\n"
+
+
+async def test_of_a_lot_of_output_the_head_and_the_tail_are_kept_and_the_rest_is_counted(crib: Crib) -> None:
+    result = await ran(crib, "echo first; yes | head -c 1000000; echo last")
+
+    assert result["output"].startswith("first\n")
+    assert result["output"].endswith("last\n")
+    assert len(result["output"]) < 101_000
+    assert result["metadata"]["droppedBytes"] >= 900_011
+
+
+async def test_output_is_shown_while_the_command_runs(crib: Crib) -> None:
+    heard: list[str] = []
+
+    await crib.engine.executor.execute(
+        ToolCall("bash", {"command": "echo one; echo two >&2"}), crib.caller, emit=heard.append
+    )
+
+    assert "".join(heard) == "one\ntwo\n"
+
+
+@pytest.mark.req("SH-2")
+async def test_no_secret_of_the_server_is_in_the_environment(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_API_KEY", "hunter2")
+
+    assert "hunter2" not in (await ran(crib, "env; cat /proc/*/environ"))["output"]
+
+
+async def test_the_agents_own_limit_ends_a_command_that_asked_for_more(crib: Crib) -> None:
+    agent = await hand(crib, timeout=1)
+
+    outcome = await crib.call("bash", agent, command="sleep 300", timeout=200)
+
+    assert outcome.error is not None
+    assert outcome.error.code == "TIMED_OUT"
+
+
+async def test_cancelling_is_an_exception_and_leaves_the_tree_untouched(crib: Crib) -> None:
+    begun = asyncio.Event()
+    call = ToolCall("bash", {"command": "echo x > made; echo begun; sleep 300"})
+    running = asyncio.create_task(crib.engine.executor.execute(call, crib.caller, emit=lambda _: begun.set()))
+    await begun.wait()
+
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert list(crib.project.iterdir()) == []
+
+
+@pytest.mark.req("SH-1", part="no process outlives its call")
+async def test_no_process_that_a_command_started_outlives_it(crib: Crib) -> None:
+    mark = f"toolcrib-{secrets.token_hex(8)}"
+    detach = f"(setsid sh -c 'trap \"\" TERM HUP; : {mark}; sleep 300' >/dev/null 2>&1 &)"
+
+    await ran(crib, detach)
+
+    assert mark not in "".join(_command_lines())
+
+
+def _command_lines() -> Iterator[str]:
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield process.read_bytes().decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("python3 -c 'print(6 * 7)'", "42"),
+        ("node -e 'console.log(6 * 7)'", "42"),
+        ("printf 'all:\\n\\t@echo made\\n' > Makefile && make", "made"),
+        ("git log --format=%s", "first"),
+    ],
+)
+async def test_the_usual_programs_work_in_a_repository(crib: Crib, program: str, said: str) -> None:
+    await ran(crib, "git init -q && echo a > a && git add a && git commit -qm first")
+
+    result = await ran(crib, program, await hand(crib))
+
+    assert result["is_error"] is False, result["output"]
+    assert result["output"].strip() == said
+
+
+@pytest.mark.req("WS-12", part="a git commit by an agent")
+async def test_an_agents_git_commit_is_undone_with_all_that_it_wrote(crib: Crib) -> None:
+    await ran(crib, "git init -q && echo a > a && git add a && git commit -qm first")
+    agent = await hand(crib)
+    outcome = await crib.call("bash", agent, command="echo b > b && git add b && git commit -qm second && git log")
+    assert "second" in outcome.result["output"], outcome
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert (await ran(crib, "git status --short; git log --format=%s; git fsck"))["output"] == "first\n"
+
+
+async def test_the_level_of_isolation_stands_in_the_result_and_in_the_book(crib: Crib) -> None:
+    outcome = await crib.call("bash", command="echo a > a")
+
+    assert outcome.result["metadata"]["isolation"] == "namespaces"
+    [(isolation,)] = await rows(
+        crib, "select isolation from toolcrib.audit where call_id = %s and workspace_id = %s", outcome.call_id
+    )
+    assert isolation == "namespaces"
+
+
+@pytest.mark.req("SH-3", part="without isolation nothing runs, and the reason is told")
+async def test_where_nothing_can_be_isolated_bash_is_shown_to_nobody_and_says_why(
+    database: Database, settings: Settings
+) -> None:
+    engine = assemble(settings, database, sandbox=Sandbox(binary="/nonexistent/bwrap"))
+    await engine.shell.prove()
+    crib = Crib(engine, database, settings, await new_caller(database, settings))
+    agent = await hand(crib)
+    assert agent.agent is not None
+
+    outcome = await crib.call("bash", command="echo x > a")
+
+    assert outcome.error is not None
+    assert "bubblewrap is not installed" in outcome.error.message
+    assert engine.registry.list_for_scope(agent.agent.rules) == []
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_other_mounts_are_seen_and_a_write_to_packages_fails(crib: Crib) -> None:
+    (crib.mount("pkg") / "lib.txt").write_text("library\n")
+
+    result = await ran(crib, "cat /pkg/lib.txt; echo plan > /central/p.md; echo n > /state/n; echo x > /pkg/x; :")
+
+    assert result["output"].startswith("library\n")
+    assert "Read-only file system" in result["output"]
+    assert (crib.mount("central") / "p.md").read_text() == "plan\n"
+    assert result["metadata"]["changed"]["paths"] == ["@central/p.md", "@state/n"]
+
+
+async def test_special_files_are_told_and_not_taken(crib: Crib) -> None:
+    result = await ran(crib, "mkfifo pipe; echo a > a")
+
+    assert "pipe" in result["metadata"]["notTaken"][0]
+    assert [place.name for place in crib.project.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["$(printf 'a\\nb')", "$(printf '\\377')", "' x'", "'a\\b'"])
+async def test_a_name_that_the_history_cannot_say_refuses_the_whole_effect(crib: Crib, name: str) -> None:
+    outcome = await crib.call("bash", command=f"echo a > a; echo b > {name}")
+
+    assert outcome.error is not None
+    assert "a name that the history cannot hold" in outcome.error.message
+    assert list(crib.project.iterdir()) == []
