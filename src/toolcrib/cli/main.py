@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import toolcrib
-from toolcrib.cli import audit, db, doctor, serve
+from toolcrib.cli import answer, approve, audit, db, doctor, serve
 from toolcrib.domain.errors import ToolcribError
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(serve.serve)
+app.command("approve")(approve.approve)
+app.command("answer")(answer.answer)
 app.command("doctor")(doctor.doctor)
 app.add_typer(db.app, name="db")
 app.add_typer(audit.app, name="audit")

@@ -1,0 +1,126 @@
+"""``toolcrib answer``: what calls ask people, and answering it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.desk import AsOption, DatabaseOption, ServerOption, WorkspaceOption, chosen, found_by, open_desk
+from toolcrib.cli.showing import age, one_line, plain, show_question
+from toolcrib.client import Question, Workspace
+from toolcrib.domain.errors import BadArguments, Misconfigured
+
+
+def answer(
+    question_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
+    values: Annotated[list[str] | None, typer.Argument(help="name=value for each thing asked.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    workspace: WorkspaceOption = None,
+    server: ServerOption = None,
+    database: DatabaseOption = False,
+    email: AsOption = None,
+) -> None:
+    """List the questions that wait for a person, or answer one of them. What is not given is asked for.
+
+    A value is text if text is wanted, and JSON otherwise. Where there are buttons, their labels and numbers do too.
+
+    Example: toolcrib answer 3f9a2b1c framework=Vitest
+    """
+    desk = open_desk(server=server, database=database, email=email, tell=lambda text: typer.echo(text, err=True))
+    waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.questions(place)]
+    if question_id is None:
+        _list(waiting, as_json=as_json)
+        return
+    place, question = found_by(waiting, question_id, "answer")
+    given = _split(values or ())
+    if not as_json:
+        show_question(Console(), question, place.name)
+    answers, pressed = _answers(question, given)
+    try:
+        answered = desk.answer(place, question, answers, by_button=pressed)
+    except BadArguments as error:
+        told = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
+        raise BadArguments(error.fields, f"The answer does not fit:\n{told}") from None
+    typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
+
+
+def _list(waiting: Sequence[tuple[Workspace, Question]], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
+        return
+    if not waiting:
+        typer.echo("Nothing waits for an answer.")
+        return
+    table = Table("id", "age", "name", "question", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for _, one in waiting:
+        for number, item in enumerate(one.questions):
+            first = number == 0
+            table.add_row(
+                Text(str(one.id)[-8:] if first else "", no_wrap=True),
+                Text(age(one.created_at) if first else "", no_wrap=True),
+                Text(one_line(item["name"], 40)),
+                Text(one_line(item["question"], 200)),
+            )
+    console = Console()
+    console.print(table)
+    console.print(Text("\nAnswer with: toolcrib answer ID [name=value …]", style="dim"))
+
+
+def _split(values: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for value in values:
+        name, equals, said = value.partition("=")
+        if not equals:
+            raise Misconfigured(f"{plain(value)!r} is not name=value.")
+        given[name] = said
+    return given
+
+
+def _answers(question: Question, given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The answers, and which of them are one of the buttons that were offered."""
+    answers: dict[str, Any] = dict(given)
+    pressed = []
+    for item in question.questions:
+        name = item["name"]
+        said = given[name] if name in given else _asked(item)
+        button = _button(item, said)
+        answers[name] = _value(item["schema"], said) if button is None else button
+        if button is not None:
+            pressed.append(name)
+    return answers, pressed
+
+
+def _asked(item: Mapping[str, Any]) -> str:
+    try:
+        return str(typer.prompt(one_line(item["name"], 100)))
+    except typer.Abort:
+        raise Misconfigured(f"No answer was given to {item['name']!r}. Give it as {item['name']}=value.") from None
+
+
+def _button(item: Mapping[str, Any], said: str) -> str | None:
+    """The value of the button that was meant: by its value, its label, or its number."""
+    buttons = item.get("buttons") or []
+    for part in ("value", "label"):
+        for button in buttons:
+            if button[part] == said:
+                return str(button["value"])
+    if said.isdecimal() and 1 <= int(said) <= len(buttons):
+        return str(buttons[int(said) - 1]["value"])
+    return None
+
+
+def _value(schema: Mapping[str, Any], said: str) -> Any:
+    if schema.get("type") == "string":
+        return said
+    try:
+        return json.loads(said)
+    except ValueError:
+        return said
+
+
+def _record(place: Workspace, question: Question) -> dict[str, object]:
+    return {"workspace": place.name, "workspace_id": str(place.id), **question.model_dump(mode="json")}

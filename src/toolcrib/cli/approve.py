@@ -1,0 +1,125 @@
+"""``toolcrib approve``: what waits for a decision, and deciding it."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.desk import (
+    AsOption,
+    DatabaseOption,
+    Desk,
+    ServerOption,
+    WorkspaceOption,
+    chosen,
+    found_by,
+    open_desk,
+)
+from toolcrib.cli.showing import age, one_line, rule_text, show_approval, what_would_change
+from toolcrib.client import Approval, Workspace
+from toolcrib.domain.approvals import Scope
+from toolcrib.domain.errors import BadArguments, Misconfigured
+
+
+def approve(
+    approval_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why not; the agent is told.")] = None,
+    scope: Annotated[Scope, typer.Option(help="How far a yes reaches.")] = Scope.ONCE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask me again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    workspace: WorkspaceOption = None,
+    server: ServerOption = None,
+    database: DatabaseOption = False,
+    email: AsOption = None,
+) -> None:
+    """List the calls that wait for a person, or decide one of them.
+
+    Needs TOOLCRIB_TOKEN (an access token or an API key of yours). Without a server, TOOLCRIB_DATABASE_URL and --as.
+
+    Example: toolcrib approve 3f9a2b1c --scope session
+    """
+    desk = open_desk(server=server, database=database, email=email, tell=_say)
+    waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.approvals(place)]
+    if approval_id is None:
+        _list(waiting, as_json=as_json)
+        return
+    place, short = found_by(waiting, approval_id, "approve")
+    approval = desk.approval(place, short.id)
+    _decide(desk, place, approval, approved=not deny, scope=scope, reason=reason, yes=yes, as_json=as_json)
+
+
+def _list(waiting: list[tuple[Workspace, Approval]], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
+        return
+    if not waiting:
+        typer.echo("Nothing waits for a decision.")
+        return
+    table = Table("id", "age", "agent", "tool", "what would change", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for _, one in waiting:
+        table.add_row(
+            Text(str(one.id)[-8:], no_wrap=True),
+            Text(age(one.created_at), no_wrap=True),
+            Text(one_line(one.agent_name or "", 40)),
+            Text(one_line(one.tool, 40)),
+            what_would_change(one),
+        )
+    console = Console()
+    console.print(table)
+    console.print(Text("\nDecide with: toolcrib approve ID [--deny]", style="dim"))
+
+
+def _decide(
+    desk: Desk,
+    place: Workspace,
+    approval: Approval,
+    *,
+    approved: bool,
+    scope: Scope,
+    reason: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if not as_json:
+        console = Console()
+        show_approval(console, approval, place.name)
+        if approved and scope is not Scope.ONCE:
+            how_long = "in this session" if scope is Scope.SESSION else "until someone revokes it"
+            console.print(Text(f"The agent may then do this unasked, {how_long}: {rule_text(approval.offered)}\n"))
+    if not yes:
+        _ask("Allow this?" if approved else "Deny this?")
+    try:
+        decided = desk.decide(place, approval, approved=approved, scope=scope, reason=reason)
+    except BadArguments as error:
+        raise BadArguments(error.fields, "; ".join(error.fields.values())) from None
+    if as_json:
+        typer.echo(json.dumps(_record(place, decided)))
+        return
+    typer.echo("Allowed. It is carried out by the server." if approved else "Denied. The agent is told.")
+
+
+def _ask(question: str) -> None:
+    """Goes on only with a yes; a program that asks nobody must say so."""
+    if not sys.stdin.isatty() and not sys.stdin.readable():
+        raise Misconfigured("Nobody can be asked here. Add --yes.")
+    try:
+        if not typer.confirm(question):
+            typer.echo("Nothing was decided.")
+            raise typer.Exit(1)
+    except typer.Abort:
+        raise Misconfigured(
+            "Nobody answered, so nothing was decided. Add --yes to decide without being asked."
+        ) from None
+
+
+def _record(place: Workspace, approval: Approval) -> dict[str, object]:
+    return {"workspace": place.name, "workspace_id": str(place.id), **approval.model_dump(mode="json")}
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

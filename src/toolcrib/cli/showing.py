@@ -1,0 +1,172 @@
+"""How what waits looks at a terminal. What agents wrote is shown as plain text: no colours, no markup, no commands."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from toolcrib.client import Approval, Question, Rule
+
+# What a terminal obeys, or what makes text look other than it is: controls, bidirectional overrides, invisible signs.
+_DECEIVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_MOST_LINES = 200
+_MOST_ARGUMENT_LINES = 40
+_BRIEF_PATH = 26
+
+
+def plain(said: object) -> str:
+    """Text as it is, with what would deceive made visible."""
+    return _DECEIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", str(said))
+
+
+def one_line(said: object, most: int = 400) -> str:
+    text = plain(said).replace("\n", "\\n").replace("\t", " ")
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def age(then: datetime) -> str:
+    """How long ago, in the largest unit that says something."""
+    return _span((datetime.now(UTC) - then).total_seconds())
+
+
+def left(then: datetime) -> str:
+    return _span((then - datetime.now(UTC)).total_seconds())
+
+
+def _span(seconds: float) -> str:
+    seconds = max(0, int(seconds))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def what_would_change(approval: Approval) -> Text:
+    """The effect in a line or two."""
+    effects = approval.effects
+    lines = [_changed(change, brief=True) for change in approval.changes[:2]]
+    if (more := _count(approval.changes) - len(lines)) > 0 and lines:
+        lines.append(Text(f"and {more:,} more", style="dim"))
+    if effects.get("runs"):
+        lines.append(Text.assemble(("run ", "bold"), one_line(effects["runs"], 120)))
+    for host in (effects.get("contacts") or [])[:2]:
+        lines.append(Text.assemble(("contact ", "bold"), one_line(host, 80)))
+    if not lines:
+        places = effects.get("writes") or effects.get("reads") or []
+        verb = "write " if effects.get("writes") else "read "
+        lines = [Text.assemble((verb, "bold"), one_line(place, 120)) for place in places[:2]]
+    return Text("\n").join(lines or [Text("unknown beforehand", style="dim")])
+
+
+def _count(changes: Sequence[Mapping[str, Any]]) -> int:
+    return sum(int(change.get("count", 1)) for change in changes)
+
+
+def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
+    if change.get("path") is None:
+        return Text(f"{change.get('count', 0):,} more files", style="dim")
+    path = one_line(change["path"], 1_000)
+    # A path says most at its end.
+    path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
+    text = Text.assemble((f"{change['change']} ", "bold"), path)
+    if change.get("from") and not brief:
+        text.append(f" (from {one_line(change['from'], 120)})")
+    if "added" in change:
+        text.append(f" +{change['added']}", style="green")
+        text.append(f" -{change['removed']}", style="red")
+    return text
+
+
+def show_approval(console: Console, approval: Approval, workspace: str) -> None:
+    """The call, why it is asked about, and what it would do."""
+    who = one_line(approval.agent_name or "someone", 80)
+    console.print(Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")))
+    console.print(
+        Text(
+            f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, "
+            f"expires in {left(approval.expires_at)}",
+            style="dim",
+        )
+    )
+    console.print(Text(one_line(approval.reason), style="dim"))
+    if approval.replaces:
+        console.print(Text("Asked again: what it was about has changed since.", style="yellow"))
+    if approval.isolation:
+        console.print(Text(f"Isolation: {one_line(approval.isolation)}"))
+    console.print()
+    _show_arguments(console, approval.shown)
+    _show_changes(console, approval)
+
+
+def _show_arguments(console: Console, shown: Any) -> None:
+    lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
+    for line in lines[:_MOST_ARGUMENT_LINES]:
+        console.print(Text("  " + one_line(line, 2_000)), soft_wrap=True)
+    if (more := len(lines) - _MOST_ARGUMENT_LINES) > 0:
+        console.print(Text(f"  … {more:,} more lines of arguments", style="dim"))
+    console.print()
+
+
+def _show_changes(console: Console, approval: Approval) -> None:
+    if not approval.changes:
+        console.print(what_would_change(approval))
+    room = _MOST_LINES
+    for change in approval.changes:
+        if room <= 0:
+            console.print(Text("… more is not shown here; the server has it all.", style="dim"))
+            break
+        console.print(_changed(change))
+        room -= 1
+        for line in str(change.get("diff") or "").split("\n")[:room]:
+            if line:
+                console.print(_diff_line(line), soft_wrap=True)
+                room -= 1
+    console.print()
+
+
+def _diff_line(line: str) -> Text:
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0], "")
+    return Text("  " + plain(line).replace("\t", "    "), style=style)
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule in words."""
+    said = f"any call of {one_line(rule.tool, 80)}"
+    if rule.commands is not None:
+        said += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
+    if rule.paths is not None:
+        said += " on " + ", ".join(one_line(one, 200) for one in rule.paths[:20])
+        said += f" and {len(rule.paths) - 20:,} more" if len(rule.paths) > 20 else ""
+    return said
+
+
+def show_question(console: Console, question: Question, workspace: str) -> None:
+    console.print(
+        Text(
+            f"In {one_line(workspace, 80)}, asked {age(question.created_at)} ago, "
+            f"expires in {left(question.expires_at)}",
+            style="dim",
+        )
+    )
+    for item in question.questions:
+        console.print()
+        console.print(Text.assemble((one_line(item["name"], 100), "bold"), ": ", plain(item["question"])))
+        for number, button in enumerate(item.get("buttons") or (), start=1):
+            console.print(Text(f"  {number}. {one_line(button['label'], 200)}"))
+        if not item.get("buttons"):
+            console.print(Text(f"  {expected(item['schema'])}", style="dim"))
+    console.print()
+
+
+def expected(schema: Mapping[str, Any]) -> str:
+    """What an answer must be, in a line."""
+    if isinstance(schema.get("enum"), list):
+        return "one of " + ", ".join(one_line(one, 60) for one in schema["enum"][:20])
+    items = schema.get("items")
+    if schema.get("type") == "array" and isinstance(items, Mapping) and isinstance(items.get("enum"), list):
+        return 'a list, such as ["A", "B"], of ' + ", ".join(one_line(one, 60) for one in items["enum"][:20])
+    return one_line(json.dumps(schema, ensure_ascii=False), 300)
