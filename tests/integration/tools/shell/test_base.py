@@ -1,0 +1,157 @@
+"""The base of a command is its start: what others change while it runs is a conflict that names the file and them."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import rows
+from tests.integration.tools.cast import state_of
+from tests.integration.tools.shell.cast import another_engine, hand, ran
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import Conflict, NotPermitted, ReadOnlyMount
+from toolcrib.domain.outcomes import Outcome
+from toolcrib.tools.call import ToolCall
+
+pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the command began is a conflict")
+
+
+@dataclass
+class Running:
+    """A command that has begun, and does its work when it is told to go on."""
+
+    task: asyncio.Task[Outcome]
+    flag: Path
+
+    async def ended(self) -> Outcome:
+        self.flag.write_text("go")
+        return await self.task
+
+
+async def begun(crib: Crib, command: str, caller: Caller | None = None) -> Running:
+    """The command waits for a word in a file of its own @state, which shows through its view."""
+    caller = caller or crib.caller
+    flag = state_of(crib, caller) / "flag"
+    flag.write_text("wait")
+    started = asyncio.Event()
+    text = f"ls -R > /dev/null; echo begun; until grep -q go /state/flag; do :; done; {command}"
+    call = ToolCall("bash", {"command": text})
+    task = asyncio.create_task(crib.engine.executor.execute(call, caller, emit=lambda _: started.set()))
+    waiting = asyncio.create_task(started.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    assert started.is_set(), task.result()
+    return Running(task, flag)
+
+
+async def test_of_two_commands_that_touch_the_same_file_one_commits_and_the_other_names_it_and_its_author(
+    crib: Crib,
+) -> None:
+    await ran(crib, "echo first > shared; echo other > other")
+    agent = await hand(crib)
+    slow = await begun(crib, "echo slow >> shared; echo slow > new")
+
+    quick = await crib.call("bash", agent, command="echo quick >> shared")
+    outcome = await slow.ended()
+
+    assert quick.succeeded
+    assert isinstance(outcome.error, Conflict)
+    assert f"/shared (by agent {agent.agent_id}" in outcome.error.message
+    assert (crib.project / "shared").read_text() == "first\nquick\n"
+    assert not (crib.project / "new").exists()
+
+
+async def test_commands_that_touch_different_files_both_commit(crib: Crib) -> None:
+    await ran(crib, "mkdir d; echo a > d/a; echo b > d/b")
+    slow = await begun(crib, "echo slow > d/a; echo x > d/new")
+
+    await ran(another_engine(crib), "echo quick > d/b; echo y > d/also")
+    outcome = await slow.ended()
+
+    assert outcome.succeeded, outcome.error
+    assert {f.name: f.read_text() for f in (crib.project / "d").iterdir()} == {
+        "a": "slow\n", "b": "quick\n", "new": "x\n", "also": "y\n",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("echo theirs > f", "echo ours > f"),
+        ("echo theirs > f", "rm f"),
+        ("rm f", "echo ours > f"),
+        ("echo theirs > new", "echo ours > new"),
+        ("chmod 600 f", "echo ours > f"),
+        ("rm -r d", "echo ours > d/g"),
+        ("echo theirs > d/more", "rm -r d"),
+        ("echo theirs > d/g", "rm -r d; mkdir d"),
+        ("rm f; mkdir f", "rm -rf f"),
+        ("ln -sf elsewhere f", "rm f"),
+    ],
+)
+async def test_whatever_others_did_to_a_touched_place_is_a_conflict_and_stays(
+    crib: Crib, theirs: str, ours: str
+) -> None:
+    await ran(crib, "echo before > f; mkdir d; echo before > d/g")
+    slow = await begun(crib, ours)
+
+    await ran(crib, theirs)
+    then = await ran(crib, "ls -lR --time-style=+ ; cat f d/*")
+    outcome = await slow.ended()
+
+    assert isinstance(outcome.error, Conflict), outcome
+    assert (await ran(crib, "ls -lR --time-style=+ ; cat f d/*"))["output"] == then["output"]
+
+
+@pytest.mark.parametrize("how", ["echo theirs > f", "echo theirs > f.new; mv f.new f", "touch f"])
+async def test_a_program_outside_that_changes_a_touched_file_meanwhile_is_not_overwritten(crib: Crib, how: str) -> None:
+    await ran(crib, "echo before > f")
+    slow = await begun(crib, "echo ours > f")
+
+    process = await asyncio.create_subprocess_shell(how, cwd=crib.project)
+    await process.wait()
+    outcome = await slow.ended()
+
+    assert isinstance(outcome.error, Conflict), outcome
+    assert "by a program outside Toolcrib" in outcome.error.message
+    assert "ours" not in (crib.project / "f").read_text()
+
+
+async def test_what_changed_on_disk_before_the_command_is_no_conflict_and_comes_back_by_undo(crib: Crib) -> None:
+    await ran(crib, "echo known > f")
+    (crib.project / "f").write_text("edited outside\n")
+    (crib.project / "unknown").write_text("never seen\n")
+    outcome = await crib.call("bash", command="echo ours > f; rm unknown")
+    assert outcome.succeeded, outcome.error
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert (crib.project / "f").read_text() == "edited outside\n"
+    assert (crib.project / "unknown").read_text() == "never seen\n"
+
+
+async def test_a_command_right_after_a_write_is_no_conflict(crib: Crib) -> None:
+    for number in range(10):
+        (crib.project / "f").write_text(f"{number}\n")
+        await crib.result("write", path=f"/g{number}", content="x")
+        assert (await ran(crib, f"echo more >> f; echo more >> g{number}"))["is_error"] is False
+
+
+@pytest.mark.req("PO-1", part="an agent's paths bind every place of a command's effect")
+async def test_an_effect_outside_the_agents_paths_is_refused_whole(crib: Crib) -> None:
+    agent = await hand(crib, paths=["src/**"])
+
+    outside = await crib.call("bash", agent, command="mkdir src; echo a > src/a; echo b > b")
+    inside = await crib.call("bash", agent, command="mkdir src; echo a > src/a")
+
+    assert isinstance(outside.error, NotPermitted)
+    assert inside.succeeded, inside.error
+    assert [place.name for place in crib.project.iterdir()] == ["src"]
+    assert await rows(crib, "select from toolcrib.versions where path = '/b' and workspace_id = %s") == []
+
+
+async def test_the_logs_of_a_state_are_not_written_by_a_command(crib: Crib) -> None:
+    outcome = await crib.call("bash", command="mkdir -p /state/logs; echo forged > /state/logs/execution.jsonl")
+
+    assert isinstance(outcome.error, ReadOnlyMount)

@@ -1,0 +1,140 @@
+"""Names that are closed to agents: hidden from their commands, and written by none of them without a person's yes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.test_approvals import NO, asked, carried_out, decide, stored
+from tests.integration.tools.shell.cast import another_engine, hand, ran
+from toolcrib.domain.errors import NotPermitted
+
+pytestmark = pytest.mark.req("WS-4", part="commands")
+
+SECRET = "hunter2"
+
+
+async def test_a_protected_file_is_empty_in_an_agents_view_and_whole_in_a_persons(crib: Crib) -> None:
+    (crib.project / ".env").write_text(SECRET)
+    (crib.project / "deep").mkdir()
+    (crib.project / "deep" / "My.Credentials.txt").write_text(SECRET)
+
+    seen = await ran(crib, "cat .env deep/*; grep -r hunter2 . ; ls -A", await hand(crib))
+
+    assert SECRET not in seen["output"]
+    assert ".env" in seen["output"]
+    assert SECRET in (await ran(crib, "cat .env"))["output"]
+
+
+async def test_a_name_that_the_owner_lifted_is_seen(crib: Crib) -> None:
+    (crib.project / ".env").write_text(SECRET)
+
+    assert SECRET in (await ran(crib, "cat .env", await hand(crib, unprotect=(".env",))))["output"]
+
+
+async def test_another_name_of_a_protected_file_is_hidden_too(crib: Crib) -> None:
+    (crib.project / ".env").write_text(SECRET)
+    agent = await hand(crib)
+    await ran(crib, "cat .env", agent)
+    (crib.project / "d").mkdir()
+    (crib.project / "d" / "notes").hardlink_to(crib.project / ".env")
+
+    assert SECRET not in (await ran(crib, "cat d/notes", agent))["output"]
+
+
+async def test_a_secret_that_appears_in_a_known_tree_is_hidden_from_the_next_command(crib: Crib) -> None:
+    agent = await hand(crib)
+    (crib.project / "d").mkdir()
+    await ran(crib, "ls -R", agent)
+    (crib.project / "d" / "my-secret").write_text(SECRET)
+
+    assert SECRET not in (await ran(crib, "cat d/*", agent))["output"]
+
+
+async def test_a_folder_that_cannot_be_looked_into_is_hidden_whole(crib: Crib) -> None:
+    locked = crib.project / "locked"
+    locked.mkdir()
+    (locked / ".env").write_text(SECRET)
+    locked.chmod(0)
+    outcome = await crib.call("bash", await hand(crib), command="chmod 700 locked; cat locked/.env")
+    locked.chmod(0o700)
+
+    assert SECRET not in str(outcome.result)
+
+
+async def test_git_init_by_an_agent_waits_with_the_protected_names_in_front(crib: Crib) -> None:
+    agent = await hand(crib)
+
+    approval = await asked(crib, agent, "bash", command="git init -q && echo a > a")
+
+    assert "/.git/config" in approval.effects["protected"]
+    assert approval.reason.startswith("It would write /.git")
+    assert approval.rule == "protected-name"
+    assert approval.isolation == "namespaces"
+    assert list(crib.project.iterdir()) == []
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded, outcome.error
+    assert (crib.project / ".git" / "config").exists()
+    assert (crib.project / "a").read_text() == "a\n"
+    assert (await stored(crib, approval.call_id)).state == "done"
+
+
+async def test_what_a_person_denies_leaves_no_trace(crib: Crib) -> None:
+    approval = await asked(crib, await hand(crib), "bash", command="echo evil > .envrc")
+
+    await decide(crib, approval, NO)
+
+    assert await carried_out(crib) == []
+    assert list(crib.project.iterdir()) == []
+
+
+@pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
+async def test_what_one_node_proposed_another_commits(crib: Crib) -> None:
+    approval = await asked(crib, await hand(crib), "bash", command="git init -q; echo '#!/bin/sh' > .git/hooks/x")
+    crib.engine.shell.close()
+
+    heir = another_engine(crib)
+    await decide(heir, approval)
+    [outcome] = await carried_out(heir)
+
+    assert outcome.succeeded, outcome.error
+    assert (crib.project / ".git" / "hooks" / "x").exists()
+
+
+async def test_a_yes_to_protected_names_lifts_no_other_rule(crib: Crib) -> None:
+    agent = await hand(crib, paths=["src/**"])
+
+    outcome = await crib.call("bash", agent, command="echo evil > .envrc")
+
+    assert isinstance(outcome.error, NotPermitted)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -f .env; echo x > .env",
+        "rm .env",
+        "mv .env env",
+        "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit",
+        "echo x > .MCP.json",
+        "ln -s /etc/passwd .netrc",
+        "chmod 777 .env",
+        "rm -r ../project/* .env",
+    ],
+)
+async def test_no_command_of_an_agent_writes_a_protected_name_by_itself(crib: Crib, command: str) -> None:
+    (crib.project / ".env").write_text(SECRET)
+
+    approval = await asked(crib, await hand(crib), "bash", command=command)
+
+    assert approval.effects["protected"]
+    assert _files(crib.project) == {".env": SECRET}
+
+
+async def test_a_person_is_not_asked(crib: Crib) -> None:
+    assert (await ran(crib, "git init -q; echo x > .env"))["is_error"] is False
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {place.name: place.read_text() for place in folder.iterdir()}
