@@ -44,7 +44,7 @@ class Settings(BaseSettings):
 
     credentials_key: SecretStr | None = Field(
         default=None,
-        description="Encrypts users' keys to model providers; at least 32 random bytes. Without it none can be stored.",
+        description="Encrypts users' keys to model providers; 32 random bytes or more. By default the token secret.",
     )
     credentials_previous_key: SecretStr | None = Field(
         default=None, description="Still opens what was encrypted with it: for changing the key."
@@ -64,6 +64,9 @@ class Settings(BaseSettings):
         description="How much a workspace's trash holds of displaced files that the history does not keep.",
     )
     trash_days: float = Field(default=7, gt=0, description="How long they are kept there; the oldest go first.")
+    lease_seconds: float = Field(
+        default=15, ge=1, description="A process that is silent for so long is believed dead; its runs are taken over."
+    )
     approval_seconds: float = Field(
         default=7 * 86_400, ge=30, description="How long an approval or a question waits for a person."
     )

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import toolcrib.tools
 from toolcrib.engine.approvals import Approvals
+from toolcrib.engine.bell import Bell
 from toolcrib.engine.book import Book
 from toolcrib.engine.collector import Bin, Collector
 from toolcrib.engine.executor import Executor
@@ -15,14 +16,21 @@ from toolcrib.engine.journal import Journal
 from toolcrib.engine.live import Live
 from toolcrib.engine.questions import Questions
 from toolcrib.engine.recovery import recover
+from toolcrib.engine.runs.access import ModelAccess
+from toolcrib.engine.runs.advance import Advance
+from toolcrib.engine.runs.desk import Desk
+from toolcrib.engine.runs.presence import Presence
+from toolcrib.engine.runs.runner import Runner
 from toolcrib.engine.seals import Sealer
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
+from toolcrib.providers.registry import Providers, open_providers
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
 from toolcrib.settings import Settings
+from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.approvals import Approvals as ApprovalRows
@@ -30,13 +38,17 @@ from toolcrib.storage.audit import Audit, Sealing
 from toolcrib.storage.blobs import Blobs
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.changes import Changes
+from toolcrib.storage.credentials import Lock
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.plan_mode import PlanMode
+from toolcrib.storage.processes import Processes
 from toolcrib.storage.questions import Questions as QuestionRows
 from toolcrib.storage.regexes import Regexes
+from toolcrib.storage.runs import Runs
 from toolcrib.storage.sessions import Sessions
 from toolcrib.storage.since import Since
 from toolcrib.storage.tickets import Tickets
@@ -48,6 +60,7 @@ from toolcrib.tools.shell.bash import bash_with
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.studio.web_search import web_search_with
 from toolcrib.tools.tool import Tool
+from toolcrib.tools.workspace.exit_plan_mode import exit_plan_mode_with
 from toolcrib.websearch.brave import Brave
 from toolcrib.websearch.engine import SearchEngine
 from toolcrib.websearch.fallback import Fallback
@@ -69,6 +82,7 @@ class Engine:
     approvals: Approvals
     questions: Questions
     waiting: Waiting
+    bell: Bell
     shell: Shell
 
 
@@ -85,8 +99,9 @@ def assemble(
     files, changes, blobs = Files(database), Changes(database), Blobs(database)
     mounts = Mounts(settings.data_dir)
     search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
+    plan_exit = exit_plan_mode_with(PlanMode(database))
     shell = Shell(sandbox or Sandbox(), settings.data_dir / "staging")
-    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), *tools])
+    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools])
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -101,10 +116,10 @@ def assemble(
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
-    node, patience, decided = settings.node, timedelta(seconds=settings.approval_seconds), asyncio.Event()
+    node, patience, bell = settings.node, timedelta(seconds=settings.approval_seconds), Bell()
     approval_rows, calls = ApprovalRows(database), Calls(database)
-    approvals = Approvals(approval_rows, blobs, registry, live, node=node, patience=patience, decided=decided)
-    questions = Questions(QuestionRows(database), live, node=node, patience=patience)
+    approvals = Approvals(approval_rows, blobs, registry, live, node=node, patience=patience, decided=bell.ring)
+    questions = Questions(QuestionRows(database), live, node=node, patience=patience, decided=bell.ring)
     executor = Executor(
         registry=registry,
         shelves=shelves,
@@ -118,8 +133,51 @@ def assemble(
         node=node,
     )
     agents = Agents(database)
-    waiting = Waiting(executor, approvals, questions, approval_rows, agents, calls, node=node, decided=decided)
-    return Engine(registry, shelves, executor, approvals, questions, waiting, shell)
+    waiting = Waiting(executor, approvals, questions, approval_rows, agents, calls, node=node, decided=bell.ear())
+    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell)
+
+
+def advancing(
+    settings: Settings, database: Database, engine: Engine, providers: Providers, live: Watchers | None = None
+) -> Advance:
+    """What carries a run on, with the models that people have access to."""
+    return Advance(
+        runs=Runs(database),
+        sessions=Sessions(database),
+        agents=Agents(database),
+        access=ModelAccess(Access(database, credentials_lock(settings))),
+        providers=providers,
+        registry=engine.registry,
+        executor=engine.executor,
+        approvals=engine.approvals,
+        approval_rows=ApprovalRows(database),
+        questions=engine.questions,
+        live=live or Nobody(),
+    )
+
+
+@asynccontextmanager
+async def desk(
+    settings: Settings, database: Database, engine: Engine, providers: Providers, live: Watchers
+) -> AsyncIterator[Desk]:
+    """A desk with a runner at work behind it."""
+    runs = Runs(database)
+    with Presence.kept(settings.system_url, node=settings.node, lease=settings.lease_seconds) as presence:
+        advance = advancing(settings, database, engine, providers, live)
+        runner = Runner(runs, Processes(database), advance, presence, node=settings.node, decided=engine.bell.ear())
+        running = asyncio.create_task(runner.run())
+        try:
+            yield Desk(runs, engine.bell, live, runner=runner)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def credentials_lock(settings: Settings) -> Lock:
+    """What people's keys are locked with: a key of its own or, if none is set, one derived from the token secret."""
+    key = settings.credentials_key or settings.jwt_secret
+    previous = settings.credentials_previous_key
+    return Lock(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
 
 
 def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
@@ -141,12 +199,17 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
         )
         live = await opened.enter_async_context(Live.open(database, redis_url=settings.redis_url, node=settings.node))
+        providers = await opened.enter_async_context(
+            open_providers(private_hosts=settings.private_model_hosts, proxy=settings.model_proxy)
+        )
         engine = assemble(settings, database, tools=tools, live=live)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         await engine.waiting.recover()
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
         bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
         collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
+        front = await opened.enter_async_context(desk(settings, database, engine, providers, live))
+        access = Access(database, credentials_lock(settings))
         at_work = [
             asyncio.create_task(engine.shell.prove()),
             asyncio.create_task(sealer.run(settings.seal_seconds)),
@@ -172,6 +235,10 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 approvals=engine.approvals,
                 questions=engine.questions,
                 grants=Grants(database),
+                desk=front,
+                access=access,
+                model_access=ModelAccess(access),
+                providers=providers,
                 passwords=Passwords(),
                 tokens=AccessTokens.from_settings(settings),
             )

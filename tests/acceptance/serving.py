@@ -82,6 +82,8 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
         "TOOLCRIB_NODE": "acceptance",
+        # The models of these tests answer on loopback.
+        "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
     }
 
 

@@ -49,13 +49,14 @@ pytestmark = pytest.mark.xdist_group("tenants")
 # Routes for whoever comes.
 PUBLIC = {"register", "login", "refresh", "health"}
 # Routes that name no workspace: each gives or changes what is the caller's own.
-OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me"}
+OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
+       "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is refused.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
     "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
-    "create_ticket",
+    "create_ticket", "list_messages", "list_runs", "get_run",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
@@ -63,7 +64,7 @@ VIEWER_TOOLS = {
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
 }  # fmt: skip
 # Only these answer with what is not of any workspace: an id of someone else's is not found.
-NOT_FOUND = {"revoke_api_key"}
+NOT_FOUND = {"revoke_api_key", "list_models"}
 
 # What is sent to routes that take a body or a query.
 BODIES: dict[str, Any] = {
@@ -76,6 +77,9 @@ BODIES: dict[str, Any] = {
     "create_session": {"title": "intruder"},
     "rename_session": {"title": "intruder"},
     "create_ticket": None,
+    "send_message": {"text": "intruder"},
+    "cancel_run": None,
+    "store_credentials": {"secret": "mine", "check": False},
     "create_workspace": {"name": "mine"},
     "rename_workspace": {"name": "intruder"},
     "add_member": {"email": "{intruder}", "role": "owner"},
@@ -592,6 +596,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "plan_read": {"name": "secret"},
         "plan_edit": {"path": "/plans/secret.plan", "insert_line": 0, "insert_content": "intruder"},
         "plan_list": {},
+        "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": cast.ids["session_id"]},
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "deleted_files": {},
         "file_versions": {"file_id": cast.ids["file_id"]},
@@ -612,6 +617,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "file_read": {"path": "secret.txt"},
         "file_write": {"path": "secret.txt", "content": "intruder"},
         "web_search": {"query": "intruder"},
+        "bash": {"command": "echo intruder > secret.txt"},
     }
     assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
     return calls
@@ -661,6 +667,11 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
     approval, grant = await _waiting(services, owner, workspace.id, mark)
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
+    run = await services.desk.submit(tenant, session.id, mark, via="test")
+    # It fails, for want of a model, in its own time; what it writes is Ada's own.
+    async with asyncio.timeout(20):
+        while (await services.desk.get(tenant, run.id)).state != "ended":
+            pass
     async with services.database.transaction(tenant) as connection:
         await services.sessions.append(connection, tenant, Event(session.id, "message", {"content": mark}))
     return {
@@ -677,6 +688,8 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "approval_id": approval,
         "grant_id": grant,
         "question_id": str(question.metadata["question_id"]),
+        "run_id": str(run.id),
+        "provider": "anthropic",
         "session_id": str(session.id),
     }
 

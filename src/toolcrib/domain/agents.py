@@ -26,6 +26,9 @@ def _seconds(value: object) -> object:
     return float(text[:-1]) * unit if unit else value
 
 
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
 class ToolPermission(BaseModel):
     """One tool's entry under ``tool_permissions``."""
 
@@ -37,7 +40,10 @@ class ToolPermission(BaseModel):
 
 
 class AgentRules(BaseModel):
-    """An agent's permissions and trust. ``tool_permissions`` absent means read-only."""
+    """What an agent may do and how it thinks. ``tool_permissions`` absent means read-only.
+
+    Without ``provider`` and ``model`` it can be used by a program with a key, and by no run.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,4 +54,18 @@ class AgentRules(BaseModel):
     max_write_bytes: int = Field(default=DEFAULT_MAX_WRITE_BYTES, gt=0)
     unprotect: tuple[str, ...] = Field(
         default=(), description="Protected-name patterns that the owner lifts for this agent."
+    )
+
+    provider: str | None = Field(default=None, max_length=100, description="Whose model: `anthropic`, `openai` …")
+    model: str | None = Field(default=None, max_length=200)
+    prompt: str = Field(default="", max_length=30_000, description="The agent's own text; what it is offered follows.")
+    context_window: int | None = Field(default=None, gt=0, description="In tokens, where the provider does not tell.")
+    max_output_tokens: int | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    thinking_tokens: int = Field(default=0, ge=0)
+    max_turns: int = Field(default=200, ge=1, le=10_000)
+    max_sandbox_violations: int = Field(default=0, ge=0)
+    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600)
+    run_seconds: Seconds | None = Field(
+        default=None, gt=0, description="Time at work; 30 minutes by default, 5 where no tool is offered."
     )

@@ -55,6 +55,7 @@ class CallRecord:
     node: str | None = None
     repeatable: bool = True
     approval_id: ApprovalId | None = None
+    violation: bool = False
     events: Sequence[Mapping[str, Any]] = ()
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.approvals import Grant
 from toolcrib.domain.ids import AgentId, CallId, RunId, SessionId, UserId, WorkspaceId, new_id
+from toolcrib.domain.sessions import Mode
 
 
 class Role(StrEnum):
@@ -50,6 +51,7 @@ class Caller:
     fence: int | None = None
     token_version: int | None = None
     via: str = "library"
+    mode: Mode = Mode.BUILD
 
     @property
     def agent_id(self) -> AgentId | None:

@@ -20,6 +20,8 @@ KeyId = NewType("KeyId", UUID)
 ApprovalId = NewType("ApprovalId", UUID)
 GrantId = NewType("GrantId", UUID)
 QuestionId = NewType("QuestionId", UUID)
+MessageId = NewType("MessageId", UUID)
+ProcessId = NewType("ProcessId", UUID)
 
 _lock = threading.Lock()
 _last_ms = 0

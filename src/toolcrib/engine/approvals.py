@@ -1,7 +1,6 @@
 """Approvals: a call that must wait becomes a row, a person decides it once, and the row is what is carried out."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +13,16 @@ from toolcrib.domain.arguments import UNWRITABLE, digest_of, is_writable, spelle
 from toolcrib.domain.callers import Agent, Caller, Role
 from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Effects
-from toolcrib.domain.errors import BadArguments, Conflict, Denied, Forbidden, NotDecided, Refused, ToolcribError
+from toolcrib.domain.errors import (
+    BadArguments,
+    Conflict,
+    Denied,
+    Forbidden,
+    NotDecided,
+    NotFound,
+    Refused,
+    ToolcribError,
+)
 from toolcrib.domain.ids import ApprovalId, CallId, SessionId, UserId, new_id
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.domain.places import Place
@@ -71,9 +79,9 @@ class Approvals:
         *,
         node: str,
         patience: timedelta,
-        decided: asyncio.Event,
+        decided: Callable[[], None],
     ) -> None:
-        """``decided`` is set whenever something was, for whoever carries it out."""
+        """``decided`` is called whenever something was, for whoever carries it out."""
         self._rows = rows
         self._blobs = blobs
         self._registry = registry
@@ -157,7 +165,7 @@ class Approvals:
                     refusal = _denied(approval, judgement)
                     await self._close(connection, tenant, found, ApprovalState.DENIED, refusal, by=tenant.user_id)
         self._wake(approval)
-        self._decided.set()
+        self._decided()
         if stale is not None:
             raise Conflict(stale)
         return approval
@@ -172,6 +180,19 @@ class Approvals:
             await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         self._wake(approval)
         return await self._rows.get(tenant, approval.id)
+
+    async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
+        """The run that called has ended; nothing if the call waits for no decision."""
+        refusal = NotDecided("The run ended before anyone decided. Nothing was changed.")
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            try:
+                approval = await self._rows.newest(connection, tenant, call_id)
+            except NotFound:
+                return
+            found = await self._rows.locked(connection, tenant, approval.id)
+            if found.approval.state in (ApprovalState.OPEN, ApprovalState.ALLOWED, ApprovalState.STALE):
+                await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        self._wake(approval)
 
     async def abandon(self, allowed: Allowed, refusal: Refused) -> None:
         """What was allowed cannot be carried out any more."""
@@ -328,7 +349,7 @@ def is_as_asked(found: Allowed) -> bool:
     return digest_of(found.arguments).hex() == found.approval.arguments_sha256
 
 
-def entry_of(found: Allowed, agent: Agent | None, *, node: str) -> Entry:
+def entry_of(found: Allowed, agent: Agent | None, *, node: str, fence: int | None = None) -> Entry:
     """The call that waited, as it passes the gate again: with exactly the arguments that were approved."""
     approval = found.approval
     caller = Caller(
@@ -338,6 +359,7 @@ def entry_of(found: Allowed, agent: Agent | None, *, node: str) -> Entry:
         session_id=approval.session_id,
         run_id=approval.run_id,
         call_id=approval.call_id,
+        fence=fence,
         via=found.via,
     )
     return Entry(ToolCall(approval.tool, unspelled(found.arguments)), caller, node, found)

@@ -1,7 +1,7 @@
 """Several calls of one message. What they declare to touch decides which run side by side and which in order."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from toolcrib.domain.callers import Caller
@@ -23,20 +23,31 @@ async def execute_all(executor: Executor, calls: Sequence[ToolCall], caller: Cal
     stands in the place of its outcome.
     """
     callers = [replace(caller, call_id=CallId(new_id())) for _ in calls]
-    waiting = waits_for([executor.effects_of(call) for call in calls])
-    ended = [asyncio.Event() for _ in calls]
-    room = asyncio.Semaphore(_AT_ONCE)
 
     async def execute(number: int) -> Outcome:
+        return await executor.execute(calls[number], callers[number])
+
+    return await side_by_side([executor.effects_of(call) for call in calls], execute)
+
+
+async def side_by_side(
+    effects: Sequence[Effects | None], do: Callable[[int], Awaitable[Outcome]]
+) -> list[Outcome | BaseException]:
+    """Does something for each call, by its number: at once where that makes no difference, else in order."""
+    waiting = waits_for(effects)
+    ended = [asyncio.Event() for _ in effects]
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def in_turn(number: int) -> Outcome:
         try:
             for earlier in waiting[number]:
                 await ended[earlier].wait()
             async with room:
-                return await executor.execute(calls[number], callers[number])
+                return await do(number)
         finally:
             ended[number].set()
 
-    return await asyncio.gather(*map(execute, range(len(calls))), return_exceptions=True)
+    return await asyncio.gather(*map(in_turn, range(len(effects))), return_exceptions=True)
 
 
 def waits_for(effects: Sequence[Effects | None]) -> list[list[int]]:

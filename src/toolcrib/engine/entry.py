@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.domain.book import AuditRecord, CallRecord, files_changed, without_content
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.changes import ChangeSet
-from toolcrib.domain.errors import ToolcribError
+from toolcrib.domain.errors import ToolcribError, Violation
 from toolcrib.domain.ids import UserId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.engine.telling import Told, tool_ended, tool_started
@@ -96,6 +96,7 @@ class Entry:
             error=None if error is None else {"code": error.code, "message": error.message, "fields": error.fields},
             change_set=change_set,
             events=(tool_ended(self.call.name, outcome),) if self._is_watched else (),
+            violation=isinstance(error, Violation),
         )
 
     def _record(
@@ -106,6 +107,7 @@ class Entry:
         error: dict[str, Any] | None = None,
         change_set: ChangeSet | None = None,
         events: tuple[Told, ...] = (),
+        violation: bool = False,
     ) -> CallRecord:
         return CallRecord(
             caller=self.caller,
@@ -119,4 +121,5 @@ class Entry:
             repeatable=self.tool.repeatable if self.tool else True,
             approval_id=self.allowed.approval.id if self.allowed else None,
             events=events if self._is_watched else (),
+            violation=violation,
         )

@@ -112,9 +112,17 @@ class Executor:
         is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
         return await self._pass(Entry(call, caller, self._node), emit)
 
-    async def carry_on(self, allowed: Allowed, agent: Agent | None) -> Outcome:
+    async def carry_on(self, allowed: Allowed, agent: Agent | None, *, fence: int | None = None) -> Outcome:
         """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
-        return await self._pass(entry_of(allowed, agent, node=self._node), None)
+        return await self._pass(entry_of(allowed, agent, node=self._node, fence=fence), None)
+
+    async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
+        """Ends a call that cannot even be tried, so that it has a result like any other."""
+        return await self._end(self._entry(call, caller), error)
+
+    async def give_up(self, call: ToolCall, caller: Caller) -> Outcome:
+        """Ends a call of which nobody knows whether it took effect, and which must not be done twice."""
+        return await self._unknown(self._entry(call, caller))
 
     def explain(self, call: ToolCall, caller: Caller) -> Explanation:
         """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
@@ -168,6 +176,11 @@ class Executor:
                 with suppress(Exception):
                     await self._end(entry, ToolcribError("Our own fault. The server's log says more."))
             raise
+
+    def _entry(self, call: ToolCall, caller: Caller) -> Entry:
+        entry = Entry(call, caller, self._node)
+        entry.tool = self._registry.get(call.name)
+        return entry
 
     def _hear(self, call: ToolCall) -> _Heard:
         tool = self._registry.require(call.name)

@@ -1,6 +1,6 @@
 """Questions: a call asks a person, waits as a row, and ends with the answer. Checks answers; shows nothing."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ import structlog
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.callers import Agent, Caller, Role
 from toolcrib.domain.errors import BadArguments, Conflict, Forbidden, NotDecided, ToolcribError
-from toolcrib.domain.ids import QuestionId, SessionId, new_id
+from toolcrib.domain.ids import CallId, QuestionId, SessionId, new_id
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.domain.questions import Item, Question, QuestionState
 from toolcrib.engine.entry import Entry
@@ -32,11 +32,14 @@ log = structlog.get_logger(__name__)
 class Questions:
     """Asking and answering."""
 
-    def __init__(self, rows: storage.Questions, live: Watchers, *, node: str, patience: timedelta) -> None:
+    def __init__(
+        self, rows: storage.Questions, live: Watchers, *, node: str, patience: timedelta, decided: Callable[[], None]
+    ) -> None:
         self._rows = rows
         self._live = live
         self._node = node
         self._patience = patience
+        self._decided = decided
 
     async def ask(self, entry: Entry, items: tuple[Item, ...]) -> Outcome:
         """The call waits from here on: its row, the question and the event are one transaction."""
@@ -79,6 +82,16 @@ class Questions:
             )
         self._wake(asked.question)
         return await self._rows.get(tenant, question_id)
+
+    async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
+        """The run that asked has ended; nothing if the call asks nothing."""
+        refusal = NotDecided("The run ended before anyone answered.")
+        async with self._rows.transaction(tenant, Role.MEMBER) as connection:
+            asked = await self._rows.of_call(connection, tenant, call_id)
+            if asked is None or asked.question.state is not QuestionState.OPEN:
+                return
+            await self._end(connection, tenant, asked, QuestionState.WITHDRAWN, refusal=refusal)
+        self._wake(asked.question)
 
     async def expire(self, *, limit: int) -> int:
         """Ends what nobody answered in time. Returns how many it has ended; one that cannot be holds up no other."""
@@ -162,6 +175,7 @@ class Questions:
         return entry
 
     def _wake(self, question: Question) -> None:
+        self._decided()
         if question.session_id is not None:
             self._live.wake(question.workspace_id, question.session_id)
 

@@ -13,6 +13,7 @@ from toolcrib.domain.errors import NotPermitted, ToolcribError
 from toolcrib.domain.places import Place
 from toolcrib.policy.grants import granted
 from toolcrib.policy.guard import Access, Guard, Objection
+from toolcrib.policy.modes import refused_in
 from toolcrib.policy.permissions import ToolFacts, is_read_only, may_use, speaks
 
 
@@ -80,10 +81,16 @@ def _objections(caller: Caller, tool: ToolFacts, effects: Effects) -> Iterator[t
     yield "state.logs", first(guard.state_logs)
     if caller.agent is None:
         return
+    yield "session.mode", _mode(caller, tool, effects)
     yield "agent.toolsets", _toolset(caller.agent, tool)
     yield f"agent.tool_permissions.{tool.name}", _permission(caller.agent, tool, effects)
     yield f"agent.tool_permissions.{tool.name}.paths", first(guard.paths)
     yield "protected-name", first(guard.protected_name)
+
+
+def _mode(caller: Caller, tool: ToolFacts, effects: Effects) -> Objection | None:
+    reason = refused_in(caller.mode, tool, effects)
+    return None if reason is None else Objection("session.mode", NotPermitted(reason))
 
 
 def _toolset(agent: Agent, tool: ToolFacts) -> Objection | None:

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.errors import Forbidden, Unauthenticated
 from toolcrib.domain.ids import SessionId, UserId, WorkspaceId
+from toolcrib.domain.sessions import Mode
 from toolcrib.server import cookies
 from toolcrib.server.hosts import may_use_cookies
 from toolcrib.server.services import Services, services_of
@@ -91,6 +92,7 @@ def caller_for(
     agent: Agent | None = None,
     session_id: UUID | None = None,
     via: str = "rest",
+    mode: Mode = Mode.BUILD,
 ) -> Caller:
     """The caller in a workspace; Forbidden for an agent's key from another one.
 
@@ -105,6 +107,7 @@ def caller_for(
         session_id=None if session_id is None else SessionId(session_id),
         token_version=principal.token_version,
         via=via,
+        mode=mode,
     )
 
 

@@ -12,6 +12,7 @@ from toolcrib.server.passwords import Passwords
 from toolcrib.server.running_calls import RunningCalls
 from toolcrib.server.tokens import AccessTokens
 from toolcrib.settings import Settings
+from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.audit import Audit
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from toolcrib.engine.executor import Executor
     from toolcrib.engine.live import Live
     from toolcrib.engine.questions import Questions
+    from toolcrib.engine.runs.access import ModelAccess
+    from toolcrib.engine.runs.desk import Desk
+    from toolcrib.providers.registry import Providers
     from toolcrib.tools.registry import Registry
 
 
@@ -51,6 +55,10 @@ class Services:
     approvals: "Approvals"
     questions: "Questions"
     grants: Grants
+    desk: "Desk"
+    access: Access
+    model_access: "ModelAccess"
+    providers: "Providers"
     executor: "Executor"
     registry: "Registry"
     passwords: Passwords

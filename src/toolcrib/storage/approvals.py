@@ -228,6 +228,16 @@ class Approvals:
         if row[0] is not None:
             await drop(connection, tenant, row[0])
 
+    async def allowed(self, tenant: Tenant, call_id: CallId) -> Allowed | None:
+        """What a person allowed of a call and nobody has carried out yet, for the run that called."""
+        async with self._database.transaction(tenant) as connection:
+            try:
+                approval = await self.newest(connection, tenant, call_id)
+            except NotFound:
+                return None
+            found = await self.locked(connection, tenant, approval.id)
+        return found if found.approval.state is ApprovalState.ALLOWED else None
+
     async def claim(self, *, node: str, lease: timedelta, limit: int) -> list[Allowed]:
         """Takes what was allowed, or is stale and must be asked again, where this node is the home. As the system.
 

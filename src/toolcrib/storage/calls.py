@@ -116,5 +116,6 @@ def call_row(call: CallRecord) -> dict[str, Any]:
         "node": call.node,
         "repeatable": call.repeatable,
         "approval_id": call.approval_id,
+        "violation": call.violation,
         "events": call.events or None,
     }

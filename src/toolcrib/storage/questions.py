@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import NotFound
-from toolcrib.domain.ids import QuestionId, SessionId, WorkspaceId
+from toolcrib.domain.ids import CallId, QuestionId, SessionId, WorkspaceId
 from toolcrib.domain.questions import Button, Item, Question, QuestionState
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.json_text import json_text
@@ -86,6 +86,15 @@ class Questions:
             (tenant.workspace_id, question_id),
         )
         return await self.found(connection, tenant, question_id)
+
+    async def of_call(self, connection: Connection, tenant: Tenant, call_id: CallId) -> Asked | None:
+        """What a call asks, which nobody else can answer until this transaction ends."""
+        cursor = await connection.execute(
+            "select id from toolcrib.questions where workspace_id = %s and call_id = %s for update",
+            (tenant.workspace_id, call_id),
+        )
+        row = await cursor.fetchone()
+        return None if row is None else await self.found(connection, tenant, QuestionId(row[0]))
 
     async def page(
         self,

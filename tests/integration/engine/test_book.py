@@ -26,6 +26,16 @@ async def test_a_record_says_who_what_when_and_by_which_rule(crib: Crib) -> None
     agent = await trusted(crib)
     session = await Sessions(crib.database).create(Tenant.of(crib.caller), agent_id=agent.agent_id)
     agent = replace(agent, session_id=session.id, run_id=RunId(new_id()), fence=3, via="websocket")
+    await rows(
+        crib,
+        """
+        insert into toolcrib.runs (id, session_id, user_id, epoch, via, prompt, state, workspace_id)
+        values (%s, %s, %s, 3, 'websocket', '', 'running', %s)
+        """,
+        agent.run_id,
+        session.id,
+        agent.user_id,
+    )
 
     outcome = await crib.call("write", agent, path="/a.txt", content="words\n")
 

@@ -11,11 +11,15 @@ from tests.integration.server.people import API, PASSWORD, Founder, Newcomer, So
 from tests.integration.server.wire import Room, listening
 from toolcrib.domain.ids import WorkspaceId
 from toolcrib.engine.live import Live
+from toolcrib.engine.runs.access import ModelAccess
+from toolcrib.engine.runs.desk import Desk
+from toolcrib.providers.registry import Providers, open_providers
 from toolcrib.server.app import create_app
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
 from toolcrib.settings import Settings
+from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.audit import Audit
@@ -24,10 +28,11 @@ from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.runs import Runs
 from toolcrib.storage.sessions import Sessions
 from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.workspaces import Workspaces
-from toolcrib.wiring import assemble
+from toolcrib.wiring import assemble, credentials_lock
 
 
 @pytest.fixture
@@ -37,8 +42,15 @@ async def live(database: Database) -> AsyncIterator[Live]:
 
 
 @pytest.fixture
-def services(settings: Settings, database: Database, live: Live) -> Services:
+async def providers() -> AsyncIterator[Providers]:
+    async with open_providers(private_hosts=["*"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def services(settings: Settings, database: Database, live: Live, providers: Providers) -> Services:
     engine = assemble(settings, database, live=live)
+    access = Access(database, credentials_lock(settings))
     return Services(
         settings=settings,
         database=database,
@@ -57,6 +69,10 @@ def services(settings: Settings, database: Database, live: Live) -> Services:
         approvals=engine.approvals,
         questions=engine.questions,
         grants=Grants(database),
+        desk=Desk(Runs(database), engine.bell, live),
+        access=access,
+        model_access=ModelAccess(access),
+        providers=providers,
         passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
         tokens=AccessTokens.from_settings(settings),
     )

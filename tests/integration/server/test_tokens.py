@@ -29,7 +29,7 @@ def signed(ada: Someone, settings: Settings) -> Signer:
         **changes: Any,
     ) -> str:
         said = {name: value for name, value in (claims | changes).items() if name != lacking}
-        key = None if algorithm == "none" else secret or settings.jwt_secret.get_secret_value()
+        key: Any = None if algorithm == "none" else secret or settings.jwt_secret.get_secret_value()
         return jwt.encode(said, key, algorithm=algorithm, headers=headers)
 
     return sign

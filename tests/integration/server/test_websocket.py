@@ -374,7 +374,7 @@ async def test_a_message_to_a_model_is_told_that_there_is_none(room: Room) -> No
         )
 
     assert answer["type"] == "chat:error"
-    assert "No model" in answer["payload"]["message"]
+    assert "has no agent" in answer["payload"]["message"]
 
 
 async def test_a_session_of_another_workspace_is_not_found(room: Room, ada: Someone) -> None:

@@ -47,12 +47,17 @@ insert into toolcrib.grants (workspace_id, id, agent_id, tool, approval_id, crea
     values (%(workspace)s, %(id)s, %(id)s, 'write', %(id)s, %(user)s);
 insert into toolcrib.questions (workspace_id, id, call_id, user_id, via, items, expires_at)
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '[]', now());
+insert into toolcrib.runs (workspace_id, id, session_id, user_id, via, prompt, state)
+    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '', 'ended');
+insert into toolcrib.messages (workspace_id, session_id, position, id, role, content)
+    values (%(workspace)s, %(id)s, 1, %(id)s, 'user', '');
+insert into toolcrib.credentials (user_id, provider, sealed, key_id) values (%(user)s, 'p', %(hash)s, 'k');
 insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
-# Neither holds anything of a tenant: the chain of seals is the system's, the other is the schema's revision.
-NOBODYS = {"seals", "alembic_version"}
+# None holds anything of a tenant: the chain of seals, which processes are alive, and the schema's revision.
+NOBODYS = {"seals", "processes", "alembic_version"}
 
 
 @pytest.fixture
@@ -90,7 +95,8 @@ async def filled(database: Database, owner: Connection) -> Tenant:
 
 async def owners_of_rows(connection: Connection, table: str) -> set[object]:
     """Whose rows a statement without any ``where`` sees."""
-    column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "workspaces": "id"}
+    column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "credentials": "user_id",
+              "workspaces": "id"}  # fmt: skip
     query = sql.SQL("select distinct {} from toolcrib.{}").format(
         sql.Identifier(column.get(table, "workspace_id")), sql.Identifier(table)
     )

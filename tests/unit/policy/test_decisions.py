@@ -115,6 +115,7 @@ def test_the_rules_considered_are_listed_in_order_with_their_results() -> None:
     passed = [
         "mount.read-only: no objection",
         "state.logs: no objection",
+        "session.mode: no objection",
         "agent.toolsets: no objection",
         "agent.tool_permissions.write: no objection",
         "agent.tool_permissions.write.paths: no objection",

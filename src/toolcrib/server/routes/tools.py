@@ -1,5 +1,6 @@
 """The endpoint for tools: one address for every tool, and what a caller is offered there."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -10,7 +11,7 @@ from pydantic_core import to_json
 
 from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.ids import AgentId, CallId
+from toolcrib.domain.ids import AgentId, CallId, SessionId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.server.auth import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
 from toolcrib.server.bodies import StrictRoute, strict_json
@@ -95,6 +96,9 @@ async def call_tool(workspace_id: UUID, request: Request) -> Response:
     principal = await authenticate(request)
     call = _call(await request.body())
     caller = caller_for(principal, workspace_id, session_id=call.session_id)
+    if call.session_id is not None and caller.is_agent:
+        session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
+        caller = replace(caller, mode=session.mode)
     outcome = await services.executor.execute(ToolCall(call.tool, call.args), caller)
     return answer(outcome)
 

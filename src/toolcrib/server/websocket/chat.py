@@ -31,8 +31,9 @@ from toolcrib.tools.call import ToolCall
 
 VIA: Final = "websocket"
 MAX_CALLS: Final = 16
-NO_MODEL: Final = (
-    "No model is configured on this server yet, so nobody can answer. Tools can be called with chat:tool-call."
+NO_AGENT: Final = (
+    "This session has no agent, so nobody can answer. Begin one with an agent that names a model; "
+    "tools can be called with chat:tool-call."
 )
 
 
@@ -105,8 +106,7 @@ class Chat:
             case Cancel():
                 await self._cancel(said)
             case Send():
-                await self._session(said.conversation_id)
-                raise ToolFailed(NO_MODEL)
+                about = await self._send(said)
         # Only to who wants to know: a message without an id is not answered.
         if reply is not None:
             await self._connection.send(messages.agreed(reply, **about))
@@ -136,6 +136,22 @@ class Chat:
 
         await self._watched.watch(session.id, after=after, opening=open_ones_first)
 
+    async def _send(self, said: Send) -> dict[str, Any]:
+        session = await self._session(said.conversation_id)
+        if session.agent_id is None:
+            raise ToolFailed(NO_AGENT)
+        if session.id not in self._watched:
+            await self._watch(session, after=session.last_seq)
+        run = await self._services.desk.submit(
+            self._connection.tenant,
+            session.id,
+            said.content,
+            via=VIA,
+            # What a system or a tool said is ours to know, not a client's to tell.
+            history=[(one.role, one.content) for one in said.history if one.role in ("user", "assistant")],
+        )
+        return {"conversationId": session.id, "runId": run.id}
+
     async def _call_tool(self, said: CallTool, reply: str | int | None) -> dict[str, Any]:
         if len(self._calls) >= MAX_CALLS:
             raise Conflict(f"{MAX_CALLS} calls of this connection are running. Wait for one of them to end.")
@@ -156,7 +172,12 @@ class Chat:
         if session.agent_id is not None:
             agent = (await self._services.agents.get(connection.tenant, session.agent_id)).as_caller
         return caller_for(
-            connection.authority.principal, connection.workspace_id, agent=agent, session_id=session.id, via=VIA
+            connection.authority.principal,
+            connection.workspace_id,
+            agent=agent,
+            session_id=session.id,
+            via=VIA,
+            mode=session.mode,
         )
 
     async def _execute(self, call: ToolCall, caller: Caller, reply: str | int | None) -> None:
@@ -183,6 +204,8 @@ class Chat:
     async def _cancel(self, said: Cancel) -> None:
         session = await self._session(said.conversation_id)
         self._services.running_calls.cancel((WorkspaceId(self._connection.workspace_id), session.id))
+        if run := await self._services.desk.unfinished(self._connection.tenant, session.id):
+            await self._services.desk.cancel(self._connection.tenant, run.id)
 
     async def _session(self, session_id: Any) -> Session:
         return await self._services.sessions.get(self._connection.tenant, SessionId(session_id))

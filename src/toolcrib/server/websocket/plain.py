@@ -5,7 +5,7 @@ from typing import Any
 from toolcrib.domain.errors import ToolcribError, ToolFailed, described
 from toolcrib.domain.events import Delta, DeltaType, Event, EventType
 from toolcrib.domain.ids import SessionId
-from toolcrib.server.websocket.chat import NO_MODEL
+from toolcrib.server.websocket.chat import NO_AGENT, VIA
 from toolcrib.server.websocket.connection import Connection
 from toolcrib.server.websocket.endings import ending_of
 from toolcrib.server.websocket.messages import Prompt, checked, opened
@@ -46,7 +46,9 @@ class Plain:
             session = await sessions.get(tenant, SessionId(prompt.session_id))
         if session.id not in self._watched:
             await self._watched.watch(session.id, after=session.last_seq)
-        raise ToolFailed(NO_MODEL)
+        if session.agent_id is None:
+            raise ToolFailed(NO_AGENT)
+        await self._services.desk.submit(tenant, session.id, prompt.text, via=VIA)
 
     async def _tell_error(self, error: ToolcribError, _: SessionId | None = None) -> None:
         await self._connection.send({"type": "error", "message": described(error)})
@@ -67,7 +69,9 @@ def plainly(item: Event | Delta) -> dict[str, Any] | None:
             return {"type": "error", "message": f"`{said['toolName']}` waits for a person's approval."}
         case EventType.QUESTION:
             return {"type": "error", "message": "A question waits for a person's answer."}
-        case EventType.STREAM_END:
+        case EventType.RUN_STATE if said["state"] == "ended":
+            if said["ending"] == "failed":
+                return {"type": "error", "message": str(said["error"]["message"])}
             return {"type": "done", "sessionId": str(item.session_id)}
         case EventType.ERROR:
             return {"type": "error", "message": str(said.get("message", "Something went wrong."))}

@@ -12,8 +12,12 @@ begin
     select * into v_call from jsonb_to_record(p_call)
         as c (id uuid, session_id uuid, run_id uuid, fence bigint, user_id uuid, agent_id uuid, tool text,
               arguments jsonb, state text, result jsonb, error jsonb, change_set_id uuid, node text,
-              repeatable boolean, approval_id uuid, events jsonb);
+              repeatable boolean, approval_id uuid, violation boolean, events jsonb);
 
+    -- What a person's decision ends needs no run that runs; what a run does carries its epoch.
+    if v_call.fence is not null then
+        perform toolcrib.require_run(p_workspace, v_call.run_id, v_call.fence);
+    end if;
     if v_call.session_id is not null then
         perform toolcrib.require_session(p_workspace, v_call.session_id, v_call.agent_id);
     end if;
@@ -23,15 +27,16 @@ begin
 
     insert into toolcrib.tool_calls as t
         (workspace_id, id, session_id, run_id, fence, user_id, agent_id, tool, arguments, state, result, error,
-         change_set_id, node, repeatable, ended_at)
+         change_set_id, node, repeatable, violation, ended_at)
     values
         (p_workspace, v_call.id, v_call.session_id, v_call.run_id, v_call.fence, v_call.user_id, v_call.agent_id,
          v_call.tool, v_call.arguments, v_call.state, v_call.result, v_call.error, v_call.change_set_id, v_call.node,
-         coalesce(v_call.repeatable, true),
+         coalesce(v_call.repeatable, true), coalesce(v_call.violation, false),
          case when v_call.state in ('waiting', 'running') then null else now() end)
     on conflict (workspace_id, id) do update set
         state = excluded.state, result = excluded.result, error = excluded.error,
-        change_set_id = excluded.change_set_id, node = excluded.node, ended_at = excluded.ended_at
+        change_set_id = excluded.change_set_id, node = excluded.node, violation = excluded.violation,
+        ended_at = excluded.ended_at
     where t.ended_at is null;
     if not found then
         raise exception 'the call has ended already' using errcode = 'TC410';

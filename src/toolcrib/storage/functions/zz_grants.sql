@@ -9,7 +9,9 @@ grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_syst
 grant select, insert, update, delete on
     workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash to toolcrib_app;
 grant select, insert, update on
-    users, refresh_tokens, change_sets, files, tool_calls, usage, approvals, grants, questions to toolcrib_app;
+    users, refresh_tokens, change_sets, files, tool_calls, usage, approvals, grants, questions, runs, messages
+    to toolcrib_app;
+grant select, insert, update, delete on credentials to toolcrib_app;
 grant select, insert on blobs, versions, events, audit to toolcrib_app;
 grant select, insert, delete on tickets to toolcrib_app;
 
@@ -24,7 +26,7 @@ begin
     foreach v_table in array array[
         'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files', 'trash',
         'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage',
-        'approvals', 'grants', 'questions'
+        'approvals', 'grants', 'questions', 'runs', 'messages', 'processes', 'credentials'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -32,7 +34,7 @@ begin
     end loop;
     foreach v_table in array array[
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'trash',
-        'tool_calls', 'usage', 'approvals', 'grants', 'questions'
+        'tool_calls', 'usage', 'approvals', 'grants', 'questions', 'runs', 'messages'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app
@@ -51,6 +53,8 @@ create policy fellow on users for select to toolcrib_app
 drop policy if exists self on refresh_tokens;
 create policy self on refresh_tokens to toolcrib_app
     using (user_id = acting_user()) with check (user_id = acting_user());
+drop policy if exists self on credentials;
+create policy self on credentials to toolcrib_app using (user_id = acting_user()) with check (user_id = acting_user());
 drop policy if exists self on api_keys;
 create policy self on api_keys to toolcrib_app
     using (user_id = acting_user())

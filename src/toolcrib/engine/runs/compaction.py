@@ -1,0 +1,111 @@
+"""Makes room in a conversation: older messages give way to a summary, by the model or, if that fails, without it.
+
+It cannot deadlock: the request for a summary is itself kept small, and what needs no model always works.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+
+from toolcrib.domain.callers import Agent
+from toolcrib.domain.ids import CallId, MessageId, new_id
+from toolcrib.domain.messages import SystemMessage, UserMessage
+from toolcrib.domain.runs import Said
+from toolcrib.domain.streams import Reception
+from toolcrib.engine.runs.conversation import result_text
+from toolcrib.engine.runs.story import CallView, Story, compactable
+from toolcrib.providers.provider import Credentials, ModelRequest
+from toolcrib.providers.registry import Providers
+from toolcrib.storage.json_text import json_text
+
+_ASKED = (
+    "Summarise this part of a conversation between a person and an assistant with tools, for the assistant to go on "
+    "from: what the person wants, what was found and done (name files and decisions), and what is open. Be brief."
+)
+# How much of the window the request for a summary may take, and the summary itself; in characters per token.
+_REQUEST_SHARE, _SUMMARY_SHARE = 0.5, 0.1
+_CHARACTERS_PER_TOKEN = 3
+_LONGEST_LINE = 400
+_LONGEST_RESULT = 1_500
+
+
+async def summarised(story: Story, providers: Providers, credentials: Credentials) -> tuple[Said, int]:
+    """The summary, and up to which position it stands for what was said."""
+    up_to = compactable(story.said)
+    assert up_to is not None and story.window is not None
+    older = [one for one in story.said if one.position <= up_to]
+    room = int(story.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
+    text = await _by_the_model(story, older, providers, credentials)
+    how = "model"
+    if not text.strip():
+        text, how = _by_rule(older, story.calls), "rule"
+    ids = [str(one.id) for one in older]
+    summary = Said(
+        id=MessageId(new_id()),
+        position=up_to,
+        run_id=story.run.id,
+        role="summary",
+        content=_cut(text, room),
+        metadata={"summarised_by": how, "messages": ids},
+    )
+    return summary, up_to
+
+
+async def _by_the_model(story: Story, older: Sequence[Said], providers: Providers, credentials: Credentials) -> str:
+    agent: Agent = story.agent
+    assert agent.rules.provider and agent.rules.model and story.window
+    told = _cut(_retold(older, story.calls), int(story.window * _REQUEST_SHARE * _CHARACTERS_PER_TOKEN))
+    request = ModelRequest(
+        agent.rules.model,
+        (SystemMessage(_ASKED), UserMessage(told)),
+        max_output_tokens=max(256, int(story.window * _SUMMARY_SHARE)),
+    )
+    reception = Reception()
+    events = providers.turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_seconds)
+    async with aclosing(events):
+        async for event in events:
+            reception.take(event)
+    return reception.message().text if reception.finish else ""
+
+
+def _by_rule(older: Sequence[Said], calls: Mapping[CallId, CallView]) -> str:
+    """Without a model: what the person said, what was called and how it ended, one line each."""
+    lines: list[str] = []
+    for one in older:
+        match one.role:
+            case "user":
+                lines.append(f"The person said: {_cut(one.content, _LONGEST_LINE)}")
+            case "summary":
+                lines.append(one.content)
+            case _:
+                if one.content.strip():
+                    lines.append(f"You said: {_cut(one.content, _LONGEST_LINE)}")
+                lines += [_call_line(call_id, one, calls) for call_id in one.call_ids]
+    return "\n".join(lines)
+
+
+def _call_line(call_id: CallId, one: Said, calls: Mapping[CallId, CallView]) -> str:
+    wire = (one.metadata or {})["tool_calls"][one.call_ids.index(call_id)]
+    view = calls.get(call_id)
+    text, failed = result_text(view.result, view.error) if view else ("", True)
+    how = "failed" if failed else "done"
+    arguments = _cut(wire["function"]["arguments"], _LONGEST_LINE)
+    return f"You called {wire['function']['name']} {arguments}: {how}, {_cut(text, 120)!r} (call {call_id})"
+
+
+def _retold(older: Sequence[Said], calls: Mapping[CallId, CallView]) -> str:
+    parts: list[str] = []
+    for one in older:
+        parts.append(f"[{one.role}] {one.content}")
+        for call_id, wire in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
+            view = calls.get(call_id)
+            text, _ = result_text(view.result, view.error) if view else ("", True)
+            arguments = _cut(json_text(wire["function"]["arguments"]), _LONGEST_RESULT)
+            parts.append(f"[call {wire['function']['name']} {arguments}] {_cut(text, _LONGEST_RESULT)}")
+    return "\n".join(parts)
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    half = max(1, room // 2 - 10)
+    return f"{text[:half]} [… {len(text) - 2 * half:,} characters …] {text[-half:]}"

@@ -1,0 +1,51 @@
+"""That this process is alive, told to the others from a thread: an event loop that is busy must not look dead."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+import structlog
+
+from toolcrib.domain.ids import ProcessId, new_id
+from toolcrib.storage.processes import Heart
+
+log = structlog.get_logger(__name__)
+
+
+class Presence:
+    """Beats four times in a lease. ``lost`` when it could not for half of one: then others may take over any moment."""
+
+    def __init__(self, dsn: str, *, node: str, lease: float) -> None:
+        self.id = ProcessId(new_id())
+        self.lease = lease
+        self._heart = Heart(dsn, self.id, node)
+        self._last = time.monotonic()
+        self._stop = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def kept(cls, dsn: str, *, node: str, lease: float) -> Iterator[Self]:
+        presence = cls(dsn, node=node, lease=lease)
+        presence._heart.beat()
+        thread = threading.Thread(target=presence._beat_for_ever, name="toolcrib-heart", daemon=True)
+        thread.start()
+        try:
+            yield presence
+        finally:
+            presence._stop.set()
+            thread.join(timeout=10)
+
+    @property
+    def lost(self) -> bool:
+        return time.monotonic() - self._last > self.lease / 2
+
+    def _beat_for_ever(self) -> None:
+        while not self._stop.wait(self.lease / 4):
+            try:
+                self._heart.beat()
+                self._last = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat is tried
+                log.warning("presence.no_beat", error=str(error))
+        self._heart.close()

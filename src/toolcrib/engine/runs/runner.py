@@ -1,0 +1,113 @@
+"""Takes runs that are due and carries them on, many at a time. Any process may stop at any instant; another goes on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from toolcrib.domain.ids import RunId
+from toolcrib.domain.runs import Run
+from toolcrib.engine.runs.presence import Presence
+from toolcrib.storage.health import OperationalError
+from toolcrib.storage.processes import Processes
+from toolcrib.storage.runs import Runs
+
+log = structlog.get_logger(__name__)
+
+# What was submitted or decided here is taken at once; the rest is found by looking this often.
+_ROUND = 0.5
+# Runs that one process carries on at a time. Each mostly waits for its model.
+_AT_ONCE = 200
+_BATCH = 20
+_FORGET_AFTER_LEASES = 100
+
+
+class Runner:
+    """One per server. ``poke`` when a run has become ready here, ``cancel`` when one is to stop."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        processes: Processes,
+        advance: Callable[[Run], Awaitable[None]],
+        presence: Presence,
+        *,
+        node: str,
+        decided: asyncio.Event,
+    ) -> None:
+        self._runs = runs
+        self._processes = processes
+        self._advance = advance
+        self._presence = presence
+        self._node = node
+        self._poked = decided
+        self._at_work: dict[RunId, asyncio.Task[None]] = {}
+        self._cancelled: set[RunId] = set()
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    def cancel(self, run_id: RunId) -> None:
+        """Stops a run that is in hand here, at once; that it was cancelled stands in its row already."""
+        task = self._at_work.get(run_id)
+        if task is not None and run_id not in self._cancelled:
+            self._cancelled.add(run_id)
+            task.cancel()
+
+    async def run(self) -> None:
+        """Until it is cancelled. What is in hand then is given back, for another process to go on with."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    try:
+                        await self._round(tasks)
+                    except OperationalError as error:
+                        log.warning("runner.database", error=str(error))
+                    await self._poked_or(_ROUND)
+        finally:
+            await self._processes.leave(self._presence.id)
+
+    async def _round(self, tasks: asyncio.TaskGroup) -> None:
+        if self._presence.lost:
+            # Others may have taken over by now; what is still tried here would be refused.
+            log.warning("runner.presence_lost", runs=len(self._at_work))
+            for task in self._at_work.values():
+                task.cancel()
+            return
+        for run_id in await self._runs.cancelled(self._presence.id):
+            self.cancel(run_id)
+        while room := min(_BATCH, _AT_ONCE - len(self._at_work)):
+            taken = await self._runs.claim(self._presence.id, node=self._node, lease=self._presence.lease, limit=room)
+            for run in taken:
+                task = tasks.create_task(self._carry(run), name=f"run {run.id}")
+                self._at_work[run.id] = task
+            if len(taken) < room:
+                break
+        await self._processes.forget_dead(seconds=self._presence.lease * _FORGET_AFTER_LEASES)
+
+    async def _carry(self, run: Run) -> None:
+        try:
+            await self._advance(run)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._stopped(run))
+        except Exception:
+            log.exception("runner.run_failed", run_id=str(run.id))
+        finally:
+            self._at_work.pop(run.id, None)
+            self._cancelled.discard(run.id)
+            self.poke()
+
+    async def _stopped(self, run: Run) -> None:
+        """A person cancelled it: it is ended in good order. Or we stop: it is given back."""
+        try:
+            await self._runs.release(run)
+        except OperationalError as error:
+            log.warning("runner.not_released", run_id=str(run.id), error=str(error))
+
+    async def _poked_or(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()

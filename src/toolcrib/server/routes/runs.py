@@ -1,0 +1,128 @@
+"""Messages to an agent, and the runs that answer them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field, StringConstraints
+
+from toolcrib.domain.ids import RunId, SessionId
+from toolcrib.domain.runs import Ending, RunState
+from toolcrib.server.auth import APerson, Authenticated, tenant_for
+from toolcrib.server.bodies import StrictRoute
+from toolcrib.server.errors import examples
+from toolcrib.server.services import Injected
+from toolcrib.server.shapes import Given, Page, Shown
+
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["runs"], route_class=StrictRoute)
+
+# PostgreSQL keeps no NUL.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200_000, pattern=r"^[^\x00]*$")]
+
+
+class NewMessage(Given):
+    """What a person says to the session's agent."""
+
+    text: Text = Field(examples=["Add a test for the parser."])
+
+
+class RunAnswer(Shown):
+    """A run, and how far it is."""
+
+    id: UUID
+    session_id: UUID
+    user_id: UUID
+    agent_id: UUID | None
+    state: RunState
+    ending: Ending | None = Field(description="Why it ended; null while it has not.")
+    error: dict[str, Any] | None
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    context_tokens: int
+    active_ms: int = Field(description="Time at work. Waiting for a person does not count.")
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class MessageAnswer(Shown):
+    """A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`."""
+
+    id: UUID
+    position: int
+    run_id: UUID | None
+    role: str
+    content: str
+    metadata: dict[str, Any] | None
+    created_at: datetime | None
+
+
+@router.post(
+    "/sessions/{session_id}/messages",
+    status_code=202,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="send_message",
+)
+async def send(
+    workspace_id: UUID, session_id: UUID, given: NewMessage, principal: APerson, services: Injected
+) -> RunAnswer:
+    """Sends a message; for members. A run answers it: now, or after the one that the session has."""
+    tenant = tenant_for(principal, workspace_id)
+    run = await services.desk.submit(tenant, SessionId(session_id), given.text, via="rest")
+    return RunAnswer.model_validate(run)
+
+
+@router.get("/sessions/{session_id}/messages", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_messages")
+async def messages(
+    workspace_id: UUID,
+    session_id: UUID,
+    principal: APerson,
+    services: Injected,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=500)] = 200,
+) -> Page[MessageAnswer]:
+    """What was said, in order; what a summary stands for too."""
+    found = await services.desk.messages(
+        tenant_for(principal, workspace_id), SessionId(session_id), after=after, limit=limit
+    )
+    items = [MessageAnswer.model_validate(one) for one in found]
+    return Page(items=items, next=str(items[-1].position) if len(items) == limit else None)
+
+
+@router.get("/sessions/{session_id}/runs", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_runs")
+async def list_all(
+    workspace_id: UUID,
+    session_id: UUID,
+    principal: APerson,
+    services: Injected,
+    before: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Page[RunAnswer]:
+    """A session's runs, the newest first."""
+    found = await services.desk.page(
+        tenant_for(principal, workspace_id),
+        SessionId(session_id),
+        before=None if before is None else RunId(before),
+        limit=limit,
+    )
+    items = [RunAnswer.model_validate(run) for run in found]
+    return Page(items=items, next=str(items[-1].id) if len(items) == limit else None)
+
+
+@router.get("/runs/{run_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_run")
+async def get(workspace_id: UUID, run_id: UUID, principal: Authenticated, services: Injected) -> RunAnswer:
+    """One run."""
+    return RunAnswer.model_validate(await services.desk.get(tenant_for(principal, workspace_id), RunId(run_id)))
+
+
+@router.post(
+    "/runs/{run_id}/cancel",
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="cancel_run",
+)
+async def cancel(workspace_id: UUID, run_id: UUID, principal: APerson, services: Injected) -> RunAnswer:
+    """Stops a run within a second, wherever it is carried on; for members. What it has done can be undone."""
+    run = await services.desk.cancel(tenant_for(principal, workspace_id), RunId(run_id))
+    return RunAnswer.model_validate(run)

@@ -1,0 +1,105 @@
+-- Runs: every step of one is committed under its epoch, so that whoever was taken over commits nothing more.
+
+-- Holds the run's row until the transaction ends: a takeover waits for what is being committed, and then sees it.
+create or replace function toolcrib.require_run(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from toolcrib.runs r
+    where r.workspace_id = p_workspace and r.id = p_run and r.epoch = p_epoch and r.state = 'running'
+    for share;
+    if not found then
+        raise exception 'another process carries this run on' using errcode = 'TC409';
+    end if;
+end
+$$;
+
+-- The session's next message. The session's row is locked by this, so positions have no gaps and no doubles.
+create or replace function toolcrib.add_message(
+    p_workspace uuid, p_session uuid, p_id uuid, p_run uuid, p_role text, p_content text, p_metadata jsonb
+) returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_position  bigint;
+begin
+    update toolcrib.sessions set last_position = last_position + 1
+    where workspace_id = p_workspace and id = p_session
+    returning last_position into v_position;
+    insert into toolcrib.messages (workspace_id, session_id, position, id, run_id, role, content, metadata)
+    values (p_workspace, p_session, v_position, p_id, p_run, p_role, p_content, p_metadata);
+    return v_position;
+end
+$$;
+
+-- A run whose turn has come: what the user said becomes a message, and the run may be taken.
+create or replace function toolcrib.begin_run(p_workspace uuid, p_run uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_run  record;
+begin
+    -- It begins with the conversation that the run before it has left.
+    update toolcrib.runs r set state = 'ready',
+        context_tokens = coalesce((select b.context_tokens from toolcrib.runs b
+                                   where b.workspace_id = r.workspace_id and b.session_id = r.session_id
+                                     and b.state = 'ended' and b.turns > 0
+                                   order by b.id desc limit 1), 0)
+    where r.workspace_id = p_workspace and r.id = p_run
+    returning r.session_id, r.prompt into v_run;
+    perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, null);
+    perform toolcrib.append_event(p_workspace, v_run.session_id, 'message', jsonb_build_object(
+        'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt));
+end
+$$;
+
+-- One turn of the model: its message, what it cost, and the events that tell of it.
+create or replace function toolcrib.record_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+    v_turn   record;
+    v_event  record;
+begin
+    perform toolcrib.require_run(p_workspace, p_run, p_epoch);
+    select * into v_turn from jsonb_to_record(p_turn)
+        as t (session_id uuid, message_id uuid, content text, metadata jsonb, input_tokens bigint, output_tokens bigint,
+              context_tokens bigint, counts integer, events jsonb);
+    if v_turn.message_id is not null then
+        perform toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
+                                     v_turn.content, v_turn.metadata);
+    end if;
+    update toolcrib.runs r set
+        turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
+        output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens
+    where r.workspace_id = p_workspace and r.id = p_run;
+    for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
+        perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);
+    end loop;
+end
+$$;
+
+-- A person has decided or answered: the run that waits for it may go on.
+create or replace function toolcrib.wake_run(p_workspace uuid, p_run uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    update toolcrib.runs r set state = 'ready'
+    where r.workspace_id = p_workspace and r.id = p_run and r.state = 'waiting';
+end
+$$;
+
+-- Whatever becomes of an approval or a question, in whichever way, the run that waits for it is told by this.
+create or replace function toolcrib.decided() returns trigger
+language plpgsql
+as $$
+begin
+    perform toolcrib.wake_run(new.workspace_id, new.run_id);
+    return null;
+end
+$$;
+
+create or replace trigger decided after update of state on toolcrib.approvals
+    for each row when (new.run_id is not null and new.state not in ('open', 'stale')) execute function toolcrib.decided();
+create or replace trigger decided after update of state on toolcrib.questions
+    for each row when (new.run_id is not null and new.state <> 'open') execute function toolcrib.decided();

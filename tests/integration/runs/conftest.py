@@ -1,0 +1,156 @@
+"""A workspace with an agent that a scripted model answers for, and the loop that carries runs on."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.fakes import wires
+from tests.fakes.model_server import KEY, Answer, ModelServer, model_server
+from tests.fakes.scenes import Scene, SceneCall
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import hired
+from toolcrib.domain.approvals import Judgement
+from toolcrib.domain.callers import Agent
+from toolcrib.domain.ids import ProcessId, RunId, SessionId, new_id
+from toolcrib.domain.runs import Run, RunState, Said
+from toolcrib.domain.sessions import Mode
+from toolcrib.domain.streams import FinishReason
+from toolcrib.engine.runs.advance import Advance
+from toolcrib.providers.registry import Providers, open_providers
+from toolcrib.storage.access import Access, StoredAccess
+from toolcrib.storage.accounts import Person
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.runs import Runs
+from toolcrib.storage.sessions import Sessions
+from toolcrib.wiring import advancing, credentials_lock
+
+MODEL = "gpt-fake"
+
+
+def says(text: str = "", *calls: tuple[str, dict[str, Any]], **more: Any) -> Answer:
+    """An answer of the model: words, calls, or both."""
+    scene = Scene(
+        text=text,
+        calls=tuple(SceneCall(f"call_{new_id()}", name, json.dumps(args)) for name, args in calls),
+        reason=FinishReason.TOOL_CALLS if calls else FinishReason.STOP,
+        **more,
+    )
+    return Answer(tuple(wires.chat_completions(scene, MODEL)))
+
+
+@dataclass
+class Office:
+    """Someone sends messages, a model answers, and the loop is carried on by hand, as a server's would be."""
+
+    crib: Crib
+    model: ModelServer
+    providers: Providers
+    agent: Agent
+    session_id: SessionId
+
+    @property
+    def tenant(self) -> Tenant:
+        return Tenant.of(self.crib.caller)
+
+    @property
+    def runs(self) -> Runs:
+        return Runs(self.crib.database)
+
+    @property
+    def advance(self) -> Advance:
+        return advancing(self.crib.settings, self.crib.database, self.crib.engine, self.providers)
+
+    async def send(self, text: str, *answers: Answer) -> Run:
+        """A message whose run is carried on until it ends or waits."""
+        self.model.say(*answers)
+        run = await self.runs.submit(self.tenant, self.session_id, text, via="test")
+        await self.carry_on()
+        return await self.run(run.id)
+
+    async def carry_on(self, *, process: ProcessId | None = None) -> None:
+        """Takes what is ready in this workspace, as a server would, until nothing is."""
+        while taken := await self.take(process or ProcessId(new_id())):
+            for run in taken:
+                await self.advance(run)
+
+    async def take(self, process: ProcessId) -> list[Run]:
+        claimed = await self.runs.claim(process, node=self.crib.settings.node, lease=0.0, limit=50)
+        return [run for run in claimed if run.workspace_id == self.crib.caller.workspace_id]
+
+    async def run(self, run_id: RunId) -> Run:
+        return await self.runs.get(self.tenant, run_id)
+
+    async def messages(self) -> list[Said]:
+        return await self.runs.messages(self.tenant, self.session_id)
+
+    async def events(self) -> list[tuple[str, dict[str, Any]]]:
+        found = await Sessions(self.crib.database).events_after(self.tenant, self.session_id, 0, limit=500)
+        return [(event.type, dict(event.payload)) for event in found]
+
+    async def decide(self, judgement: Judgement) -> None:
+        for approval in await self.crib.engine.approvals.open(self.tenant, session_id=self.session_id):
+            await self.crib.engine.approvals.decide(self.tenant, approval.id, judgement, via="test")
+
+    def told(self, request: int = -1) -> list[dict[str, Any]]:
+        """The messages of a request to the model."""
+        return list(self.model.received[request].body["messages"])
+
+    async def is_whole(self) -> bool:
+        """Whether no run is unfinished and every call of the session has ended."""
+        page = await self.runs.page(self.tenant, self.session_id)
+        ids = [call_id for one in await self.messages() for call_id in one.call_ids]
+        calls = await self.runs.calls(page[0], ids)
+        return all(run.state is RunState.ENDED for run in page) and all(
+            call_id in calls and calls[call_id].state == "ended" for call_id in ids
+        )
+
+
+@pytest.fixture
+async def providers() -> AsyncIterator[Providers]:
+    async with open_providers(private_hosts=["*"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def office(crib: Crib, model: ModelServer, providers: Providers) -> Office:
+    return await opened_office(crib, model, providers)
+
+
+async def opened_office(
+    crib: Crib, server: ModelServer, providers: Providers, /, *, mode: Mode = Mode.BUILD, **rules: Any
+) -> Office:
+    given: dict[str, Any] = {
+        "provider": "openai-compatible",
+        "model": MODEL,
+        "trust": "autonomous",
+        "toolsets": ["workspace", "mounts", "studio"],
+        "context_window": 100_000,
+        "tool_permissions": {
+            name: {"allowed": True}
+            for name in ("read", "write", "edit", "ls", "rm", "fs.read", "ask_user", "file_write", "plan_write",
+                         "exit_plan_mode")
+        },
+    }  # fmt: skip
+    agent = (await hired(crib, **{**given, **rules})).agent
+    assert agent is not None
+    access = Access(crib.database, credentials_lock(crib.settings))
+    await access.store(Person(crib.caller.user_id), "openai-compatible", StoredAccess(KEY, f"{server.url}/v1"))
+    session = await Sessions(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id, mode=mode)
+    return Office(crib, server, providers, agent, session.id)
+
+
+def yes() -> Judgement:
+    return Judgement(approved=True)
+
+
+def no(reason: str = "No.") -> Judgement:
+    return replace(yes(), approved=False, reason=reason)

@@ -1,0 +1,167 @@
+"""The loop: a message goes in, the model answers, its calls pass the gate, and it is asked again."""
+
+import pytest
+
+from tests.integration.runs.conftest import Office, no, opened_office, says, yes
+from toolcrib.domain.runs import Ending, RunState
+
+
+@pytest.mark.req("RN-2", part="text")
+async def test_a_message_is_answered(office: Office) -> None:
+    run = await office.send("Say hello.", says("Hello!"))
+
+    assert (run.state, run.ending, run.turns) == (RunState.ENDED, Ending.DONE, 1)
+    assert [(one.role, one.content) for one in await office.messages()] == [
+        ("user", "Say hello."),
+        ("assistant", "Hello!"),
+    ]
+    assert [kind for kind, _ in await office.events()] == [
+        "message",
+        "run-state",
+        "stream-start",
+        "stream-end",
+        "run-state",
+    ]
+
+
+@pytest.mark.req("RN-2", part="calls")
+async def test_calls_are_executed_and_the_model_is_asked_again_with_their_results(office: Office) -> None:
+    run = await office.send(
+        "Write it.",
+        says("I shall.", ("write", {"path": "/a.txt", "content": "a\n"}), ("ls", {"path": "/"})),
+        says("Done."),
+    )
+
+    assert (run.ending, run.turns) == (Ending.DONE, 2)
+    assert (office.crib.project / "a.txt").read_text() == "a\n"
+    *_, assistant, written, listed = office.told()
+    assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["write", "ls"]
+    assert [message["role"] for message in (written, listed)] == ["tool", "tool"]
+    assert '"path":"/a.txt"' in written["content"].replace(" ", "")
+    assert await office.is_whole()
+
+
+async def test_what_fails_is_told_to_the_model_and_the_loop_goes_on(office: Office) -> None:
+    run = await office.send(
+        "Try.",
+        says("", ("read", {"path": "/nowhere"}), ("teleport", {}), ("read", {"pth": "/x"})),
+        says("I could not."),
+    )
+
+    assert run.ending is Ending.DONE
+    missing, unknown, wrong = office.told()[-3:]
+    assert "/nowhere" in missing["content"]
+    assert "'teleport' not found" in unknown["content"]
+    assert "path" in wrong["content"]
+
+
+@pytest.mark.req("HU-1", part="a run waits as a row")
+async def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided(
+    office: Office,
+) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
+
+    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
+
+    assert waiting.state is RunState.WAITING
+    assert not (office.crib.project / "a.txt").exists()
+    await office.decide(yes())
+    office.model.say(says("Written."))
+    await office.carry_on()
+    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (office.crib.project / "a.txt").read_text() == "a\n"
+
+
+async def test_a_denial_is_told_to_the_model_with_its_reason(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
+    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
+
+    await office.decide(no("Use the other folder."))
+    office.model.say(says("As you wish."))
+    await office.carry_on()
+
+    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert "Use the other folder." in office.told()[-1]["content"]
+    assert not (office.crib.project / "a.txt").exists()
+
+
+@pytest.mark.req("HU-2", part="a run waits without holding a process")
+async def test_a_question_is_answered_and_the_answer_is_the_calls_result(office: Office) -> None:
+    asked = {"questions": [{"name": "color", "question": "Which?", "schema": '{"type": "string"}'}]}
+    waiting = await office.send("Ask me.", says("", ("ask_user", asked)))
+    assert waiting.state is RunState.WAITING
+
+    [question] = await office.crib.engine.questions.open(office.tenant, session_id=office.session_id)
+    await office.crib.engine.questions.answer(office.tenant, question.id, {"color": "red"}, via="test")
+    office.model.say(says("Red it is."))
+    await office.carry_on()
+
+    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert office.told()[-1]["content"] == '{"color":"red"}'
+
+
+@pytest.mark.req("RN-1", part="one unfinished run")
+async def test_a_later_message_waits_for_the_run_before_it(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
+    first = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
+    second = await office.send("And then?")
+
+    assert (first.state, second.state) == (RunState.WAITING, RunState.QUEUED)
+    assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it."]
+    await office.decide(yes())
+    office.model.say(says("First."), says("Second."))
+    await office.carry_on()
+    assert [(await office.run(run.id)).ending for run in (first, second)] == [Ending.DONE, Ending.DONE]
+    assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it.", "And then?"]
+
+
+@pytest.mark.req("RN-3")
+async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, max_turns=2)
+
+    run = await office.send(
+        "Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("This is what I found.")
+    )
+
+    assert run.ending is Ending.TURN_LIMIT
+    assert office.model.last.body["tool_choice"] == "none"
+    assert (await office.messages())[-1].content == "This is what I found."
+
+
+@pytest.mark.req("RN-3", part="a run that still cannot conclude says so")
+async def test_a_model_that_calls_tools_all_the_same_is_stopped_with_words(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, max_turns=1)
+
+    run = await office.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
+
+    assert run.ending is Ending.TURN_LIMIT
+    assert (await office.messages())[-1].content == "Stopped after 1 iterations."
+    assert await office.is_whole()
+
+
+@pytest.mark.req("PO-6", part="the first one stops the run")
+async def test_a_violation_stops_the_run(office: Office) -> None:
+    run = await office.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
+
+    assert run.ending is Ending.VIOLATION
+    assert run.error is not None
+    assert await office.is_whole()
+
+
+@pytest.mark.req("PO-6", part="as many as the agent may")
+async def test_as_many_violations_as_the_agent_may_have_do_not_stop_it(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, max_sandbox_violations=1)
+
+    run = await office.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
+
+    assert run.ending is Ending.DONE
+
+
+async def test_without_credentials_the_run_fails_and_says_what_to_do(office: Office) -> None:
+    office = await opened_office(office.crib, office.model, office.providers, provider="anthropic", model="claude")
+
+    run = await office.send("Hello?")
+
+    assert run.ending is Ending.FAILED
+    assert run.error is not None
+    assert "PUT /api/v1/credentials/anthropic" in run.error["message"]

@@ -1,0 +1,118 @@
+"""Plan mode: an agent looks, asks and plans; the server itself decides whether it may begin to build."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.runs.conftest import Office, opened_office, says
+from toolcrib.domain.runs import Ending, RunState
+from toolcrib.domain.sessions import Mode
+from toolcrib.storage.sessions import Sessions
+
+pytestmark = pytest.mark.req("HU-3")
+
+PLAN = "/plans/bold-meadow-revelation.plan"
+WRITE_PLAN = ("write", {"path": PLAN, "content": "# Plan\n", "file_type": "plan"})
+EXIT = ("exit_plan_mode", {"plan_file_path": PLAN})
+REVIEW: dict[str, Any] = {
+    "questions": [
+        {
+            "name": "approval",
+            "question": "Review the implementation plan. Ready to proceed to Build Mode?",
+            "schema": '{"type": "string", "enum": ["Accept", "Reject"]}',
+            "buttons": [{"label": "Accept", "value": "Accept"}, {"label": "Reject", "value": "Reject"}],
+        }
+    ]
+}
+
+
+@pytest.fixture
+async def planning(crib: Crib, office: Office) -> Office:
+    return await opened_office(crib, office.model, office.providers, mode=Mode.PLAN)
+
+
+async def mode_of(office: Office) -> Mode:
+    return (await Sessions(office.crib.database).get(office.tenant, office.session_id)).mode
+
+
+async def answer(office: Office, value: str, *, by_button: bool) -> None:
+    [question] = await office.crib.engine.questions.open(office.tenant, session_id=office.session_id)
+    await office.crib.engine.questions.answer(
+        office.tenant, question.id, {"approval": value}, by_button=["approval"] if by_button else [], via="test"
+    )
+
+
+async def test_reading_and_planning_is_offered_and_nothing_else(planning: Office) -> None:
+    await planning.send("Plan.", says("I shall."))
+
+    offered = {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
+    assert offered == {"read", "ls", "fs_read", "plan_write", "ask_user", "exit_plan_mode", "write"}
+
+
+async def test_what_is_not_offered_is_refused_too(planning: Office) -> None:
+    run = await planning.send(
+        "Build!",
+        says("", ("write", {"path": "/a.txt", "content": "a"}), ("rm", {"path": "/a.txt"}), WRITE_PLAN),
+        says("Only the plan."),
+    )
+
+    assert run.ending is Ending.DONE
+    wrote, removed, planned = planning.told()[-3:]
+    assert "plan mode" in wrote["content"]
+    assert "plan mode" in removed["content"]
+    assert "plan mode" not in planned["content"]
+    assert [path.name for path in planning.crib.project.rglob("*") if path.is_file()] == [PLAN.rpartition("/")[2]]
+
+
+async def test_an_accepted_plan_opens_build_mode(planning: Office) -> None:
+    waiting = await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
+    assert waiting.state is RunState.WAITING
+    await answer(planning, "Accept", by_button=True)
+    planning.model.say(says("", EXIT), says("Now I build."))
+    await planning.carry_on()
+
+    assert await mode_of(planning) is Mode.BUILD
+    assert '"mode":"build"' in planning.told()[-1]["content"]
+    assert "edit" in {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "by_button"), [("Reject", True), ("Accept", False)], ids=["rejected", "not by button"]
+)
+async def test_without_an_accept_by_button_it_is_refused(planning: Office, value: str, by_button: bool) -> None:
+    await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
+    await answer(planning, value, by_button=by_button)
+    planning.model.say(says("", EXIT), says("I may not."))
+    await planning.carry_on()
+
+    assert await mode_of(planning) is Mode.PLAN
+    assert "accepted this plan by button" in planning.told()[-1]["content"]
+
+
+async def test_a_plan_that_was_changed_after_the_question_must_be_asked_about_again(planning: Office) -> None:
+    await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
+    await answer(planning, "Accept", by_button=True)
+    changed = ("write", {"path": PLAN, "content": "# Another\n", "file_type": "plan", "overwrite": True})
+    planning.model.say(says("", changed), says("", EXIT), says("I may not."))
+    await planning.carry_on()
+
+    assert await mode_of(planning) is Mode.PLAN
+
+
+async def test_an_answer_about_one_plan_does_not_open_the_door_for_another(planning: Office) -> None:
+    other = ("write", {"path": "/plans/other-river-hill.plan", "content": "# Other\n", "file_type": "plan"})
+    await planning.send("Plan.", says("", WRITE_PLAN), says("", other), says("", ("ask_user", REVIEW)))
+    await answer(planning, "Accept", by_button=True)
+    planning.model.say(says("", EXIT), says("I may not."))
+    await planning.carry_on()
+
+    assert await mode_of(planning) is Mode.PLAN
+
+
+async def test_what_is_no_plan_file_is_refused(planning: Office) -> None:
+    await planning.crib.result("write", path="/a.plan", content="x")
+
+    await planning.send("Go.", says("", ("exit_plan_mode", {"plan_file_path": "/a.plan"})), says("No."))
+
+    assert "not a plan file" in planning.told()[-1]["content"]
