@@ -166,6 +166,8 @@ class Waiting:
                     await self._rows.renew(self._node, ids)
                 except OperationalError as error:
                     log.warning("waiting.no_beat", error=str(error))
+                except Exception:
+                    log.exception("waiting.no_beat")
 
     async def _expire_for_ever(self) -> None:
         while True:

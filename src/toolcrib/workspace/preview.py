@@ -1,5 +1,6 @@
 """A change set as a person is shown it before it counts: what becomes of each file, with diffs while there is room."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ _MOST_FILES = 1_000
 _MOST_DIFFS = 100
 _MOST_DIFFED_BYTES = 200_000
 _ROOM = 200_000
+# Comparing lines costs, at worst, more than their product: someone could make every question cost minutes.
+_MOST_COMPARISONS = 4_000_000
+_SECONDS = 2.0
 
 
 async def preview(blobs: Blobs, tenant: Tenant, change_set: ChangeSet) -> list[dict[str, Any]]:
@@ -39,10 +43,10 @@ async def _bodies_before(blobs: Blobs, tenant: Tenant, changes: Sequence[Change]
 
 
 def _entries(changes: Sequence[Change], bodies: Mapping[bytes, bytes]) -> list[dict[str, Any]]:
-    entries, room = [], _ROOM
+    entries, room, deadline = [], _ROOM, time.monotonic() + _SECONDS
     for change in changes:
         entry = _facts(change)
-        diff = _diff(change, bodies) if room > 0 else None
+        diff = _diff(change, bodies) if room > 0 and time.monotonic() < deadline else None
         if diff is not None and len(diff["diff"]) <= room:
             entry |= diff
             room -= len(diff["diff"])
@@ -83,9 +87,20 @@ def _diff(change: Change, bodies: Mapping[bytes, bytes]) -> dict[str, Any] | Non
         return None
     if max(len(before), len(after)) > _MOST_DIFFED_BYTES or is_binary(before) or is_binary(after):
         return None
+    if _is_costly(before, after):
+        return None
     names = tuple(shown(state.place) if state else "/dev/null" for state in (change.before, change.after))
     diff = unified(before, after, (names[0], names[1]))
     return {"added": diff.added, "removed": diff.removed, "diff": diff.text}
+
+
+def _is_costly(before: bytes, after: bytes) -> bool:
+    """Whether too many lines differ to be compared with each other, those at the start and at the end aside."""
+    old, new = before.split(b"\n"), after.split(b"\n")
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    old, new = old[same:], new[same:]
+    same = next((n for n, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+    return (len(old) - same) * (len(new) - same) > _MOST_COMPARISONS
 
 
 def _body(state: NodeState | None, brought: bytes | None, bodies: Mapping[bytes, bytes]) -> bytes | None:

@@ -1,6 +1,7 @@
 """What waits while the world around it changes: sessions, agents and members go, nodes stop, rows are altered."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -440,6 +441,19 @@ async def test_a_set_of_more_than_a_thousand_is_shown_in_brief_and_done_whole(cr
     [outcome] = await carried_out(crib)
     assert outcome.succeeded
     assert len(list((crib.project / "d").iterdir())) == 1_200
+
+
+async def test_contents_made_to_be_hard_to_compare_are_asked_about_without_a_diff(crib: Crib) -> None:
+    old, new = ("".join(f"{(n * step) % 5_000}\n" for n in range(38_000)) for step in (1, 7_919))
+    await crib.result("write", path="/a.txt", content=old)
+    began = time.monotonic()
+
+    approval = await asked(crib, await guided(crib), path="/a.txt", content=new, overwrite=True)
+
+    [change] = approval.changes
+    assert (change["change"], "diff" in change) == ("changed", False)
+    # Compared line by line it takes longer, on an idle machine.
+    assert time.monotonic() - began < 4
 
 
 async def test_the_journal_has_a_line_for_what_was_carried_out_later(crib: Crib) -> None:

@@ -1,0 +1,186 @@
+"""``kill -9`` between asking, deciding and doing: what was allowed is done once, and what was not is never done."""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import psycopg
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.processes import FORKED, Site, engine_at, run_command
+from tests.faults.server import Server
+from toolcrib.domain.approvals import Judgement
+from toolcrib.domain.ids import ApprovalId, UserId, WorkspaceId
+from toolcrib.storage.database import Tenant
+
+pytestmark = [pytest.mark.req("HU-1", part="survives restarts"), pytest.mark.xdist_group("kill")]
+
+PASSWORD = "correct horse battery staple"
+EMAIL = "ada@example.com"
+RULES = "trust: guided\ntool_permissions: {write: {allowed: true}}"
+_PATIENCE = 600
+# So many die, each so many statements later than the one before.
+DEATHS, EVERY = 10, 5
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, urls) as server:
+        server.start()
+        yield server
+
+
+class People:
+    """Ada and her agent, over HTTP."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        ada = self._send("POST", "/auth/register", {"email": EMAIL, "password": PASSWORD})
+        self.user_id = ada["id"]
+        self.token = self._send("POST", "/auth/login", {"email": EMAIL, "password": PASSWORD})["access_token"]
+        self.workspace = str(self._send("POST", "/workspaces", {"name": "w"})["id"])
+        agent = self._send("POST", f"/workspaces/{self.workspace}/agents", {"name": "a", "definition": RULES})
+        keys = f"/workspaces/{self.workspace}/agents/{agent['id']}/keys"
+        self.key = self._send("POST", keys, {"name": "k"})["secret"]
+
+    @property
+    def project(self) -> Path:
+        return self._server.data_dir / "workspaces" / self.workspace / "project"
+
+    def ask(self, path: str) -> dict[str, Any]:
+        call = {"tool": "write", "args": {"path": path, "content": f"{path}\n"}}
+        told = self._send("POST", f"/workspaces/{self.workspace}/tools", call, token=self.key)
+        return dict(told["result"])
+
+    def decide(self, approval_id: str) -> None:
+        decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/approvals/{approval_id}/decision"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        told = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=30, trust_env=False)
+        assert told.status_code in (200, 409), told.text
+
+    def ended(self, call_id: str) -> str:
+        for _ in range(_PATIENCE):
+            state = str(self._send("GET", f"/workspaces/{self.workspace}/calls/{call_id}")["state"])
+            if state not in ("waiting", "running"):
+                return state
+        raise AssertionError(f"Call {call_id} has not ended.")
+
+    def on_disk(self, *names: str) -> None:
+        """A change is on disk a moment after it is history."""
+        for _ in range(_PATIENCE):
+            if {path.name for path in self.project.iterdir()} == set(names):
+                return
+            self._send("GET", f"/workspaces/{self.workspace}")
+        raise AssertionError(f"On disk are {sorted(self.project.iterdir())}.")
+
+    def _send(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
+        token = token or getattr(self, "token", None)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        response = httpx2.request(
+            method, f"{self._server.origin}/api/v1{path}", json=body, headers=headers, timeout=30, trust_env=False
+        )
+        assert response.is_success, response.text
+        return response.json()
+
+
+@pytest.mark.req("SC-3", part="no server need run")
+def test_what_was_asked_before_a_kill_is_decided_without_a_server_and_done_by_the_next(
+    server: Server, tmp_path: Path
+) -> None:
+    people = People(server)
+    yes, no = people.ask("/yes.txt"), people.ask("/no.txt")
+
+    server.kill()
+    for asked, more in ((yes, ()), (no, ("--deny",))):
+        decided = ("approve", asked["approval_id"], "--database", "--as", EMAIL, "--yes", *more)
+        said = run_command(*decided, environment=server.environment, scratch=tmp_path)
+        assert said.status == 0, said.said
+    assert not (people.project / "yes.txt").exists()
+    server.start()
+
+    assert (people.ended(yes["call_id"]), people.ended(no["call_id"])) == ("done", "refused")
+    people.on_disk("yes.txt")
+    assert (people.project / "yes.txt").read_text() == "/yes.txt\n"
+    assert not (people.project / "no.txt").exists()
+
+
+def test_a_node_that_dies_at_any_statement_of_deciding_and_carrying_out_leaves_it_for_the_next(
+    server: Server, urls: DatabaseUrls
+) -> None:
+    people = People(server)
+    asked = [people.ask(f"/{number}.txt") for number in range(DEATHS)]
+    server.kill()
+    site = Site(urls.app, urls.system, server.data_dir, server.node)
+    first = secrets.randbelow(EVERY)
+    ends = [dies(site, people, one["approval_id"], after=first + number * EVERY) for number, one in enumerate(asked)]
+    assert ends[0] == -signal.SIGKILL, "the first dies at one of its first statements"
+    assert ends[-1] == 0, "the last lives to see the end, so that deaths fall everywhere before it"
+
+    server.start()
+    for one in asked:
+        # What had not been decided yet when its node died is decided now; the others are told that they were.
+        people.decide(one["approval_id"])
+    states = [people.ended(one["call_id"]) for one in asked]
+
+    assert states == ["done"] * len(asked), f"The first died after {first} statements."
+    people.on_disk(*(f"{number}.txt" for number in range(DEATHS)))
+    with psycopg.connect(urls.owner) as connection:
+        twice = connection.execute(
+            "select path, count(*) from toolcrib.versions where path like '/%.txt' group by path having count(*) <> 1"
+        ).fetchall()
+        booked = connection.execute(
+            "select call_id, count(*) from toolcrib.audit where outcome = 'done' group by 1 having count(*) <> 1"
+        ).fetchall()
+        left = connection.execute(
+            "select count(*) from toolcrib.approvals where state <> 'allowed' or carried_at is null"
+        ).fetchone()
+    assert (twice, booked, left) == ([], [], (0,))
+
+
+def dies(site: Site, people: People, approval_id: str, *, after: int) -> int | None:
+    """Decides and carries out in a process that is killed before the statement after so many; how it ended."""
+    arguments = (site, people.workspace, people.user_id, approval_id, after)
+    process = FORKED.Process(target=_die, args=arguments, daemon=True)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _die(site: Site, workspace: str, user: str, approval: str, statements: int) -> None:
+    left = statements
+    execute = psycopg.AsyncCursor.execute
+
+    async def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return await execute(self, *arguments, **options)
+
+    psycopg.AsyncCursor.execute = counted  # type: ignore[method-assign]
+    asyncio.run(_decide_and_do(site, workspace, user, approval))
+    os._exit(0)
+
+
+async def _decide_and_do(site: Site, workspace: str, user: str, approval: str) -> None:
+    tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
+    async with engine_at(site) as engine:
+        await engine.approvals.decide(tenant, ApprovalId(UUID(approval)), Judgement(approved=True), via="test")
+        for allowed in await engine.waiting._rows.claim(node=site.node, lease=timedelta(seconds=60), limit=100):
+            if str(allowed.approval.id) == approval:
+                await engine.waiting._carry_out(allowed)
