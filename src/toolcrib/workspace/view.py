@@ -28,6 +28,7 @@ from toolcrib.workspace.paths import shown
 
 TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
 _CHUNK = 1 << 20
+_SMALL = 1 << 16
 
 
 class DiskView:
@@ -85,13 +86,20 @@ class DiskView:
 
     def peek(self, place: Place, spans: Iterable[tuple[int, int]], *, hard_links: bool = True) -> list[bytes]:
         """Some pieces of a file, each from an offset and at most so long: for who knows where to look."""
-        with held(self._open_file(place)) as opened:
+        opened = self._open_file(place)
+        try:
             seen = os.fstat(opened)
             if not stat.S_ISREG(seen.st_mode):
                 raise _not_regular(place)
             if seen.st_nlink > 1 and not hard_links:
                 raise several_names(place)
-            return [os.pread(opened, length, offset) for offset, length in spans]
+            if seen.st_size > _SMALL:
+                return [os.pread(opened, length, offset) for offset, length in spans]
+            # All of it is had in less time than a few pieces. One that grows meanwhile is read as far as it was.
+            body = os.pread(opened, seen.st_size, 0)
+            return [body[offset : offset + length] for offset, length in spans]
+        finally:
+            os.close(opened)
 
     def entries(self, place: Place) -> list[Entry]:
         """What a folder holds, in no particular order and without our own temporaries."""

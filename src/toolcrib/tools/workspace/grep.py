@@ -49,16 +49,21 @@ async def grep(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
     )
     # Some of the call's own time is left for the answer.
     answer = await Grep(context.tree, question, seconds=min(SECONDS, 0.8 * context.seconds_left)).answer()
-    return {"matches": [_match(match, arguments) for match in answer.matches], **_remarks(answer, arguments)}
+    told = [
+        {"path": shown(match.place), "line_number": match.number, "line_text": match.text} for match in answer.matches
+    ]
+    if question.around != Around():
+        told = [{**line, **_around(match, arguments)} for line, match in zip(told, answer.matches, strict=True)]
+    return {"matches": told, **_remarks(answer, arguments)}
 
 
-def _match(match: Match, arguments: Arguments) -> dict[str, Any]:
-    """A match, with as much around it as was asked for."""
-    told: dict[str, Any] = {"path": shown(match.place), "line_number": match.number, "line_text": match.text}
+def _around(match: Match, arguments: Arguments) -> dict[str, Any]:
+    """As much around a match as was asked for."""
+    told: dict[str, Any] = {}
     if arguments.around.before:
-        told["before_context"] = match.before
+        told["before_context"] = list(match.before)
     if arguments.around.after:
-        told["after_context"] = match.after
+        told["after_context"] = list(match.after)
     if arguments.context:
         told["context"] = [*match.before, match.text, *match.after]
     return told

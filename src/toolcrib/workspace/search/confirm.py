@@ -1,10 +1,11 @@
 """Reads what ripgrep found again, through the disk. A line that is not there is dropped."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from toolcrib.domain.errors import Refused, ToolFailed
 from toolcrib.domain.places import Place
@@ -15,6 +16,8 @@ from toolcrib.workspace.search.lines import Lines, line_text, shown
 from toolcrib.workspace.search.ripgrep import LARGEST_FILE, LONGEST_LINE, OMITTED, Hit
 from toolcrib.workspace.search.selection import Selection
 
+_PATH = attrgetter("path")
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -24,23 +27,30 @@ class Around:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A line that matches, and those around it."""
+_NOTHING = Around()
+
+
+class Match(NamedTuple):
+    """A line that matches, and those around it. A tuple, since there may be very many."""
 
     place: Place
     number: int
     text: str
-    before: list[str]
-    after: list[str]
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A line that is there. ``doubt`` is its whole text, if PostgreSQL must still say that it matches."""
+class Candidates:
+    """Lines that are there. ``doubts`` has the whole text of those, by index, that PostgreSQL must still judge."""
 
-    match: Match
-    doubt: str | None
+    matches: list[Match] = field(default_factory=list)
+    doubts: dict[int, str] = field(default_factory=dict)
+
+    def add(self, match: Match, doubt: str | None = None) -> None:
+        if doubt is not None:
+            self.doubts[len(self.matches)] = doubt
+        self.matches.append(match)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +62,38 @@ class Confirmation:
     around: Around
     hard_links: bool
 
-    def candidates(self, hits: Sequence[Hit], approach: Approach) -> list[Candidate]:
+    def candidates(self, hits: Sequence[Hit], approach: Approach) -> Candidates:
         """Hits of one file stand together; each file is read once."""
-        found: list[Candidate] = []
-        for path, group in groupby(hits, key=attrgetter("path")):
+        found = Candidates()
+        for path, group in groupby(hits, key=_PATH):
             place = self.selection.place(f"/{os.fsdecode(path)}")
             if place is not None:
-                found += self._in_file(place, list(group), approach)
+                self._in_file(place, list(group), approach, found)
         return found
 
-    def _in_file(self, place: Place, hits: list[Hit], approach: Approach) -> list[Candidate]:
-        whole = self.around != Around() or any(hit.text.startswith(OMITTED) for hit in hits)
+    def _in_file(self, place: Place, hits: list[Hit], approach: Approach, found: Candidates) -> None:
+        whole = self.around != _NOTHING or any(hit.text.startswith(OMITTED) for hit in hits)
         try:
-            return list((self._from_the_whole if whole else self._from_pieces)(place, hits, approach))
+            (self._from_the_whole if whole else self._from_pieces)(place, hits, approach, found)
         except (ToolFailed, Refused):
             # Gone, swapped for something else, or never to be read.
-            return []
+            return
 
-    def _from_pieces(self, place: Place, hits: list[Hit], approach: Approach) -> Iterator[Candidate]:
+    def _from_pieces(self, place: Place, hits: list[Hit], approach: Approach, found: Candidates) -> None:
         """Reads no more than the lines themselves, and what tells text from other things."""
-        places = [(max(0, int(hit.offset) - 1), len(hit.text) + 2) for hit in hits]
+        places = [(max(0, int(offset) - 1), len(text) + 2) for _, _, offset, text in hits]
         start, *pieces = self.disk.peek(place, [(0, SNIFFED), *places], hard_links=self.hard_links)
         if is_binary(start):
             return
-        for hit, piece in zip(hits, pieces, strict=True):
-            line = hit.text if hit.offset == b"0" else b"\n" + hit.text
+        for (_, told, offset, line), piece in zip(hits, pieces, strict=True):
+            there = line if offset == b"0" else b"\n" + line
             # Up to the newline that ends it, or to the end of the file.
-            if piece[: len(line) + 1] in (line, line + b"\n"):
-                number = int(hit.number)
-                text = line_text(hit.text, number)
-                doubt = None if approach.settles(hit.text) else text
-                yield Candidate(Match(place, number, shown(text), [], []), doubt)
+            if piece.startswith(there + b"\n") or piece == there:
+                number = int(told)
+                text = line_text(line, number)
+                found.add(Match(place, number, shown(text)), None if approach.settles(line) else text)
 
-    def _from_the_whole(self, place: Place, hits: list[Hit], approach: Approach) -> Iterator[Candidate]:
+    def _from_the_whole(self, place: Place, hits: list[Hit], approach: Approach, found: Candidates) -> None:
         """For who wants the lines around, or a line that is too long to be told."""
         body, _ = self.disk.read(place, limit=LARGEST_FILE, hard_links=self.hard_links)
         if is_binary(body):
@@ -99,7 +108,7 @@ class Confirmation:
                 doubt = lines.text(number)
             else:
                 continue
-            yield Candidate(match_in(lines, number, place, self.around), doubt)
+            found.add(match_in(lines, number, place, self.around), doubt)
 
 
 def match_in(lines: Lines, number: int, place: Place, around: Around) -> Match:
@@ -108,6 +117,6 @@ def match_in(lines: Lines, number: int, place: Place, around: Around) -> Match:
         place,
         number,
         shown(lines.text(number)),
-        lines.shown(number - around.before, number - 1) if around.before else [],
-        lines.shown(number + 1, number + around.after) if around.after else [],
+        lines.shown(number - around.before, number - 1) if around.before else (),
+        lines.shown(number + 1, number + around.after) if around.after else (),
     )

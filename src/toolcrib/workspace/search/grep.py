@@ -4,15 +4,17 @@ Every line is read again through the disk before it is given out, so nothing is 
 that somebody swapped meanwhile. Matches come by path, folder by folder, then by line.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from time import monotonic
 
 from toolcrib.domain.errors import TimedOut
 from toolcrib.domain.files import File
 from toolcrib.domain.places import Mount, root_of
 from toolcrib.workspace.search.approach import EVERYTHING, approach_for, for_postgres
-from toolcrib.workspace.search.confirm import Around, Candidate, Confirmation, Match, match_in
+from toolcrib.workspace.search.confirm import Around, Candidates, Confirmation, Match, match_in
 from toolcrib.workspace.search.likeness import Likeness
 from toolcrib.workspace.search.lines import Lines
 from toolcrib.workspace.search.readable import stored_text
@@ -77,7 +79,10 @@ class Grep:
             await self._on_disk(reader)
         except TimedOut:
             self._timed_out = True
-        matches = sorted(self._found + stored, key=lambda match: (order_of(match.place.path), match.number))
+        # What was found on disk is in order already.
+        matches = self._found
+        if stored:
+            matches = sorted(matches + stored, key=lambda match: (order_of(match.place.path), match.number))
         return Answer(matches[: self._question.limit], self._timed_out, await selection.withheld(disk, off_disk))
 
     @property
@@ -129,7 +134,7 @@ class Grep:
                     return False
             if run.was_refused:
                 return await self._unaided(reader)
-        hits.sort(key=lambda hit: (hit.path.replace(b"/", b"\0"), int(hit.number)))
+        hits = _in_order(hits)
         step = max(200, 2 * self._question.limit)
         for start in range(0, len(hits), step):
             if not self._is_full:
@@ -148,24 +153,23 @@ class Grep:
 
     async def _in_stored(self, files: Sequence[File]) -> list[Match]:
         """Matches in what does not stand on disk, or not yet."""
-        candidates: list[Candidate] = []
+        candidates = Candidates()
         for file in (file for file in files if file.state.sha256 is not None):
             lines = Lines(stored_text(file, await self._tree.stored(file)))
-            candidates += [
-                Candidate(match_in(lines, number, file.state.place, self._question.around), lines.text(number))
-                for number in range(1, len(lines) + 1)
-            ]
+            for number in range(1, len(lines) + 1):
+                match = match_in(lines, number, file.state.place, self._question.around)
+                candidates.add(match, lines.text(number))
         return await self._judged(candidates)
 
-    async def _judged(self, candidates: Sequence[Candidate]) -> list[Match]:
+    async def _judged(self, candidates: Candidates) -> list[Match]:
         """Those that match, after asking PostgreSQL about the doubtful ones."""
-        found: list[Match] = []
-        for batch in _batches(candidates):
-            doubtful = [number for number, candidate in enumerate(batch) if candidate.doubt is not None]
-            matching = await self._matching([batch[number].doubt or "" for number in doubtful]) if doubtful else ()
-            settled = set(range(len(batch))) - set(doubtful) | {doubtful[number] for number in matching}
-            found += [candidate.match for number, candidate in enumerate(batch) if number in settled]
-        return found
+        if not candidates.doubts:
+            return candidates.matches
+        refuted = set(candidates.doubts)
+        for batch in _batches(candidates.doubts):
+            matching = await self._matching([candidates.doubts[index] for index in batch])
+            refuted.difference_update(batch[number] for number in matching)
+        return [match for index, match in enumerate(candidates.matches) if index not in refuted]
 
     async def _matching(self, lines: list[str]) -> list[int]:
         """Which of these lines PostgreSQL's own regular expressions match."""
@@ -185,14 +189,22 @@ class Grep:
             raise TimedOut("The search takes too long.")
 
 
-def _batches(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+def _in_order(hits: Sequence[Hit]) -> list[Hit]:
+    """By path, folder by folder. Ripgrep tells a file's lines together and in their order."""
+    files = [(path.replace(b"/", b"\0"), list(group)) for path, group in groupby(hits, key=attrgetter("path"))]
+    files.sort(key=itemgetter(0))
+    return [hit for _, group in files for hit in group]
+
+
+def _batches(doubts: Mapping[int, str]) -> Iterator[list[int]]:
     """In pieces that one statement can take."""
-    batch: list[Candidate] = []
+    batch: list[int] = []
     size = 0
-    for candidate in candidates:
-        batch.append(candidate)
-        size += len(candidate.doubt or "")
+    for index, text in doubts.items():
+        batch.append(index)
+        size += len(text)
         if size > _BATCH:
             yield batch
             batch, size = [], 0
-    yield batch
+    if batch:
+        yield batch
