@@ -9,15 +9,13 @@ import structlog
 
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.approvals import Approval, ApprovalState, Judgement, Scope
-from toolcrib.domain.arguments import UNWRITABLE, digest_of, is_writable, spelled, unspelled
+from toolcrib.domain.arguments import digest_of, spelled, unspelled
 from toolcrib.domain.callers import Agent, Caller, Role
 from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Effects
 from toolcrib.domain.errors import (
     BadArguments,
     Conflict,
-    Denied,
-    Forbidden,
     NotDecided,
     NotFound,
     Refused,
@@ -27,6 +25,7 @@ from toolcrib.domain.ids import ApprovalId, CallId, SessionId, UserId, new_id
 from toolcrib.domain.outcomes import Outcome, OutcomeState
 from toolcrib.domain.places import Place
 from toolcrib.engine.entry import Entry
+from toolcrib.engine.objections import denied, moved_on, refuse_agents, refuse_unless_open, refuse_unwritable
 from toolcrib.engine.telling import approval_ended, approval_payload, shown_input, tool_asked, tool_decided
 from toolcrib.engine.watchers import Watchers
 from toolcrib.policy.bounds import bound
@@ -142,13 +141,13 @@ class Approvals:
 
     async def decide(self, tenant: Tenant, approval_id: ApprovalId, judgement: Judgement, *, via: str) -> Approval:
         """A person's decision. The first one counts; Conflict tells the second who it was, and the late that it is."""
-        _refuse_agents(tenant)
-        _refuse_unwritable(judgement)
+        refuse_agents(tenant)
+        refuse_unwritable(judgement)
         needs = Role.OWNER if judgement.approved and judgement.scope is Scope.ALWAYS else Role.MEMBER
         async with self._rows.transaction(tenant, needs) as connection:
             found = await self._rows.locked(connection, tenant, approval_id)
             approval = found.approval
-            _refuse_unless_open(approval)
+            refuse_unless_open(approval)
             stale = await self._sessionless(connection, tenant, found)
             if stale is None:
                 stale = self._flaw(found, judgement) or await self._staleness(connection, tenant, approval, judgement)
@@ -162,7 +161,7 @@ class Approvals:
                 event = tool_decided(approval, judgement, by=approval.decided_by_name)
                 await self._tell(connection, tenant, approval, event)
                 if not judgement.approved:
-                    refusal = _denied(approval, judgement)
+                    refusal = denied(approval, judgement)
                     await self._close(connection, tenant, found, ApprovalState.DENIED, refusal, by=tenant.user_id)
         self._wake(approval)
         self._decided()
@@ -176,7 +175,7 @@ class Approvals:
         async with self._rows.transaction(tenant, Role.MEMBER) as connection:
             approval = await self._rows.newest(connection, tenant, call_id)
             found = await self._rows.locked(connection, tenant, approval.id)
-            _refuse_unless_open(found.approval)
+            refuse_unless_open(found.approval)
             await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         self._wake(approval)
         return await self._rows.get(tenant, approval.id)
@@ -299,8 +298,8 @@ class Approvals:
             raise Conflict("What you were shown is not what this approval is about. Look at it again, then decide.")
         if not judgement.approved or approval.change_set_id is None:
             return None
-        moved_on = await overtaken(connection, tenant, approval.change_set_id)
-        return _moved_on(moved_on) if moved_on else None
+        places = await overtaken(connection, tenant, approval.change_set_id)
+        return moved_on(places) if places else None
 
     async def _close(
         self,
@@ -370,51 +369,6 @@ def _agent_then(approval: Approval) -> Agent | None:
     if approval.agent_id is None:
         return None
     return Agent(approval.agent_id, approval.agent_name or "", AgentRules())
-
-
-def _denied(approval: Approval, judgement: Judgement) -> Denied:
-    who = approval.decided_by_name or "A person"
-    why = f": {judgement.reason}" if judgement.reason else ", without giving a reason"
-    return Denied(f"{who} denied this call{why}. Nothing was changed. Do not repeat it unchanged.")
-
-
-def _refuse_agents(tenant: Tenant) -> None:
-    if tenant.agent_id is not None or tenant.user_id is None:
-        raise Forbidden("Only a person decides on an approval. An agent's key cannot.")
-
-
-def _refuse_unwritable(judgement: Judgement) -> None:
-    """BadArguments for texts that no row can hold."""
-    rule = judgement.rule
-    texts: dict[str, tuple[str, ...]] = {"reason": (judgement.reason or "",)}
-    if rule is not None:
-        texts |= {"rule.tool": (rule.tool,), "rule.paths": rule.paths or (), "rule.commands": rule.commands or ()}
-    if flaws := {name: UNWRITABLE for name, said in texts.items() if not all(map(is_writable, said))}:
-        raise BadArguments(flaws)
-
-
-def _refuse_unless_open(approval: Approval) -> None:
-    match approval.state:
-        case ApprovalState.OPEN if approval.expires_at > datetime.now(UTC):
-            return
-        case ApprovalState.OPEN | ApprovalState.EXPIRED:
-            raise Conflict(f"This approval expired at {approval.expires_at.isoformat(timespec='seconds')}.")
-        case ApprovalState.ALLOWED | ApprovalState.DENIED:
-            when = approval.decided_at.isoformat(timespec="seconds") if approval.decided_at else "some time ago"
-            raise Conflict(f"Already {approval.state} by {approval.decided_by_name or 'someone'} at {when}.")
-        case ApprovalState.STALE:
-            raise Conflict("What this was about has changed since. It is asked again; decide on the new approval.")
-        case ApprovalState.WITHDRAWN:
-            raise Conflict("The call was withdrawn; there is nothing to decide any more.")
-
-
-def _moved_on(places: list[tuple[Place, str]]) -> str:
-    place, who = places[0]
-    others = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    return (
-        f"{shown(place)}{others} was changed by {who} since this was asked, so the answer would not be about the same "
-        "thing. It is asked again with the present content; decide on the new approval."
-    )
 
 
 def granted_in(change_set: ChangeSet, approval: Approval) -> frozenset[Place]:

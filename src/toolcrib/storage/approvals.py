@@ -12,6 +12,7 @@ from toolcrib.domain.approvals import Approval, ApprovalState, GrantRule, Judgem
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import NotFound, Superseded
 from toolcrib.domain.ids import ApprovalId, CallId, GrantId, SessionId, WorkspaceId, new_id
+from toolcrib.storage.approval_columns import COLUMNS, JOINS, PAGE, PAGE_OF_OPEN, SELECT, SELECT_WHOLE, WHOLE
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.json_text import json_text
 from toolcrib.storage.proposals import drop
@@ -114,7 +115,7 @@ class Approvals:
         """The same, in a transaction that has its tenant."""
         cursor = connection.cursor(row_factory=dict_row)
         await cursor.execute(
-            _SELECT + "where a.workspace_id = %s and a.call_id = %s order by a.created_at desc, a.id desc limit 1",
+            SELECT + "where a.workspace_id = %s and a.call_id = %s order by a.created_at desc, a.id desc limit 1",
             (tenant.workspace_id, call_id),
         )
         row = await cursor.fetchone()
@@ -136,7 +137,7 @@ class Approvals:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
                 # A statement each: one for both would read through all that was ever decided to find what is open.
-                _PAGE_OF_OPEN if only_open else _PAGE,
+                PAGE_OF_OPEN if only_open else PAGE,
                 {
                     "workspace": tenant.workspace_id,
                     "session": session_id,
@@ -153,7 +154,7 @@ class Approvals:
             "select from toolcrib.approvals where workspace_id = %s and id = %s for update",
             (tenant.workspace_id, approval_id),
         )
-        return _allowed(await _one(connection, tenant, approval_id, _SELECT_WHOLE))
+        return _allowed(await _one(connection, tenant, approval_id, SELECT_WHOLE))
 
     async def decided(
         self, connection: Connection, tenant: Tenant, approval: Approval, judgement: Judgement, *, via: str
@@ -261,8 +262,8 @@ class Approvals:
                     where a.workspace_id = d.workspace_id and a.id = d.id
                     returning a.workspace_id, a.id, d.begun
                 )
-                {_COLUMNS}, {_WHOLE}, t.begun
-                from taken t join toolcrib.approvals a on a.workspace_id = t.workspace_id and a.id = t.id {_JOINS}
+                {COLUMNS}, {WHOLE}, t.begun
+                from taken t join toolcrib.approvals a on a.workspace_id = t.workspace_id and a.id = t.id {JOINS}
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
             )
@@ -325,36 +326,7 @@ class Approvals:
             return [(WorkspaceId(workspace), ApprovalId(approval)) for workspace, approval in await cursor.fetchall()]
 
 
-# Without what is executed: that may be ten megabytes, and is for whoever carries it out.
-_FACTS = """
-    select a.id, a.workspace_id, a.call_id, a.session_id, a.run_id, a.user_id, a.agent_id, a.via, a.tool, a.shown,
-           a.arguments_sha256, a.change_set_id, a.effects, a.rule, a.reason, a.isolation, a.offered, a.state, a.scope,
-           a.decided_by, a.decided_at, a.denial, a.replaces, a.created_at, a.expires_at,
-           g.name as agent_name, coalesce(u.full_name, u.email) as decided_by_name
-"""
-_COLUMNS = f"{_FACTS}, a.changes"
-_WHOLE = "a.arguments, a.result"
-_JOINS = """
-    left join lateral (select name from toolcrib.agents where workspace_id = a.workspace_id and id = a.agent_id
-                       limit 1) g on true
-    left join lateral (select full_name, email from toolcrib.users where id = a.decided_by limit 1) u on true
-"""
-_SELECT = f"{_COLUMNS} from toolcrib.approvals a {_JOINS} "
-_SELECT_WHOLE = f"{_COLUMNS}, {_WHOLE} from toolcrib.approvals a {_JOINS} "
-_WANTED = """
-    where a.workspace_id = %(workspace)s
-      and (%(session)s::uuid is null or a.session_id = %(session)s)
-      and (%(agent)s::uuid is null or a.agent_id = %(agent)s)
-      and (%(after)s::uuid is null or a.id > %(after)s)
-"""
-_LISTED = f"{_FACTS}, toolcrib.in_brief(a.changes) as changes from toolcrib.approvals a {_JOINS} {_WANTED}"
-_PAGE = f"{_LISTED} order by a.id limit %(limit)s"
-_PAGE_OF_OPEN = f"{_LISTED} and a.state = 'open' and a.expires_at > now() order by a.id limit %(limit)s"
-
-
-async def _one(
-    connection: Connection, tenant: Tenant, approval_id: ApprovalId, select: str = _SELECT
-) -> dict[str, Any]:
+async def _one(connection: Connection, tenant: Tenant, approval_id: ApprovalId, select: str = SELECT) -> dict[str, Any]:
     cursor = connection.cursor(row_factory=dict_row)
     await cursor.execute(select + "where a.workspace_id = %s and a.id = %s", (tenant.workspace_id, approval_id))
     row = await cursor.fetchone()
