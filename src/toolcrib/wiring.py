@@ -15,6 +15,7 @@ from toolcrib.engine.executor import Executor
 from toolcrib.engine.journal import Journal
 from toolcrib.engine.live import Live
 from toolcrib.engine.questions import Questions
+from toolcrib.engine.recorder import Recorder
 from toolcrib.engine.recovery import recover
 from toolcrib.engine.runs.access import ModelAccess
 from toolcrib.engine.runs.advance import Advance
@@ -113,6 +114,7 @@ def assemble(
         ripgrep=Ripgrep.found(),
         trash=TrashEntries(database),
         since=Since(database),
+        node=settings.node,
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
@@ -123,13 +125,15 @@ def assemble(
     executor = Executor(
         registry=registry,
         shelves=shelves,
-        committer=Committer(changes, mounts, node=settings.node, trash=trash_limits(settings)),
-        book=Book(Audit(database)),
+        recorder=Recorder(
+            Committer(changes, mounts, node=settings.node, trash=trash_limits(settings)),
+            Book(Audit(database)),
+            calls,
+            live,
+        ),
         journal=Journal(files, mounts),
-        call_rows=calls,
         approvals=approvals,
         questions=questions,
-        live=live,
         node=node,
     )
     agents = Agents(database)

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.domain.callers import Agent, Caller
-from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Effects
 from toolcrib.domain.errors import (
     BaseChanged,
     Conflict,
     Forbidden,
     Interrupted,
-    NotFound,
     NotPermitted,
     Refused,
     Superseded,
@@ -23,21 +21,17 @@ from toolcrib.domain.errors import (
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.domain.events import Delta, DeltaType
-from toolcrib.domain.outcomes import Outcome, OutcomeState
+from toolcrib.domain.outcomes import Outcome
 from toolcrib.engine.approvals import Approvals, Plan, entry_of, granted_in, is_as_asked
-from toolcrib.engine.book import Book
 from toolcrib.engine.entry import Entry
 from toolcrib.engine.journal import Journal
 from toolcrib.engine.questions import Questions
-from toolcrib.engine.watchers import Watchers
-from toolcrib.policy.bounds import bound
+from toolcrib.engine.recorder import Recorder
 from toolcrib.policy.decisions import Decision, Verdict, decide
 from toolcrib.policy.explain import Explanation, explain
 from toolcrib.policy.guard import Guard
 from toolcrib.policy.permissions import permission_for
 from toolcrib.storage.approvals import Allowed
-from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.health import OperationalError
 from toolcrib.tools.call import ToolCall
@@ -45,7 +39,6 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.registry import Registry
 from toolcrib.tools.tool import Tool
 from toolcrib.workspace.base import overtaken
-from toolcrib.workspace.commit import Committer
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.tree import Shelves, Tree
 
@@ -57,10 +50,9 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a call may cost, and how much of its result a model is given."""
+    """What a call may cost."""
 
     call_seconds: float = 60.0
-    model_result_bytes: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,45 +76,41 @@ class Executor:
         self,
         registry: Registry,
         shelves: Shelves,
-        committer: Committer,
-        book: Book,
+        recorder: Recorder,
         journal: Journal,
-        call_rows: Calls,
         approvals: Approvals,
         questions: Questions,
-        live: Watchers,
         *,
         node: str,
         limits: Limits | None = None,
     ) -> None:
         self._registry = registry
         self._shelves = shelves
-        self._committer = committer
-        self._book = book
+        self._recorder = recorder
         self._journal = journal
-        self._call_rows = call_rows
         self._approvals = approvals
         self._questions = questions
-        self._live = live
         self._node = node
         self._limits = limits or Limits()
 
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
         """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too, and so
         is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
-        return await self._pass(Entry(call, caller, self._node), emit)
+        return await self._pass(self._entry(call, caller), emit)
 
     async def carry_on(self, allowed: Allowed, agent: Agent | None, *, fence: int | None = None) -> Outcome:
         """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
-        return await self._pass(entry_of(allowed, agent, node=self._node, fence=fence), None)
+        entry = entry_of(allowed, agent, node=self._node, fence=fence)
+        entry.tool = self._registry.get(entry.call.name)
+        return await self._pass(entry, None)
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
         """Ends a call that cannot even be tried, so that it has a result like any other."""
-        return await self._end(self._entry(call, caller), error)
+        return await self._recorder.end(self._entry(call, caller), error)
 
     async def give_up(self, call: ToolCall, caller: Caller) -> Outcome:
         """Ends a call of which nobody knows whether it took effect, and which must not be done twice."""
-        return await self._unknown(self._entry(call, caller))
+        return await self._recorder.give_up(self._entry(call, caller))
 
     def explain(self, call: ToolCall, caller: Caller) -> Explanation:
         """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
@@ -137,7 +125,7 @@ class Executor:
             return None
 
     async def _pass(self, entry: Entry, emit: Callable[[str], None] | None) -> Outcome:
-        if not self._journal.keeps(entry.caller, self._registry.get(entry.call.name)):
+        if not self._journal.keeps(entry.caller, entry.tool):
             return await self._execute(entry, emit)
         async with self._journal.line(entry.call.name, entry.call.arguments, entry.caller) as line:
             line.outcome = await self._execute(entry, emit)
@@ -146,7 +134,6 @@ class Executor:
     async def _execute(self, entry: Entry, emit: Callable[[str], None] | None) -> Outcome:
         try:
             heard = self._hear(entry.call)
-            entry.tool = heard.tool
             decision = entry.decision = decide(entry.caller, heard.tool, heard.effects)
             if decision.error is not None:
                 raise decision.error
@@ -156,25 +143,25 @@ class Executor:
                 return await self._ask(heard, decision, entry)
             return await self._run(heard, decision, entry, emit)
         except (ToolFailed, Refused) as error:
-            return await self._end(entry, error)
+            return await self._recorder.end(entry, error)
         except Forbidden as error:
-            await self._book.write(entry.audit_record("refused", error=error, rule="membership"))
+            await self._recorder.write_down(entry.audit_record("refused", error=error, rule="membership"))
             raise
         except Superseded as error:
-            await self._book.write(entry.audit_record("failed", error=error))
+            await self._recorder.write_down(entry.audit_record("failed", error=error))
             raise
         except asyncio.CancelledError:
             # What a person allowed is not lost with the server that was about to do it: the next one does.
             if not entry.committing and entry.allowed is None:
                 stopped = Interrupted("The call was cancelled while it ran. Nothing was changed.")
-                await asyncio.shield(self._end(entry, stopped))
+                await asyncio.shield(self._recorder.end(entry, stopped))
             raise
         except Exception as error:
             # The book says that it was tried, if it can still be written. A commit has written its own record.
             lost_database = isinstance(error, OperationalError) and entry.allowed is not None
             if not entry.committing and not lost_database:
                 with suppress(Exception):
-                    await self._end(entry, ToolcribError("Our own fault. The server's log says more."))
+                    await self._recorder.end(entry, ToolcribError("Our own fault. The server's log says more."))
             raise
 
     def _entry(self, call: ToolCall, caller: Caller) -> Entry:
@@ -203,8 +190,8 @@ class Executor:
                     raise
             if plan is not None and plan.is_empty and (not decision.is_supervised or has_permission):
                 # Answered with what was found, not run again: by then it might change something.
-                await self._begin(entry)
-                return await self._answer(entry, plan.result)
+                await self._recorder.begin(entry)
+                return await self._recorder.answer(entry, plan.result)
         effect = None if plan is None or plan.is_empty else plan
         return await self._approvals.ask(entry, heard.effects, effect, replaces=replaces.approval if replaces else None)
 
@@ -221,7 +208,7 @@ class Executor:
         if not is_as_asked(allowed):
             raise NotPermitted("The call's arguments are not those that were approved. Nothing was done.")
         if allowed.begun_before and not heard.tool.repeatable:
-            return await self._unknown(entry)
+            return await self._recorder.give_up(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
         if proposal is None and heard.can_be_planned:
             # The yes was given without knowing what would change. Now it can be shown, if anything would.
@@ -232,10 +219,10 @@ class Executor:
         guard = Guard(entry.caller, heard.tool.name, granted=granted_in(proposal, allowed.approval))
         for place in proposal.places:
             guard.check_write(place)
-        await self._begin(entry)
+        await self._recorder.begin(entry)
         for _ in range(_TRIES):
             try:
-                return await self._commit(entry, allowed.result, proposal, decision)
+                return await self._recorder.commit(entry, allowed.result, proposal, decision)
             except BaseChanged as moved_on:
                 entry.committing = False
                 if moved_on.drifted:
@@ -247,7 +234,7 @@ class Executor:
     async def _run(
         self, heard: _Heard, decision: Decision, entry: Entry, emit: Callable[[str], None] | None
     ) -> Outcome:
-        await self._begin(entry)
+        await self._recorder.begin(entry)
         deadline = self._deadline(heard, entry.caller)
         for _ in range(_PLANS):
             context = self._context(heard, decision, entry, emit, deadline)
@@ -255,14 +242,14 @@ class Executor:
             if context.asked:
                 return await self._questions.ask(entry, tuple(context.asked))
             if context.draft.is_empty:
-                return await self._answer(entry, result)
+                return await self._recorder.answer(entry, result)
             if context.remarks.protected and entry.caller.is_agent:
                 replaces = entry.allowed.approval if entry.allowed else None
                 return await self._approvals.ask(entry, heard.effects, _plan_of(context, result), replaces=replaces)
             if not heard.tool.replans:
                 return await self._commit_as_it_is(entry, result, context, decision)
             try:
-                return await self._commit(entry, result, context.draft.change_set(entry.caller), decision)
+                return await self._recorder.commit(entry, result, context.draft.change_set(entry.caller), decision)
             except BaseChanged as moved_on:
                 # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
                 entry.committing = False
@@ -276,7 +263,7 @@ class Executor:
         change_set = context.draft.change_set(entry.caller)
         for _ in range(_TRIES):
             try:
-                return await self._commit(entry, result, change_set, decision)
+                return await self._recorder.commit(entry, result, change_set, decision)
             except BaseChanged as moved_on:
                 entry.committing = False
                 if moved_on.drifted:
@@ -300,7 +287,7 @@ class Executor:
             tree,
             Draft(tree),
             deadline or self._deadline(heard, caller),
-            emit or self._shown_live(caller),
+            emit or self._recorder.shown_live(caller),
         )
         entry.remarks = context.remarks
         return context
@@ -315,81 +302,6 @@ class Executor:
         except TimeoutError:
             raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
 
-    async def _begin(self, entry: Entry) -> None:
-        """Whoever watches the session hears that the call has started; a crash must leave a trace."""
-        if entry.caller.session_id is not None:
-            await self._call_rows.record(Tenant.of(entry.caller), entry.begun())
-            self._wake(entry)
-
-    async def _commit(self, entry: Entry, result: Any, change_set: ChangeSet, decision: Decision) -> Outcome:
-        """The change, the call's outcome and its record in the book: one transaction."""
-        entry.committing = True
-        shown, metadata = self._shown(entry, result)
-        outcome = Outcome(
-            entry.caller.call_id, OutcomeState.DONE, shown, change_set_id=change_set.id, metadata=metadata
-        )
-        await self._committer.commit(
-            Tenant.of(entry.caller),
-            change_set,
-            needs=decision.needs_role,
-            call=entry.ended(outcome, result=result, change_set=change_set),
-            audit=entry.audit_record("done", change_set=change_set),
-        )
-        self._wake(entry)
-        return outcome
-
-    async def _answer(self, entry: Entry, result: Any) -> Outcome:
-        """A call that changed nothing. It is a row only if someone will look at it again."""
-        shown, metadata = self._shown(entry, result)
-        outcome = Outcome(entry.caller.call_id, OutcomeState.DONE, shown, metadata=metadata)
-        if metadata or entry.is_row:
-            record, audit = entry.ended(outcome, result=result), entry.audit_record("done")
-            await self._call_rows.record(Tenant.of(entry.caller), record, audit)
-            self._wake(entry)
-        else:
-            await self._book.write(entry.audit_record("done"))
-        return outcome
-
-    async def _unknown(self, entry: Entry) -> Outcome:
-        """It had begun when its node died, it has effects elsewhere, and doing it twice may harm."""
-        error = Interrupted(
-            "The server stopped while this ran, and nobody can tell whether it took effect. It was not repeated: "
-            "find out, then decide whether to call it again."
-        )
-        return await self._end(entry, error, state=OutcomeState.UNKNOWN)
-
-    def _shown(self, entry: Entry, result: Any) -> tuple[Any, dict[str, Any]]:
-        """What the caller gets. A model's result is bounded; what was cut is kept with the call, for fetching."""
-        if not entry.caller.is_agent:
-            return result, {}
-        bounded = bound(result, limit_bytes=self._limits.model_result_bytes)
-        if not bounded.cut:
-            return result, {}
-        return bounded.value, {"cut": True, "bytes": bounded.original_bytes, "call_id": str(entry.caller.call_id)}
-
-    async def _end(self, entry: Entry, error: ToolcribError, *, state: OutcomeState | None = None) -> Outcome:
-        """A call that was refused, or failed as tools may."""
-        refused = isinstance(error, Refused)
-        state = state or (OutcomeState.REFUSED if refused else OutcomeState.DONE)
-        told = self._told(entry.call.name, error)
-        outcome = Outcome(entry.caller.call_id, state, result=told, error=error)
-        audit = entry.audit_record("refused" if refused else "failed", error=error)
-        if not entry.is_row:
-            await self._book.write(audit)
-            return outcome
-        try:
-            await self._call_rows.record(Tenant.of(entry.caller), entry.ended(outcome), audit)
-        except NotFound:
-            # There is no such session to tell it to.
-            await self._book.write(audit)
-        self._wake(entry)
-        return outcome
-
-    def _told(self, tool_name: str, error: ToolcribError) -> Any:
-        """The failure in the words of the tool's own dialect, if it has any."""
-        tool = self._registry.get(tool_name)
-        return tool.failure(error) if tool and tool.failure else None
-
     def _deadline(self, heard: _Heard, caller: Caller) -> float:
         """When the call will be ended: an agent's own limit for the tool, or the server's."""
         if heard.tool.seconds is not None:
@@ -397,26 +309,6 @@ class Executor:
         permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
         allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
         return time.monotonic() + allowed
-
-    def _shown_live(self, caller: Caller) -> Callable[[str], None]:
-        """Output goes to whoever watches the session while the call runs; without a session nobody does."""
-        session_id = caller.session_id
-        if session_id is None:
-            return _unheard
-        said = 0
-
-        def show(text: str) -> None:
-            nonlocal said
-            self._live.delta(
-                Delta(caller.workspace_id, session_id, DeltaType.TOOL, str(caller.call_id), text, offset=said)
-            )
-            said += len(text)
-
-        return show
-
-    def _wake(self, entry: Entry) -> None:
-        if entry.caller.session_id is not None:
-            self._live.wake(entry.caller.workspace_id, entry.caller.session_id)
 
 
 def _plan_of(context: ToolContext, result: Any) -> Plan:
@@ -426,7 +318,3 @@ def _plan_of(context: ToolContext, result: Any) -> Plan:
 
 def _others_keep_changing() -> Conflict:
     return Conflict("Others keep changing the same files. Try again in a moment.")
-
-
-def _unheard(_: str) -> None:
-    """Nobody watches this call."""
