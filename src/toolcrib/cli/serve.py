@@ -5,11 +5,10 @@ from typing import Annotated
 
 import structlog
 import typer
-import uvicorn
 
 from toolcrib.cli.configuration import load_settings
 from toolcrib.cli.logs import configure_logs
-from toolcrib.server.app import create_app
+from toolcrib.server.listening import listener
 from toolcrib.settings import Settings
 from toolcrib.wiring import services
 
@@ -41,22 +40,5 @@ def serve(
 async def run(settings: Settings) -> None:
     """Serves until told to stop. Recovery is done before the first request is taken."""
     async with services(settings) as opened:
-        config = uvicorn.Config(
-            create_app(opened),
-            host=settings.host,
-            port=settings.port,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=settings.trusted_proxies is not None,
-            forwarded_allow_ips=settings.trusted_proxies,
-            date_header=False,
-            ws="websockets-sansio",
-            # What a client may make us hold before we know who it is. Large files are written over HTTP.
-            ws_max_size=1_000_000,
-            # Many small messages: it would cost more time than it saves in size.
-            ws_per_message_deflate=False,
-            timeout_graceful_shutdown=10,
-        )
         log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)
-        await uvicorn.Server(config).serve()
+        await listener(opened).serve()

@@ -1,7 +1,9 @@
 """Brings a database to the present schema. Runs as its owner; the server never does."""
 
+import hashlib
 from contextlib import suppress
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import psycopg
@@ -37,6 +39,26 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
         connection.execute("select pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
     assert row is not None
     return str(row[0])
+
+
+def ensure_database(owner_dsn: str, name: str) -> None:
+    """Makes a database of this name on a server, if it has none; ``owner_dsn`` names another one there."""
+    with psycopg.connect(owner_dsn, autocommit=True) as connection, suppress(errors.DuplicateDatabase):
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+
+
+def fingerprint() -> str:
+    """Of all that ``upgrade`` would bring about: a database that was upgraded under the same one lacks nothing."""
+    found = hashlib.sha256()
+    storage = files("toolcrib.storage")
+    for directory in (storage.joinpath("functions"), storage.joinpath("migrations").joinpath("sql")):
+        for script in sorted(directory.iterdir(), key=_name):
+            found.update(script.name.encode() + b"\0" + script.read_bytes())
+    return found.hexdigest()
+
+
+def _name(file: Traversable) -> str:
+    return file.name
 
 
 def newest_revision() -> str:

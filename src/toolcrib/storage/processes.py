@@ -24,6 +24,12 @@ class Processes:
             )
 
 
+def forget_those_of(node: str, dsn: str) -> None:
+    """For a node of which it is known that no process is alive: what they had in hand is free at once."""
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as connection:
+        connection.execute("delete from toolcrib.processes where node = %s", (node,))
+
+
 class Heart:
     """Beats on a connection of its own, from a thread: a server that is busy is not dead."""
 

@@ -71,6 +71,21 @@ class Workspaces:
             )
             return [_as_workspace(*row) for row in await cursor.fetchall()]
 
+    async def find_by_tree(self, person: Person, *, tree: str, node: str) -> Workspace | None:
+        """The person's workspace that is this directory on this node."""
+        async with acting(self._database, person) as connection:
+            cursor = await connection.execute(
+                """
+                select w.id, w.name, m.role, w.home_node, w.created_at
+                from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
+                where m.user_id = %s and w.tree = %s and w.home_node = %s
+                order by w.id limit 1
+                """,
+                (person.user_id, tree, node),
+            )
+            row = await cursor.fetchone()
+        return _as_workspace(*row) if row else None
+
     async def get(self, tenant: Tenant) -> Workspace:
         async with self._database.transaction(tenant) as connection:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))

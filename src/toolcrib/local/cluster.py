@@ -1,0 +1,190 @@
+"""A PostgreSQL of the user's own: made once, reached by a socket that only they can open, running while it is used.
+
+Several processes use it at once. The first starts it, the last one stops it; if that one is killed, it runs on until
+the next one has come and gone.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.local import binaries
+from toolcrib.local.binaries import Binaries
+from toolcrib.local.directories import Directories
+from toolcrib.local.locks import FileLock, held
+from toolcrib.local.secrets import Secrets
+
+OWNER = "toolcrib_owner"
+DATABASE = "toolcrib"
+_PORT = "5432"
+# Upper and lower case beyond ASCII are known to the first two only; the last is everywhere.
+_LOCALES = ("C.UTF-8", "en_US.UTF-8", "C")
+_INITDB_SECONDS = 300
+# After a crash the log is gone through first.
+_START_SECONDS = 120
+_STOP_SECONDS = 30
+_LOOK_EVERY = 0.01
+
+
+class Cluster:
+    """The files of one cluster, and the server that is started on them."""
+
+    def __init__(self, directories: Directories, secrets: Secrets) -> None:
+        self._directories = directories
+        self._secrets = secrets
+        self._data = directories.cluster
+        self._users = FileLock(directories.base / "users.lock")
+        self._started: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return (self._data / "PG_VERSION").exists()
+
+    def use(self) -> None:
+        """It runs when this returns, and until everyone who uses it has left."""
+        _refuse_root()
+        with self._alone():
+            if not self.is_made:
+                self._make(binaries.find())
+            if not self._is_ready():
+                self._start(binaries.find(major=int((self._data / "PG_VERSION").read_text())))
+            self._users.take(shared=True)
+
+    def leave(self) -> None:
+        """Stops it if nobody else uses it."""
+        with self._alone():
+            self._users.release()
+            if self._users.try_take():
+                self._stop()
+            self._users.release()
+
+    def url(self, role: str, password: str, database: str = DATABASE) -> str:
+        where = urlencode({"host": str(self._directories.sockets), "port": _PORT}, quote_via=quote)
+        return f"postgresql://{role}:{quote(password, safe='')}@/{database}?{where}"
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return held(self._directories.base / "cluster.lock")
+
+    def _make(self, programs: Binaries) -> None:
+        """Beside its place first, so that what a crash left behind is not taken for a cluster."""
+        beside = self._data.with_name("postgres.new")
+        password = self._directories.base / "owner-password.new"
+        password.touch(mode=0o600)
+        password.write_text(self._secrets.owner_password)
+        try:
+            _initialise(programs, beside, password)
+        finally:
+            password.unlink(missing_ok=True)
+        beside.replace(self._data)
+
+    def _start(self, programs: Binaries) -> None:
+        self._forget_dead_server()
+        (self._data / "postgresql.conf").write_text(self._configuration())
+        log = self._data / "server.log"
+        with log.open("wb") as output:
+            # A session of its own: what is typed at our terminal, or closing it, is none of its business.
+            self._started = subprocess.Popen(  # noqa: S603 - a program that we found ourselves
+                [programs.directory / "postgres", "-D", self._data],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_ready():
+            if self._started.poll() is not None or time.monotonic() > deadline:
+                said = _end_of(log.read_text(errors="replace"))
+                raise Misconfigured(f"PostgreSQL did not start in {self._data}. It said:\n{said}")
+            time.sleep(_LOOK_EVERY)
+
+    def _stop(self) -> None:
+        process = self._server_process()
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            # "Fast": it ends everyone's connections, writes everything down, and goes.
+            os.kill(process, signal.SIGINT)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self._server_process() is not None and time.monotonic() < deadline:
+            if self._started is not None:
+                self._started.poll()
+            time.sleep(_LOOK_EVERY)
+
+    def _configuration(self) -> str:
+        sockets = str(self._directories.sockets).replace("'", "''")
+        return "\n".join(
+            (
+                "# Written anew by toolcrib at every start.",
+                "listen_addresses = ''",
+                f"unix_socket_directories = '{sockets}'",
+                "unix_socket_permissions = 0700",
+                f"port = {_PORT}",
+                "max_connections = 100",
+                "shared_buffers = 64MB",
+                "dynamic_shared_memory_type = posix",
+                "jit = off",
+                "log_min_messages = warning",
+                "",
+            )
+        )
+
+    def _is_ready(self) -> bool:
+        """Whether it takes connections: it notes that itself, as ``pg_ctl`` reads it."""
+        note = self._note()
+        return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready"
+
+    def _forget_dead_server(self) -> None:
+        """PostgreSQL would believe the note of a server that is gone if another program has its number by now."""
+        if self._server_process() is None:
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _server_process(self) -> int | None:
+        try:
+            process = int(self._note()[0])
+            os.kill(process, 0)
+        except (OSError, ValueError, IndexError):
+            return None
+        with suppress(OSError):
+            return process if "postgres" in Path(f"/proc/{process}/comm").read_text() else None
+        # No /proc on this system, so the number alone has to do.
+        return process
+
+    def _note(self) -> list[str]:
+        with suppress(OSError):
+            return (self._data / "postmaster.pid").read_text().split("\n")
+        return []
+
+
+def _refuse_root() -> None:
+    """PostgreSQL does not run as root, and we do not become someone else behind a person's back."""
+    if os.geteuid() == 0:
+        raise Misconfigured(
+            "You are root, and PostgreSQL does not run as root. One of these mends it:\n"
+            "  run toolcrib as an ordinary user (what agents do is better not done as root)\n"
+            "  export TOOLCRIB_DATABASE_URL=postgresql://… (a database that runs already)"
+        )
+
+
+def _initialise(programs: Binaries, directory: Path, password: Path) -> None:
+    said = ""
+    for locale in _LOCALES:
+        shutil.rmtree(directory, ignore_errors=True)
+        command: list[str | Path] = [programs.directory / "initdb", "-D", directory, "-U", OWNER]
+        command += ["-A", "scram-sha-256", "--pwfile", password, "--encoding=UTF8", f"--locale={locale}"]
+        made = subprocess.run(  # noqa: S603 - a program that we found ourselves
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_INITDB_SECONDS, check=False
+        )
+        if made.returncode == 0:
+            return
+        said = made.stderr.decode(errors="replace")
+    raise Misconfigured(f"PostgreSQL could not make a database in {directory}. It said:\n{_end_of(said)}")
+
+
+def _end_of(said: str) -> str:
+    return "\n".join(f"  {line}" for line in said.strip().splitlines()[-8:])
