@@ -38,5 +38,6 @@ class Shelves:
     ripgrep: Ripgrep
     trash: TrashEntries
     since: Since
+    node: str
     max_file_bytes: int
     trash_bytes: int
