@@ -39,10 +39,12 @@ from toolcrib.storage.calls import record_call
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.json_text import json_text
 from toolcrib.storage.proposals import drop, overtaken, propose, proposed
+from toolcrib.storage.trash import keep_staged
 from toolcrib.tools.call import ToolCall
 from toolcrib.tools.registry import Registry
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.preview import preview
+from toolcrib.workspace.trash import returned_by
 
 log = structlog.get_logger(__name__)
 
@@ -123,6 +125,8 @@ class Approvals:
                 await self._rows.replaced(connection, tenant, replaces.id)
             if plan is not None:
                 await propose(connection, tenant, plan.change_set)
+                staged = [one.token for one in returned_by(plan.change_set)]
+                await keep_staged(connection, tenant, staged, self._patience)
             await self._rows.add(connection, tenant, approval, caller, entry.call.name)
             asked = (await self._rows.locked(connection, tenant, approval.id)).approval
             await record_call(connection, tenant, entry.waiting(tool_asked(approval_payload(asked))))

@@ -6,7 +6,7 @@ order to the tree that the command saw, the entries give the tree that it left.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -79,6 +79,11 @@ class Effect:
     def masked(self) -> tuple[Entry, ...]:
         """What would touch places that were hidden from the command."""
         return tuple(entry for entry in self.entries if entry.masked)
+
+    @property
+    def written(self) -> Mapping[str, Path]:
+        """Where the bytes of each zone's made and changed files lie, for who moves them. Valid as ``open`` is."""
+        return self._roots
 
     def open(self, entry: Entry) -> BinaryIO:
         """The bytes of a made or changed file. Valid until the transaction ends."""

@@ -12,6 +12,9 @@ from toolcrib.domain.places import Place, place_in
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.json_text import json_text
 
+# How long something that waits for its change may lie here if nobody says that it waits for a person.
+_SOON = timedelta(hours=1)
+
 
 @dataclass(frozen=True, slots=True)
 class TrashLimits:
@@ -76,6 +79,30 @@ class TrashEntries:
                 (tenant.workspace_id, list(tokens)),
             )
             return {entry.token: entry for entry in map(_entry, await cursor.fetchall())}
+
+    async def stage(self, tenant: Tenant, staged: Sequence[Displaced], *, node: str) -> None:
+        """Writes down what is put here only to be brought into the tree, by a change that has no id yet.
+
+        It does not crowd out what others displaced. Who means to wait for a decision says so with ``keep_staged``.
+        """
+        async with self._database.transaction(tenant) as connection:
+            await connection.execute(
+                """
+                insert into toolcrib.trash
+                    (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, expires_at)
+                select %(workspace)s, d.id, d.file_id, %(none)s, %(node)s, d.mount, d.path, d.kind, d.mode, d.size,
+                       now() + %(soon)s
+                from jsonb_to_recordset(%(staged)s::jsonb)
+                    as d (id uuid, file_id uuid, mount text, path text, kind text, mode integer, size bigint)
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "none": UUID(int=0),
+                    "node": node,
+                    "soon": _SOON,
+                    "staged": json_text([_row(one) for one in staged]),
+                },
+            )
 
     async def expire(self, node: str, *, limit: int) -> list[Expired]:
         """Lets go of what has expired on this node, so that nobody brings it back, and says what to remove.
@@ -165,6 +192,14 @@ async def put_in_within(
         where t.workspace_id = %(workspace)s and t.id = kept.id and kept.sum > %(most)s
         """,
         {"workspace": tenant.workspace_id, "most": limits.most_bytes},
+    )
+
+
+async def keep_staged(connection: Connection, tenant: Tenant, tokens: Sequence[UUID], keep: timedelta) -> None:
+    """What was staged for a change waits for as long as its approval does."""
+    await connection.execute(
+        "update toolcrib.trash set expires_at = now() + %s where workspace_id = %s and id = any (%s)",
+        (keep, tenant.workspace_id, list(tokens)),
     )
 
 

@@ -6,25 +6,32 @@ outside did before is booked as such first. There is one trip to the database fo
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Final
 
-from toolcrib.domain.errors import Conflict, TooLarge, ToolFailed
+from toolcrib.domain.errors import Conflict, Refused, TooLarge, ToolFailed
 from toolcrib.domain.files import ContentKind, File, NodeKind, NodeState
-from toolcrib.domain.places import Place
+from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.workspace.base import Base
+from toolcrib.workspace.bulk import Bulk, Unit, displaced
 from toolcrib.workspace.content import decoded, file_state
-from toolcrib.workspace.disk import is_temporary
+from toolcrib.workspace.disk import Disk, is_temporary
 from toolcrib.workspace.draft import Draft
+from toolcrib.workspace.ignoring import Ignoring
 from toolcrib.workspace.paths import is_sayable_path, shown
 from toolcrib.workspace.residue import Residue
+from toolcrib.workspace.shares import Shares, share_out
 from toolcrib.workspace.standing import Standing
 from toolcrib.workspace.threads import in_thread
+from toolcrib.workspace.trash import token_of
 from toolcrib.workspace.tree import Tree
 
 # What one effect may bring into the history: it passes through memory on its way.
 MOST_BYTES: Final = 200_000_000
 _CHUNK: Final = 2_000
+_MOST_RULES: Final = 100_000
+_ZONES: Final = (Mount.PROJECT, Mount.CENTRAL)
 _LINK_MODE: Final = 0o777
 
 
@@ -37,20 +44,101 @@ class _Step:
     body: bytes | None = None
 
 
-async def adopt(tree: Tree, draft: Draft, residues: Iterable[Residue], base: Base) -> None:
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What the history does not keep of what was adopted: places, with their sizes."""
+
+    unkept: tuple[tuple[Place, int], ...] = ()
+
+
+async def adopt(tree: Tree, draft: Draft, residues: Iterable[Residue], base: Base, bulk: Bulk) -> Adopted:
     """Puts the residues into the draft. Conflict if others changed one of the places since ``base``."""
     last = _last(residues)
-    wanted = sorted(last.values(), key=lambda residue: residue.place)
+    shares, found = await _shared_out(tree, last)
+    wanted = shares.kept + [unit.top for unit in shares.made] + shares.gone
     for residue in wanted:
         _refuse_unsayable(residue)
-    _refuse_too_much(wanted)
-    above = {folder for residue in wanted if not residue.is_gone for folder in residue.place.ancestors} - last.keys()
-    found = await _found(tree, above, wanted)
+    _refuse_too_much(shares.kept)
+    above = {folder for residue in wanted if not residue.is_gone for folder in residue.place.ancestors} - found.keys()
+    found |= await _found(tree, above, ())
     await base.require(tree, wanted, found)
-    found |= await _taken_in(tree, [*above, *_to_keep(wanted)], found)
+    found |= await _taken_in(tree, [*above, *_to_keep(shares.kept)], found)
+    found |= await _taken_in(tree, _to_keep(unit.top for unit in shares.made), found, whole=True)
     _refuse_unless_folders(above, found)
-    for step in await in_thread(_steps, wanted, found):
+    for step in await in_thread(_steps, shares.kept, found):
         draft.step(step.file, step.after, body=step.body)
+    await _displace(tree, draft, shares.gone)
+    return Adopted(await _move(tree, draft, bulk, shares.made, found))
+
+
+async def _shared_out(tree: Tree, last: Mapping[Place, Residue]) -> tuple[Shares, dict[Place, Standing]]:
+    """What the history keeps and what it does not, and what stands at those places now.
+
+    What it knows by its content already it goes on keeping, whatever the rules say.
+    """
+    disks = {mount: await tree.disk_at(root_of(mount)) for mount in _ZONES}
+    after, before = Ignoring(partial(_rules, last, disks)), Ignoring(partial(_rules, {}, disks))
+    known: set[Place] = set()
+    found: dict[Place, Standing] = {}
+    while True:
+        shares = await in_thread(share_out, last, after, before, tree.max_file_bytes, known)
+        tops = shares.kept + [unit.top for unit in shares.made] + shares.gone
+        found |= await _found(tree, (), [residue for residue in tops if residue.place not in found])
+        doubtful = [unit.top for unit in shares.made if unit.top.size <= tree.max_file_bytes] + shares.gone
+        kept = {residue.place for residue in doubtful if _is_kept(found[residue.place])} - known
+        if not kept:
+            return shares, found
+        known |= kept
+
+
+def _is_kept(standing: Standing) -> bool:
+    return standing.file is not None and token_of(standing.file.state) is None
+
+
+def _rules(last: Mapping[Place, Residue], disks: Mapping[Mount, Disk], place: Place) -> bytes | None:
+    """The ignore rules at a place, as the program left them."""
+    residue = last.get(place)
+    if residue is not None and (residue.is_gone or residue.kind is not NodeKind.FILE):
+        return None
+    if residue is not None and residue.open is not None:
+        with residue.open() as opened:
+            return opened.read(_MOST_RULES)
+    try:
+        return disks[place.mount].read(place, limit=_MOST_RULES)[0]
+    except (ToolFailed, Refused):
+        return None
+
+
+async def _displace(tree: Tree, draft: Draft, gone: Sequence[Residue]) -> None:
+    """Into the trash goes what the program removed and the history does not keep, folders as one piece."""
+    if not gone:
+        return
+    for standing in await tree.take_in([residue.place for residue in gone], whole=True, aliases=True):
+        if standing.file is None:
+            continue
+        draft.step(standing.file, None, whatever_its_size=True)
+        for child in await tree.known_below(standing.place) if standing.is_folder else ():
+            draft.step(child, None, whatever_its_size=True)
+
+
+async def _move(
+    tree: Tree, draft: Draft, bulk: Bulk, units: Sequence[Unit], found: Mapping[Place, Standing]
+) -> tuple[tuple[Place, int], ...]:
+    """By way of the trash comes what the program made and the history does not keep."""
+    if not units:
+        return ()
+    states = await in_thread(bulk.states, units)
+    rows = []
+    for unit, state in zip(units, states, strict=True):
+        file = found[unit.top.place].file
+        if file is not None and file.state.kind is not state.kind:
+            draft.step(file, None, whatever_its_size=True)
+            file = None
+        rows.append(displaced(draft.step(file, state, whatever_its_size=True).file_id, state))
+    # Written down first: what a crash leaves in the trash without a row would never be removed.
+    trash = await tree.stage(rows)
+    await in_thread(bulk.move, trash, units, states)
+    return tuple((state.place, state.size) for state in states)
 
 
 def _last(residues: Iterable[Residue]) -> dict[Place, Residue]:
@@ -92,13 +180,15 @@ async def _looked_at(tree: Tree, places: Sequence[Place]) -> dict[Place, Standin
     return found
 
 
-async def _taken_in(tree: Tree, places: Iterable[Place], found: Mapping[Place, Standing]) -> dict[Place, Standing]:
+async def _taken_in(
+    tree: Tree, places: Iterable[Place], found: Mapping[Place, Standing], *, whole: bool = False
+) -> dict[Place, Standing]:
     """Those of these places that are on disk only, brought into the history."""
     unknown = sorted(place for place in places if found[place].file is None and found[place].exists)
     taken: dict[Place, Standing] = {}
     for start in range(0, len(unknown), _CHUNK):
         chunk = unknown[start : start + _CHUNK]
-        taken |= zip(chunk, await tree.take_in(chunk, aliases=True), strict=True)
+        taken |= zip(chunk, await tree.take_in(chunk, whole=whole, aliases=True), strict=True)
     return taken
 
 

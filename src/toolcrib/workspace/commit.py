@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from toolcrib.domain.book import AuditRecord, CallRecord
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import Change, ChangeSet
-from toolcrib.domain.errors import BaseChanged, Conflict, NotOnDisk, ToolFailed
+from toolcrib.domain.errors import BaseChanged, NotOnDisk, ToolFailed
 from toolcrib.domain.files import File, NodeKind
 from toolcrib.domain.places import Place
 from toolcrib.storage.changes import Changes, Settled, touches_folders
@@ -182,7 +182,9 @@ def _require_trash(change_set: ChangeSet, disk_of: Disks) -> None:
             )
     for returned in returned_by(change_set):
         if not disk_of.trash.holds(returned.token):
-            raise Conflict(f"What stood at {shown(returned.place)} is not in the trash any more. Nothing was changed.")
+            raise BaseChanged(
+                f"What was to stand at {shown(returned.place)} is not in the trash any more. Nothing was changed."
+            )
 
 
 def _takes_new_place(change: Change) -> bool:

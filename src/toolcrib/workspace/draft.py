@@ -146,12 +146,19 @@ class Draft:
             await self._make_parents(state.place, freed)
         self._add(file, state, body=body)
 
-    def step(self, file: File | None, after: NodeState | None, *, body: bytes | None = None) -> None:
+    def step(
+        self,
+        file: File | None,
+        after: NodeState | None,
+        *,
+        body: bytes | None = None,
+        whatever_its_size: bool = False,
+    ) -> Change:
         """A file's step to a state that was worked out elsewhere, by one who asked the guard and knows the parents."""
         type_ = file.type if file else FileType.DOCUMENT
         if after is not None and (after.kind is NodeKind.FOLDER) != (type_ is FileType.FOLDER):
             type_ = FileType.FOLDER if after.kind is NodeKind.FOLDER else FileType.DOCUMENT
-        self._add(file, after, body=body, type=type_)
+        return self._add(file, after, body=body, type=type_, whatever_its_size=whatever_its_size)
 
     async def displace(self, standing: Standing) -> None:
         """Moves a file, or a folder with all that is in it, into the trash, unread.

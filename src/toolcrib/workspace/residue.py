@@ -12,8 +12,9 @@ from toolcrib.domain.places import Place
 class Residue:
     """What a program left at one place. ``kind`` is none if nothing stands there any more.
 
-    ``was_there``: something stood there when the program began. ``open`` gives a file's bytes, for as long as whoever
-    tells of it keeps them; without it the bytes are those that stood there before.
+    ``was_there``: something stood there when the program began; ``was_folder``: a folder did, and is gone. ``open``
+    gives a file's bytes, for as long as whoever tells of it keeps them; without it the bytes are those that stood there
+    before.
     """
 
     place: Place
@@ -23,6 +24,7 @@ class Residue:
     size: int = 0
     target: str | None = None
     open: Callable[[], BinaryIO] | None = None
+    was_folder: bool = False
 
     @property
     def is_gone(self) -> bool:

@@ -16,6 +16,7 @@ from toolcrib.storage.blobs import digest
 from toolcrib.storage.changes import Settled
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import Seen
+from toolcrib.storage.trash import Displaced
 from toolcrib.workspace.disk import Disk, several_names
 from toolcrib.workspace.drift import look_past_links
 from toolcrib.workspace.mounts import Disks
@@ -26,7 +27,7 @@ from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.shelves import Guard, Shelves
 from toolcrib.workspace.standing import Reading, Standing, author_in_words, is_stale
 from toolcrib.workspace.threads import in_thread, in_thread_if_many
-from toolcrib.workspace.trash import token_of
+from toolcrib.workspace.trash import Trash, token_of
 
 __all__ = ["Shelves", "Tree"]
 
@@ -211,6 +212,11 @@ class Tree:
         return place
 
     # For others of this package, who ask the guard themselves
+
+    async def stage(self, staged: Sequence[Displaced]) -> Trash:
+        """Writes down what is about to be moved into the trash, until a change brings it into the tree."""
+        await self._shelves.trash.stage(self._tenant, staged, node=self._shelves.node)
+        return self._shelves.mounts.trash(self._caller.workspace_id)
 
     async def author_of(self, version_id: VersionId | None) -> str:
         """Who made a version, in words; what has none came of a program outside."""

@@ -9,6 +9,7 @@ from toolcrib.domain.callers import Caller
 from toolcrib.domain.changes import ChangeKind, ChangeSet
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import TimedOut, ToolcribError, ToolFailed
+from toolcrib.domain.places import Place
 from toolcrib.policy.permissions import permission_for
 from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult
 from toolcrib.tools.context import ToolContext
@@ -95,10 +96,16 @@ def _told(ran: Ran, change_set: ChangeSet) -> dict[str, Any]:
         "exitCode": result.exit_code,
         **_facts(result),
         **({"changed": effect} if effect else {}),
+        **({"unkept": [_unkept(*one) for one in ran.unkept[:_PATHS]]} if ran.unkept else {}),
         **({"notTaken": list(ran.left_out[:_PATHS])} if ran.left_out else {}),
     }
     output = "\n".join(filter(None, (result.output.text.removesuffix("\n") if notes else result.output.text, *notes)))
     return {"output": output, "metadata": metadata, "is_error": failed}
+
+
+def _unkept(place: Place, size: int) -> dict[str, Any]:
+    """Something that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
+    return {"path": written(place), "bytes": size}
 
 
 def _facts(result: CommandResult) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.zones import Zone
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.staging import Staging
-from toolcrib.workspace.adopting import adopt
+from toolcrib.workspace.adopting import Adopted, adopt
 from toolcrib.workspace.base import Base
+from toolcrib.workspace.bulk import Bulk
 from toolcrib.workspace.hidden import Hidden
 from toolcrib.workspace.mounts import VIEWED
 from toolcrib.workspace.residue import Residue
@@ -46,6 +47,7 @@ class Ran:
 
     result: CommandResult
     left_out: tuple[str, ...] = ()
+    unkept: tuple[tuple[Place, int], ...] = ()
 
 
 class Shell:
@@ -81,8 +83,10 @@ class Shell:
             result = await view.run(Command(text, env=_ENVIRONMENT, seconds=seconds), context.emit)
             if result.timed_out or result.stopped:
                 return Ran(result)
-            left_out = await _adopted(await view.effect(), {zone.name: root for root, zone in zones}, context, base)
-        return Ran(result, left_out)
+            left_out, adopted = await _adopted(
+                await view.effect(), {zone.name: root for root, zone in zones}, context, base
+            )
+        return Ran(result, left_out, adopted.unkept)
 
     async def _zones(self, context: ToolContext) -> list[tuple[Place, Zone]]:
         """The four mounts as the command sees them, the project first: there it starts."""
@@ -98,13 +102,15 @@ class Shell:
         return frozenset() if protects is None else await in_thread(partial(self._hidden.below, root, place, protects))
 
 
-async def _adopted(effect: Effect, roots: dict[str, Place], context: ToolContext, base: Base) -> tuple[str, ...]:
+async def _adopted(
+    effect: Effect, roots: dict[str, Place], context: ToolContext, base: Base
+) -> tuple[tuple[str, ...], Adopted]:
     """Puts the effect into the draft; says what of it cannot be taken."""
     taken, left_out = _sorted_out(effect, roots)
     context.remarks.protected += _judged(context.caller, taken)
     residues = [_residue(effect, entry, place) for entry, place in taken]
-    await adopt(context.tree, context.draft, residues, base)
-    return left_out
+    bulk = Bulk({roots[zone].tree: written for zone, written in effect.written.items()})
+    return left_out, await adopt(context.tree, context.draft, residues, base, bulk)
 
 
 def _sorted_out(effect: Effect, roots: dict[str, Place]) -> tuple[list[tuple[Entry, Place]], tuple[str, ...]]:
@@ -143,4 +149,5 @@ def _residue(effect: Effect, entry: Entry, place: Place) -> Residue:
         size=entry.size,
         target=entry.target,
         open=partial(effect.open, entry) if entry.body else None,
+        was_folder=gone and entry.kind is Kind.FOLDER,
     )

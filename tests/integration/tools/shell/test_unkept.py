@@ -1,0 +1,187 @@
+"""What ignore rules or sizes keep out of the history: moved and not read, named in the effect, undone and redone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import rows
+from tests.integration.engine.test_approvals import asked, carried_out, decide
+from tests.integration.tools.shell.cast import hand, ran
+
+pytestmark = [
+    pytest.mark.req("SH-4", part="ignored files are moved, not versioned"),
+    pytest.mark.req("WS-12", part="ignored files that a command made or displaced"),
+]
+
+INSTALL = "mkdir -p node_modules/a/b && echo one > node_modules/a/x && echo two > node_modules/a/b/y"
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+async def done(crib: Crib, command: str) -> tuple[str, dict[str, Any]]:
+    outcome = await crib.call("bash", command=command)
+    assert outcome.succeeded, outcome.error
+    return str(outcome.call_id), outcome.result["metadata"]
+
+
+async def undone(crib: Crib, call: str) -> str:
+    result = await crib.result("undo", calls=[call])
+    assert result["conflicts"] == []
+    return str(result["call_id"])
+
+
+async def known(crib: Crib) -> list[str]:
+    found = await rows(crib, "select path from toolcrib.files where not deleted and workspace_id = %s order by path")
+    return [path for (path,) in found]
+
+
+def trash(crib: Crib) -> list[Path]:
+    folder = crib.project.parent / "trash"
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+async def test_a_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Crib) -> None:
+    await ran(crib, "echo node_modules/ > .gitignore")
+
+    call, metadata = await done(crib, f"{INSTALL}; echo kept > kept")
+
+    assert metadata["unkept"] == [{"path": "node_modules", "bytes": 8}]
+    assert await known(crib) == ["/.gitignore", "/kept", "/node_modules"]
+    after = tree(crib.project)
+    assert after["node_modules/a/b/y"] == "two\n"
+    assert trash(crib) == []
+    undo = await undone(crib, call)
+    assert tree(crib.project) == {".gitignore": "node_modules/\n"}
+    assert not (crib.project / "node_modules").exists()
+    assert len(trash(crib)) == 1
+    await undone(crib, undo)
+    assert tree(crib.project) == after
+    assert trash(crib) == []
+
+
+async def test_the_rules_count_as_the_command_left_them(crib: Crib) -> None:
+    _, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}")
+
+    assert [one["path"] for one in metadata["unkept"]] == ["node_modules"]
+
+
+async def test_removing_an_ignored_folder_that_nobody_knew_displaces_it_whole(crib: Crib) -> None:
+    (crib.project / ".gitignore").write_text("node_modules\n")
+    for name in ("a", "b"):
+        (crib.project / "node_modules" / name).mkdir(parents=True)
+        (crib.project / "node_modules" / name / "f").write_text(name)
+    before = tree(crib.project)
+
+    call, _ = await done(crib, "rm -rf node_modules .gitignore")
+
+    assert tree(crib.project) == {}
+    assert len(trash(crib)) == 1
+    await undone(crib, call)
+    assert tree(crib.project) == before
+
+
+async def test_changes_within_an_ignored_folder_are_undone_one_by_one(crib: Crib) -> None:
+    await ran(crib, f"echo node_modules > .gitignore; {INSTALL}")
+    before = tree(crib.project)
+
+    call, metadata = await done(
+        crib, "cd node_modules; echo changed > a/x; rm a/b/y; mkdir c; echo new > c/z; echo z > z"
+    )
+
+    after = tree(crib.project)
+    assert after == {
+        ".gitignore": "node_modules\n",
+        "node_modules/a/x": "changed\n",
+        "node_modules/c/z": "new\n",
+        "node_modules/z": "z\n",
+    }
+    assert {one["path"] for one in metadata["unkept"]} == {"node_modules/a/x", "node_modules/c", "node_modules/z"}
+    undo = await undone(crib, call)
+    assert tree(crib.project) == before
+    await undone(crib, undo)
+    assert tree(crib.project) == after
+
+
+async def test_a_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
+    size = crib.settings.max_file_bytes + 1
+
+    call, metadata = await done(crib, f"head -c {size} /dev/zero > large; chmod 600 large")
+
+    assert metadata["unkept"] == [{"path": "large", "bytes": size}]
+    assert (crib.project / "large").stat().st_size == size
+    assert (crib.project / "large").stat().st_mode & 0o777 == 0o600
+    assert await rows(crib, "select from toolcrib.blobs where workspace_id = %s") == []
+    undo = await undone(crib, call)
+    assert not (crib.project / "large").exists()
+    await undone(crib, undo)
+    assert (crib.project / "large").stat().st_size == size
+
+
+async def test_what_the_history_knows_it_goes_on_keeping_though_a_rule_names_it(crib: Crib) -> None:
+    await ran(crib, "echo one > build.log")
+
+    call, metadata = await done(crib, "echo '*.log' > .gitignore; echo two > build.log; echo x > other.log")
+
+    assert [one["path"] for one in metadata["unkept"]] == ["other.log"]
+    await undone(crib, call)
+    assert tree(crib.project) == {"build.log": "one\n"}
+
+
+async def test_git_itself_is_kept_whatever_the_rules_say(crib: Crib) -> None:
+    call, metadata = await done(crib, "echo '*' > .gitignore; git init -q; echo a > a")
+
+    assert [one["path"] for one in metadata["unkept"]] == [".gitignore", "a"]
+    await undone(crib, call)
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_names_that_cannot_be_said_and_links_are_no_matter_inside_an_ignored_folder(crib: Crib) -> None:
+    call, _ = await done(
+        crib, "echo out > .gitignore; mkdir out; touch \"out/$(printf '\\377')\"; ln -s /etc out/l; mkfifo out/p"
+    )
+
+    assert sorted(entry.name for entry in (crib.project / "out").iterdir()) == ["l", "\udcff"]
+    await undone(crib, call)
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_bulk_that_waits_for_a_person_lies_in_the_trash_and_is_moved_when_they_say_yes(crib: Crib) -> None:
+    agent = await hand(crib)
+    approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
+    assert len(trash(crib)) == 1
+    assert list(crib.project.iterdir()) == []
+
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.succeeded, outcome.error
+    assert tree(crib.project)["node_modules/a/x"] == "one\n"
+    assert trash(crib) == []
+
+
+async def test_if_waiting_bulk_is_lost_the_call_is_asked_about_again(crib: Crib) -> None:
+    agent = await hand(crib)
+    approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
+    [lying] = trash(crib)
+    lying.rename(crib.project.parent / "lost")
+
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.is_waiting, outcome
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_ten_thousand_ignored_files_are_moved_and_not_read(crib: Crib) -> None:
+    script = "mkdir node_modules; cd node_modules; seq 10000 | xargs touch"
+
+    call, metadata = await done(crib, f"echo node_modules > .gitignore; {script}")
+
+    assert metadata["changed"]["made"] == 2
+    assert len(list((crib.project / "node_modules").iterdir())) == 10_000
+    await undone(crib, call)
+    assert list(crib.project.iterdir()) == []
