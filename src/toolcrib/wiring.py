@@ -115,7 +115,6 @@ def assemble(
         trash=TrashEntries(database),
         since=Since(database),
         node=settings.node,
-        node=settings.node,
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
