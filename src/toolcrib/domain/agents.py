@@ -29,6 +29,13 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
+class Approve(StrEnum):
+    """What a person is asked about a command: whether it may run, or, once it ran in the sandbox, its effect."""
+
+    COMMAND = "command"
+    EFFECT = "effect"
+
+
 class ToolPermission(BaseModel):
     """One tool's entry under ``tool_permissions``."""
 
@@ -37,6 +44,9 @@ class ToolPermission(BaseModel):
     allowed: bool = False
     paths: tuple[str, ...] | None = Field(default=None, description="Globs; absent means the whole workspace.")
     timeout: Annotated[float, BeforeValidator(_seconds)] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    approve: Approve = Field(
+        default=Approve.COMMAND, description="Of `bash`: whether to ask before it runs, or about what it would change."
+    )
 
 
 class AgentRules(BaseModel):

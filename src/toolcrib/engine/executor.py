@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.domain.agents import Approve
 from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.effects import Effects
 from toolcrib.domain.errors import (
@@ -63,10 +64,17 @@ class _Heard:
     arguments: Any
     effects: Effects
 
-    @property
-    def can_be_planned(self) -> bool:
-        """Whether all that it would do is a change set, which can be worked out without doing it."""
-        return bool(self.effects.writes) and self.effects.runs is None and not self.effects.contacts
+    def can_be_planned(self, caller: Caller) -> bool:
+        """Whether all that it would do is a change set, which can be worked out without doing it.
+
+        Of a command it is worked out by running it, so only if the agent's owner wants to be asked about the effect.
+        """
+        if self.effects.contacts:
+            return False
+        if self.effects.runs is None:
+            return bool(self.effects.writes)
+        permission = permission_for(caller.agent.rules, self.tool.name) if caller.agent else None
+        return permission is not None and permission.approve is Approve.EFFECT and not self.tool.replans
 
 
 class Executor:
@@ -182,7 +190,7 @@ class Executor:
         # hears it with permission only.
         has_permission = replaces is not None and not replaces.is_stale
         plan = None
-        if heard.can_be_planned:
+        if heard.can_be_planned(entry.caller):
             try:
                 plan = await self._plan(heard, decision, entry)
             except ToolFailed:
@@ -199,7 +207,7 @@ class Executor:
         """What the call would do."""
         context = self._context(heard, decision, entry, None)
         result = await self._call(heard, context)
-        return Plan(context.draft.change_set(entry.caller), result)
+        return _plan_of(context, result)
 
     async def _carry_on(self, heard: _Heard, decision: Decision, entry: Entry, allowed: Allowed) -> Outcome:
         tenant = Tenant.of(entry.caller)
@@ -210,7 +218,7 @@ class Executor:
         if allowed.begun_before and not heard.tool.repeatable:
             return await self._recorder.give_up(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
-        if proposal is None and heard.can_be_planned:
+        if proposal is None and heard.can_be_planned(entry.caller):
             # The yes was given without knowing what would change. Now it can be shown, if anything would.
             return await self._ask(heard, decision, entry, replaces=allowed)
         if proposal is None:

@@ -1,0 +1,121 @@
+"""``approve: effect``: the command runs first, in the sandbox, and a person is asked about what it would change."""
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.test_approvals import NO, asked, carried_out, decide, stored
+from tests.integration.tools.shell.cast import another_engine, hand, ran
+from toolcrib.domain.approvals import ApprovalState
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import Conflict
+from toolcrib.domain.outcomes import OutcomeState
+from toolcrib.storage.approvals import Approvals as ApprovalRows
+from toolcrib.storage.database import Tenant
+
+pytestmark = pytest.mark.req("SH-4", part="approval on the effect")
+
+
+async def careful(crib: Crib, trust: str = "guided") -> Caller:
+    return await hand(crib, trust=trust, approve="effect")
+
+
+async def test_a_person_sees_the_output_and_the_changes_before_anything_counts(crib: Crib) -> None:
+    await ran(crib, "echo old > a")
+
+    approval = await asked(crib, await careful(crib), "bash", command="echo new > a; echo b > b; echo said; exit 1")
+
+    assert {change["path"]: change["change"] for change in approval.changes} == {"/a": "changed", "/b": "made"}
+    assert "-old\n+new\n" in approval.changes[0]["diff"]
+    assert approval.effects["output"].startswith("said\n")
+    assert approval.isolation == "namespaces"
+    assert (crib.project / "a").read_text() == "old\n"
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.state is OutcomeState.DONE
+    assert outcome.result["metadata"]["exitCode"] == 1
+    assert outcome.change_set_id == approval.change_set_id
+    assert (crib.project / "a").read_text() == "new\n"
+
+
+async def test_a_command_that_changes_nothing_needs_no_question(crib: Crib) -> None:
+    await ran(crib, "echo old > a")
+
+    outcome = await crib.call("bash", await careful(crib), command="cat a; echo old > a")
+
+    assert outcome.succeeded
+    assert outcome.result["output"] == "old\n"
+
+
+async def test_of_a_supervised_agent_nothing_is_told_before_a_yes(crib: Crib) -> None:
+    await ran(crib, "echo old > a")
+
+    approval = await asked(crib, await careful(crib, "supervised"), "bash", command="cat a")
+
+    assert approval.changes == []
+    assert "old" not in str(approval.effects)
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.result["output"] == "old\n"
+
+
+async def test_without_the_rule_the_command_is_asked_about_and_not_run(crib: Crib) -> None:
+    approval = await asked(crib, await hand(crib, trust="guided"), "bash", command="echo a > a")
+
+    assert approval.change_set_id is None
+    assert "output" not in approval.effects
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded
+    assert (crib.project / "a").read_text() == "a\n"
+
+
+async def test_a_denied_effect_is_dropped(crib: Crib) -> None:
+    approval = await asked(crib, await careful(crib), "bash", command="echo a > a")
+
+    await decide(crib, approval, NO)
+
+    assert await carried_out(crib) == []
+    assert list(crib.project.iterdir()) == []
+
+
+async def test_an_effect_on_what_changed_since_is_worked_out_and_asked_about_anew(crib: Crib) -> None:
+    await ran(crib, "echo 1 > a")
+    approval = await asked(crib, await careful(crib), "bash", command="echo more >> a")
+    await ran(crib, "echo 2 > a")
+
+    with pytest.raises(Conflict):
+        await decide(crib, approval)
+    [again] = await carried_out(crib)
+
+    assert again.is_waiting
+    renewed = await ApprovalRows(crib.database).get(Tenant.of(crib.caller), again.metadata["approval_id"])
+    assert renewed.replaces == approval.id
+    assert renewed.state is ApprovalState.OPEN
+    await decide(crib, renewed)
+    await carried_out(crib)
+    assert (crib.project / "a").read_text() == "2\nmore\n"
+
+
+@pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
+async def test_an_effect_that_one_process_proposed_is_committed_by_another(crib: Crib) -> None:
+    approval = await asked(crib, await careful(crib), "bash", command="echo a > a; mkdir d; ln -s a d/l; chmod 600 a")
+    crib.engine.shell.close()
+
+    heir = another_engine(crib)
+    await decide(heir, approval)
+    [outcome] = await carried_out(heir)
+
+    assert outcome.succeeded, outcome.error
+    assert (crib.project / "a").stat().st_mode & 0o777 == 0o600
+    assert (crib.project / "d" / "l").readlink().name == "a"
+    assert (await stored(heir, approval.call_id)).state == "done"
+
+
+async def test_the_protected_names_of_an_effect_stand_in_front_there_too(crib: Crib) -> None:
+    approval = await asked(crib, await careful(crib), "bash", command="echo a > a; echo x > .envrc")
+
+    assert approval.effects["protected"] == ["/.envrc"]
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded, outcome.error
+    assert (crib.project / ".envrc").exists()
