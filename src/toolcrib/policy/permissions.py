@@ -66,7 +66,7 @@ def permission_for(rules: AgentRules, tool_name: str) -> ToolPermission | None:
 def path_allowed(permission: ToolPermission | None, place: Place) -> bool:
     """Whether a permission's globs cover ``place``. They read as in ``.gitignore`` and count in both zones.
 
-    A glob that begins with ``@project/`` or ``@central/`` counts in that zone only. ``@pkg`` and ``@state``
+    A glob that begins with ``!`` takes away what it covers, wherever it stands in the list. A glob that begins with ``@project/`` or ``@central/`` counts in that zone only. ``@pkg`` and ``@state``
     are open to every tool that is allowed; what may be written there is no matter of globs.
     """
     if permission is None or permission.paths is None or place.mount in (Mount.PKG, Mount.STATE):
@@ -74,9 +74,13 @@ def path_allowed(permission: ToolPermission | None, place: Place) -> bool:
     globs = _globs_of(permission.paths, place.mount)
     if place.is_root:
         return not _EVERYTHING.isdisjoint(globs)
-    spec = _spec(globs)
+    given = _spec(tuple(glob for glob in globs if not glob.startswith("!")))
+    taken = _spec(tuple(glob[1:] for glob in globs if glob.startswith("!")))
+    if given is None or taken is None:
+        return False
     # The final slash makes ``src/**`` cover ``src`` itself, which must be listed and can be made.
-    return spec is not None and spec.match_file(f"{place.path[1:]}/")
+    path = place.path[1:]
+    return given.match_file(f"{path}/") and not taken.match_file(path)
 
 
 def is_glob(glob: str) -> bool:

@@ -46,7 +46,11 @@ def test_tokens_the_end_and_errors_have_words_of_their_own() -> None:
     token = Delta(WorkspaceId(new_id()), SESSION, DeltaType.TEXT, "m", "Hel")
 
     assert plainly(token) == {"type": "token", "text": "Hel"}
-    assert plainly(event("stream-end", messageId="m")) == {"type": "done", "sessionId": str(SESSION)}
+    # A run has several streams where tools are called; only the last thing that it says is the end.
+    assert plainly(event("stream-end", messageId="m")) is None
+    assert plainly(event("run-state", state="ended", ending="done")) == {"type": "done", "sessionId": str(SESSION)}
+    failed = event("run-state", state="ended", ending="failed", error={"message": "No key."})
+    assert plainly(failed) == {"type": "error", "message": "No key."}
     assert plainly(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
     assert plainly(event("run-state", state="running")) is None
 
@@ -60,11 +64,12 @@ async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> No
         await room.happens("tool-result", toolId="t", toolName="read_file", status="success", result="text")
         room.services.live.delta(Delta(room.workspace_id, room.session_id, DeltaType.TEXT, "m", "Done."))
         await room.happens("stream-end", messageId="m")
+        await room.happens("run-state", state="ended", ending="done")
         told = [await client.next() for _ in range(4)]
         assert client.socket.subprotocol == "toolcrib.plain"
 
     assert refused["type"] == "error"
-    assert "No model" in refused["message"]
+    assert "has no agent" in refused["message"]
     assert [message["type"] for message in told] == ["tool_call", "tool_result", "token", "done"]
 
 

@@ -114,3 +114,23 @@ def test_no_globs_at_all_allow_every_path_and_an_empty_list_none() -> None:
 @pytest.mark.parametrize("mount", [Mount.STATE, Mount.PKG])
 def test_globs_do_not_close_state_and_pkg(mount: Mount) -> None:
     assert path_allowed(ToolPermission(allowed=True, paths=("src/**",)), Place(mount, "/notes.md"))
+
+
+@pytest.mark.req("PO-1", part="what is taken away")
+@pytest.mark.parametrize(
+    ("globs", "path"),
+    [
+        (("src/**", "!src/secret.txt"), "/src/secret.txt"),
+        (("!src/secret.txt", "src/**"), "/src/secret.txt"),
+        (("**", "!src/secret.txt"), "/src/secret.txt"),
+        (("src/**", "!src/s"), "/src/s/x"),
+        (("src/**", "!src/s/"), "/src/s/x"),
+        (("**", "!*.key"), "/deep/down/a.key"),
+        (("@project/**", "!@project/src/**"), "/src/a"),
+    ],
+)
+def test_what_a_glob_takes_away_stays_closed(globs: tuple[str, ...], path: str) -> None:
+    permission = ToolPermission(allowed=True, paths=globs)
+
+    assert not path_allowed(permission, Place(Mount.PROJECT, path))
+    assert path_allowed(permission, Place(Mount.PROJECT, "/src/open.txt")) is ("!@project/src/**" not in globs)
