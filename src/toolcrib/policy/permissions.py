@@ -66,8 +66,9 @@ def permission_for(rules: AgentRules, tool_name: str) -> ToolPermission | None:
 def path_allowed(permission: ToolPermission | None, place: Place) -> bool:
     """Whether a permission's globs cover ``place``. They read as in ``.gitignore`` and count in both zones.
 
-    A glob that begins with ``!`` takes away what it covers, wherever it stands in the list. A glob that begins with ``@project/`` or ``@central/`` counts in that zone only. ``@pkg`` and ``@state``
-    are open to every tool that is allowed; what may be written there is no matter of globs.
+    A glob that begins with ``!`` takes away what it covers, wherever it stands in the list. One that begins with
+    ``@project/`` or ``@central/`` counts in that zone only. ``@pkg`` and ``@state`` are open to every tool that is
+    allowed; what may be written there is no matter of globs.
     """
     if permission is None or permission.paths is None or place.mount in (Mount.PKG, Mount.STATE):
         return True
