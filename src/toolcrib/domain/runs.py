@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from toolcrib.domain.ids import AgentId, CallId, MessageId, RunId, SessionId, UserId, WorkspaceId
-from toolcrib.domain.messages import AssistantMessage, ToolCallId
+from toolcrib.domain.messages import ToolCall, ToolCallId
 
 
 class RunState(StrEnum):
@@ -88,6 +88,11 @@ class PlannedCall:
     name: str
     arguments: str
     state: CallState = CallState.NEW
+    repeatable: bool = True
+
+    def parsed(self) -> dict[str, Any] | None:
+        """The arguments, or None if they are no JSON object."""
+        return ToolCall(self.wire_id, self.name, self.arguments).parsed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +110,3 @@ class Said:
     @property
     def call_ids(self) -> list[CallId]:
         return [CallId(UUID(call["call_id"])) for call in (self.metadata or {}).get("tool_calls", ())]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What came of asking the model once, ready to be committed."""
-
-    message_id: MessageId | None
-    message: AssistantMessage
-    call_ids: tuple[CallId, ...]
-    input_tokens: int
-    output_tokens: int

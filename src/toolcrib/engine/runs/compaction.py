@@ -10,9 +10,9 @@ from toolcrib.domain.callers import Agent
 from toolcrib.domain.ids import CallId, MessageId, new_id
 from toolcrib.domain.messages import SystemMessage, UserMessage
 from toolcrib.domain.runs import Said
-from toolcrib.domain.streams import Reception
-from toolcrib.engine.runs.conversation import result_text
-from toolcrib.engine.runs.story import CallView, Story, compactable
+from toolcrib.domain.streams import FinishReason, Reception
+from toolcrib.engine.runs.call_view import CallView
+from toolcrib.engine.runs.story import Story, compactable
 from toolcrib.providers.provider import Credentials, ModelRequest
 from toolcrib.providers.registry import Providers
 from toolcrib.storage.json_text import json_text
@@ -32,7 +32,7 @@ async def summarised(story: Story, providers: Providers, credentials: Credential
     """The summary, and up to which position it stands for what was said."""
     up_to = compactable(story.said)
     assert up_to is not None and story.window is not None
-    older = [one for one in story.said if one.position <= up_to]
+    older = [one for one in story.said if one.position <= up_to or one.role == "summary"]
     room = int(story.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
     text = await _by_the_model(story, older, providers, credentials)
     how = "model"
@@ -64,7 +64,8 @@ async def _by_the_model(story: Story, older: Sequence[Said], providers: Provider
     async with aclosing(events):
         async for event in events:
             reception.take(event)
-    return reception.message().text if reception.finish else ""
+    is_summary = reception.finish is not None and reception.finish.reason is not FinishReason.REFUSAL
+    return reception.message().text if is_summary else ""
 
 
 def _by_rule(older: Sequence[Said], calls: Mapping[CallId, CallView]) -> str:
@@ -86,7 +87,7 @@ def _by_rule(older: Sequence[Said], calls: Mapping[CallId, CallView]) -> str:
 def _call_line(call_id: CallId, one: Said, calls: Mapping[CallId, CallView]) -> str:
     wire = (one.metadata or {})["tool_calls"][one.call_ids.index(call_id)]
     view = calls.get(call_id)
-    text, failed = result_text(view.result, view.error) if view else ("", True)
+    text, failed = view.told if view else ("", True)
     how = "failed" if failed else "done"
     arguments = _cut(wire["function"]["arguments"], _LONGEST_LINE)
     return f"You called {wire['function']['name']} {arguments}: {how}, {_cut(text, 120)!r} (call {call_id})"
@@ -98,7 +99,7 @@ def _retold(older: Sequence[Said], calls: Mapping[CallId, CallView]) -> str:
         parts.append(f"[{one.role}] {one.content}")
         for call_id, wire in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
             view = calls.get(call_id)
-            text, _ = result_text(view.result, view.error) if view else ("", True)
+            text, _ = view.told if view else ("", True)
             arguments = _cut(json_text(wire["function"]["arguments"]), _LONGEST_RESULT)
             parts.append(f"[call {wire['function']['name']} {arguments}] {_cut(text, _LONGEST_RESULT)}")
     return "\n".join(parts)

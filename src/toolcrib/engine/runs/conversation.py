@@ -1,19 +1,15 @@
 """What a model is told: the system prompt from what is really offered, the messages, and every call's result."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from toolcrib.domain.callers import Agent
 from toolcrib.domain.ids import CallId
 from toolcrib.domain.messages import Message, SystemMessage, ToolCallId, ToolResultMessage, UserMessage
 from toolcrib.domain.runs import CallState, Said
 from toolcrib.domain.sessions import Mode
-from toolcrib.engine.runs.story import CallView, as_message
-from toolcrib.policy.bounds import bound
-from toolcrib.storage.json_text import json_text
+from toolcrib.engine.runs.call_view import CallView
+from toolcrib.engine.runs.story import as_message
 from toolcrib.tools.tool import ToolDefinition
-
-_RESULT_BYTES = 60_000
 
 CONCLUDE = (
     "You have reached the limit of this run: no more tools can be called. "
@@ -55,28 +51,11 @@ def conversation(
     return tuple(messages)
 
 
-def result_text(result: Any, error: Mapping[str, Any] | None) -> tuple[str, bool]:
-    """What a model reads of a call's outcome, and whether it is an error."""
-    if isinstance(result, Mapping) and set(result) == {"output", "metadata", "is_error"}:
-        text, failed = str(result["output"]), bool(result["is_error"])
-    elif result is None and error is not None:
-        text, failed = _told(error), True
-    else:
-        text, failed = result if isinstance(result, str) else json_text(result), error is not None
-    return bound(text, limit_bytes=_RESULT_BYTES).value, failed
-
-
 def _results(one: Said, calls: Mapping[CallId, CallView]) -> Iterator[Message]:
     for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
         view = calls.get(call_id)
         if view is None or view.state is not CallState.ENDED:
             text, failed = "The call was not carried out.", True
         else:
-            text, failed = result_text(view.result, view.error)
+            text, failed = view.told
         yield ToolResultMessage(ToolCallId(call["id"]), text or "(nothing)", is_error=failed)
-
-
-def _told(error: Mapping[str, Any]) -> str:
-    fields = error.get("fields") or {}
-    words = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items())
-    return f"{error['message']}{': ' if words else ''}{words}"

@@ -42,7 +42,8 @@ class Runner:
         self._node = node
         self._poked = decided
         self._at_work: dict[RunId, asyncio.Task[None]] = {}
-        self._cancelled: set[RunId] = set()
+        # Those that are being stopped, or know already that they were cancelled.
+        self._stopping: set[RunId] = set()
 
     def poke(self) -> None:
         self._poked.set()
@@ -50,8 +51,8 @@ class Runner:
     def cancel(self, run_id: RunId) -> None:
         """Stops a run that is in hand here, at once; that it was cancelled stands in its row already."""
         task = self._at_work.get(run_id)
-        if task is not None and run_id not in self._cancelled:
-            self._cancelled.add(run_id)
+        if task is not None and run_id not in self._stopping:
+            self._stopping.add(run_id)
             task.cancel()
 
     async def run(self) -> None:
@@ -63,6 +64,9 @@ class Runner:
                         await self._round(tasks)
                     except OperationalError as error:
                         log.warning("runner.database", error=str(error))
+                    except Exception:
+                        # Nobody else here takes runs: whatever this was, it must not be the end of it.
+                        log.exception("runner.round_failed")
                     await self._poked_or(_ROUND)
         finally:
             await self._processes.leave(self._presence.id)
@@ -71,34 +75,52 @@ class Runner:
         if self._presence.lost:
             # Others may have taken over by now; what is still tried here would be refused.
             log.warning("runner.presence_lost", runs=len(self._at_work))
-            for task in self._at_work.values():
-                task.cancel()
+            for run_id in list(self._at_work):
+                self.cancel(run_id)
             return
         for run_id in await self._runs.cancelled(self._presence.id):
             self.cancel(run_id)
         while room := min(_BATCH, _AT_ONCE - len(self._at_work)):
-            taken = await self._runs.claim(self._presence.id, node=self._node, lease=self._presence.lease, limit=room)
+            taken = await self._runs.claim(
+                self._presence.id,
+                node=self._node,
+                lease=self._presence.lease,
+                limit=room,
+                in_hand=list(self._at_work),
+            )
             for run in taken:
-                task = tasks.create_task(self._carry(run), name=f"run {run.id}")
-                self._at_work[run.id] = task
+                self._take(run, tasks)
             if len(taken) < room:
                 break
         await self._processes.forget_dead(seconds=self._presence.lease * _FORGET_AFTER_LEASES)
 
+    def _take(self, run: Run, tasks: asyncio.TaskGroup) -> None:
+        self._at_work[run.id] = tasks.create_task(self._carry(run), name=f"run {run.id}")
+        self._stopping.discard(run.id)
+        if run.cancelled_by is not None:
+            # It is taken to be ended in good order, which must not be stopped again.
+            self._stopping.add(run.id)
+
     async def _carry(self, run: Run) -> None:
         try:
             await self._advance(run)
+            self.poke()
         except asyncio.CancelledError:
-            await asyncio.shield(self._stopped(run))
+            await asyncio.shield(self._give_back(run))
+            self.poke()
+        except OperationalError as error:
+            # Nobody is poked: it is taken anew in the next round, from what was committed.
+            log.warning("runner.database", run_id=str(run.id), error=str(error))
         except Exception:
             log.exception("runner.run_failed", run_id=str(run.id))
         finally:
-            self._at_work.pop(run.id, None)
-            self._cancelled.discard(run.id)
-            self.poke()
+            # By now it may be in hand again: what was given back is free for all, and we are quick.
+            if self._at_work.get(run.id) is asyncio.current_task():
+                del self._at_work[run.id]
+                self._stopping.discard(run.id)
 
-    async def _stopped(self, run: Run) -> None:
-        """A person cancelled it: it is ended in good order. Or we stop: it is given back."""
+    async def _give_back(self, run: Run) -> None:
+        """A person cancelled it: whoever takes it ends it in good order. Or we stop: another goes on."""
         try:
             await self._runs.release(run)
         except OperationalError as error:

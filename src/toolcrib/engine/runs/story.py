@@ -12,22 +12,13 @@ from toolcrib.domain.messages import RecordedMessage, ToolCallId, recalled
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.domain.runs import CallState, PlannedCall, Run, Said
 from toolcrib.domain.sessions import Mode
+from toolcrib.engine.runs.call_view import CallView
 from toolcrib.engine.runs.next_step import Standing
+from toolcrib.tools.tool import ToolDefinition
 
 AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
 # A token is about so many characters. Only for what the provider has not counted yet.
 _CHARACTERS_PER_TOKEN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class CallView:
-    """What is known of a call: how far it is, and what came of it."""
-
-    tool: str
-    state: CallState
-    result: Any = None
-    error: Mapping[str, Any] | None = None
-    repeatable: bool = True
 
 
 @dataclass
@@ -40,8 +31,10 @@ class Story:
     said: list[Said]
     calls: dict[CallId, CallView]
     violations: int
+    # Differs from the database's when the agent, its grants or the session have changed since.
+    stamp: str = ""
     window: int | None = None
-    offers_tools: bool = True
+    tools: tuple[ToolDefinition, ...] = ()
     # Characters that were added since the provider last counted.
     added: int = 0
     taken_at: float = field(default_factory=time.monotonic)
@@ -68,20 +61,7 @@ class Story:
     @property
     def planned(self) -> tuple[PlannedCall, ...]:
         """The calls of the model's last message."""
-        last = self.last
-        if last is None or last.role != "assistant":
-            return ()
-        wire = (last.metadata or {}).get("tool_calls", ())
-        return tuple(
-            PlannedCall(
-                call_id,
-                ToolCallId(call["id"]),
-                call["function"]["name"],
-                call["function"]["arguments"],
-                self.calls[call_id].state if call_id in self.calls else CallState.NEW,
-            )
-            for call_id, call in zip(last.call_ids, wire, strict=True)
-        )
+        return planned_calls(self.said, self.calls)
 
     def standing(self) -> Standing:
         rules, last = self.agent.rules, self.last
@@ -105,6 +85,24 @@ class Story:
         """What the conversation takes up: as the provider counted it, and an estimate of what came after."""
         return self.run.context_tokens + self.added // _CHARACTERS_PER_TOKEN
 
+    def estimate(self) -> None:
+        """What came after the provider last counted, for who takes the run up; all of it, if it never did."""
+        uncounted = self.said if self.run.context_tokens == 0 else self.said[-1:]
+        self.added = sum(self._length(one, with_words=self.run.context_tokens == 0) for one in uncounted)
+
+    def compacted(self, summary: Said, up_to: int) -> int:
+        """A summary stands for what was said up to there; returns what the conversation takes up from now on."""
+        self.said = [summary, *(one for one in self.said if one.position > up_to and one.role != "summary")]
+        self.added = 0
+        tokens = sum(self._length(one) for one in self.said) // _CHARACTERS_PER_TOKEN
+        self.run = replace(self.run, context_tokens=tokens)
+        return tokens
+
+    def _length(self, one: Said, *, with_words: bool = True) -> int:
+        results = sum(len(self.calls[call_id].told[0]) for call_id in one.call_ids if call_id in self.calls)
+        arguments = sum(len(call["function"]["arguments"]) for call in (one.metadata or {}).get("tool_calls", ()))
+        return results + (len(one.content) + arguments if with_words else 0)
+
     def turned(self, said: Said, *, context_tokens: int, counted: bool) -> None:
         """The model has answered."""
         self.said.append(said)
@@ -112,14 +110,15 @@ class Story:
         context = context_tokens if counted else self.run.context_tokens
         self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context)
 
-    def ended(self, call: PlannedCall, outcome: Outcome, *, text: str) -> None:
+    def ended(self, call: PlannedCall, outcome: Outcome) -> None:
         """A call has ended, or waits."""
         state = CallState.WAITING if outcome.is_waiting else CallState.ENDED
         error = outcome.error
         told = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
-        self.calls[call.id] = CallView(call.name, state, outcome.result, told)
+        view = self.calls[call.id] = CallView(call.name, state, outcome.result, told)
         self.violations += isinstance(error, Violation)
-        self.added += len(text)
+        if state is CallState.ENDED:
+            self.added += len(view.told[0])
 
     @property
     def _seconds(self) -> float:
@@ -127,7 +126,26 @@ class Story:
 
     @property
     def _allowed_seconds(self) -> float:
-        return self.agent.rules.run_seconds or (AGENTIC_SECONDS if self.offers_tools else CHAT_SECONDS)
+        return self.agent.rules.run_seconds or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
+
+
+def planned_calls(said: Sequence[Said], calls: Mapping[CallId, CallView]) -> tuple[PlannedCall, ...]:
+    """The calls of the last message, if it is the model's, and how far each is."""
+    if not said or said[-1].role != "assistant":
+        return ()
+    last, fresh = said[-1], CallView("", CallState.NEW)
+    wire = (last.metadata or {}).get("tool_calls", ())
+    return tuple(
+        PlannedCall(
+            call_id,
+            ToolCallId(call["id"]),
+            call["function"]["name"],
+            call["function"]["arguments"],
+            calls.get(call_id, fresh).state,
+            calls.get(call_id, fresh).repeatable,
+        )
+        for call_id, call in zip(last.call_ids, wire, strict=True)
+    )
 
 
 def compactable(said: Sequence[Said]) -> int | None:

@@ -14,6 +14,39 @@ begin
 end
 $$;
 
+-- The same for what changes the run itself. Locks are taken in one order everywhere: the run that is carried on, its
+-- session, then runs that are queued there.
+create or replace function toolcrib.hold_run(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from toolcrib.runs r
+    where r.workspace_id = p_workspace and r.id = p_run and r.epoch = p_epoch and r.state = 'running'
+    for no key update;
+    if not found then
+        raise exception 'another process carries this run on' using errcode = 'TC409';
+    end if;
+end
+$$;
+
+-- By whose leave a run goes on, as it is now: the role of who sent the message, and what has changed if these have.
+create or replace function toolcrib.run_terms(p_workspace uuid, p_session uuid, p_user uuid, p_agent uuid)
+returns table (role text, stamp text)
+language plpgsql stable
+as $$
+begin
+    return query select
+        (select m.role from toolcrib.members m join toolcrib.users u on u.id = m.user_id
+         where m.workspace_id = p_workspace and m.user_id = p_user and u.disabled_at is null),
+        concat_ws(' ',
+            (select concat_ws(' ', s.mode, coalesce(s.trust, '-')) from toolcrib.sessions s
+             where s.workspace_id = p_workspace and s.id = p_session),
+            (select concat_ws(' ', a.updated_at, a.deleted_at) from toolcrib.agents a
+             where a.workspace_id = p_workspace and a.id = p_agent),
+            md5(toolcrib.grants_of(p_workspace, p_agent)::text));
+end
+$$;
+
 -- The session's next message. The session's row is locked by this, so positions have no gaps and no doubles.
 create or replace function toolcrib.add_message(
     p_workspace uuid, p_session uuid, p_id uuid, p_run uuid, p_role text, p_content text, p_metadata jsonb
@@ -53,21 +86,23 @@ begin
 end
 $$;
 
--- One turn of the model: its message, what it cost, and the events that tell of it.
-create or replace function toolcrib.record_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb) returns void
+-- One turn of the model: its message, what it cost, and the events that tell of it. Returns the message's position.
+create or replace function toolcrib.record_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb)
+returns bigint
 language plpgsql volatile
 as $$
 declare
-    v_turn   record;
-    v_event  record;
+    v_turn      record;
+    v_event     record;
+    v_position  bigint;
 begin
-    perform toolcrib.require_run(p_workspace, p_run, p_epoch);
+    perform toolcrib.hold_run(p_workspace, p_run, p_epoch);
     select * into v_turn from jsonb_to_record(p_turn)
         as t (session_id uuid, message_id uuid, content text, metadata jsonb, input_tokens bigint, output_tokens bigint,
               context_tokens bigint, counts integer, events jsonb);
     if v_turn.message_id is not null then
-        perform toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
-                                     v_turn.content, v_turn.metadata);
+        v_position := toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
+                                           v_turn.content, v_turn.metadata);
     end if;
     update toolcrib.runs r set
         turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
@@ -76,6 +111,7 @@ begin
     for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
         perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);
     end loop;
+    return v_position;
 end
 $$;
 
@@ -84,6 +120,8 @@ create or replace function toolcrib.wake_run(p_workspace uuid, p_run uuid) retur
 language plpgsql volatile
 as $$
 begin
+    -- One that is just about to wait is waited for: it would not see what was decided, nor be woken by it.
+    perform from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run for no key update;
     update toolcrib.runs r set state = 'ready'
     where r.workspace_id = p_workspace and r.id = p_run and r.state = 'waiting';
 end
@@ -103,3 +141,13 @@ create or replace trigger decided after update of state on toolcrib.approvals
     for each row when (new.run_id is not null and new.state not in ('open', 'stale')) execute function toolcrib.decided();
 create or replace trigger decided after update of state on toolcrib.questions
     for each row when (new.run_id is not null and new.state <> 'open') execute function toolcrib.decided();
+
+-- Whether a process is alive: it has said so within the lease.
+create or replace function toolcrib.is_alive(p_process text, p_lease double precision) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (select from toolcrib.processes p
+                   where p.id::text = p_process and p.beat_at > now() - make_interval(secs => p_lease));
+end
+$$;

@@ -1,0 +1,109 @@
+"""How runs and messages are read and written, within a transaction that someone else has opened."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from toolcrib.domain.errors import NotFound
+from toolcrib.domain.ids import RunId, SessionId, WorkspaceId
+from toolcrib.domain.runs import Ending, Run, RunState
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.json_text import json_text
+
+ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0)"
+
+_NAMES = (
+    "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "ending", "epoch", "turns",
+    "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
+    "created_at", "started_at", "ended_at",
+)  # fmt: skip
+COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
+SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
+MESSAGES = "select id, position, run_id, role, content, metadata, created_at from toolcrib.messages "
+
+
+async def hold(connection: Connection, run: Run) -> None:
+    """Holds a run that this process carries on; Superseded if it does not any more."""
+    await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
+
+
+async def lock_session(connection: Connection, run: Run) -> None:
+    await connection.execute(
+        "select from toolcrib.sessions where workspace_id = %s and id = %s for no key update",
+        (run.workspace_id, run.session_id),
+    )
+
+
+async def record_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -> int | None:
+    cursor = await connection.execute(
+        "select toolcrib.record_turn(%s, %s, %s, %s)",
+        (run.workspace_id, run.id, run.epoch, json_text({**turn, "session_id": run.session_id})),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def require_session(connection: Connection, tenant: Tenant, session_id: SessionId) -> None:
+    await connection.execute("select toolcrib.require_session(%s, %s, null)", (tenant.workspace_id, session_id))
+
+
+async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
+    cursor = connection.cursor(row_factory=dict_row)
+    await cursor.execute(SELECT + "where workspace_id = %s and id = %s", (tenant.workspace_id, run_id))
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"Run {run_id} not found in this workspace.")
+    return run_from(row)
+
+
+def run_from(row: Mapping[str, Any]) -> Run:
+    ending = Ending(row["ending"]) if row["ending"] else None
+    return Run(**{**row, "state": RunState(row["state"]), "ending": ending})
+
+
+async def begin_next(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> None:
+    """The oldest queued run of a session begins, unless another has not ended. The session's row is locked."""
+    cursor = await connection.execute(
+        """
+        select r.id from toolcrib.runs r
+        where r.workspace_id = %(workspace)s and r.session_id = %(session)s and r.state = 'queued'
+          and not exists (select from toolcrib.runs o
+                          where o.workspace_id = r.workspace_id and o.session_id = r.session_id
+                            and o.state in ('ready', 'running', 'waiting'))
+        order by r.id limit 1
+        """,
+        {"workspace": workspace_id, "session": session_id},
+    )
+    row = await cursor.fetchone()
+    if row is not None:
+        await connection.execute("select toolcrib.begin_run(%s, %s)", (workspace_id, row[0]))
+
+
+async def end_run(connection: Connection, run: Run, ending: Ending, error: Mapping[str, Any] | None) -> None:
+    await connection.execute(
+        f"""
+        update toolcrib.runs r set state = 'ended', ending = %s, error = %s, runner = null, ended_at = now(),
+            active_ms = r.active_ms + {ELAPSED}, active_since = null
+        where r.workspace_id = %s and r.id = %s
+        """,  # noqa: S608 - a constant of this module
+        (ending, None if error is None else json_text(error), run.workspace_id, run.id),
+    )
+    await tell_state(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+    await begin_next(connection, run.workspace_id, run.session_id)
+
+
+async def tell_state(connection: Connection, run: Run) -> None:
+    payload = {
+        "runId": run.id,
+        "state": run.state,
+        "ending": run.ending,
+        "error": run.error,
+        "turns": run.turns,
+        "inputTokens": run.input_tokens,
+        "outputTokens": run.output_tokens,
+    }
+    await connection.execute(
+        "select toolcrib.append_event(%s, %s, 'run-state', %s)",
+        (run.workspace_id, run.session_id, json_text(payload)),
+    )

@@ -1,0 +1,262 @@
+"""The steps of runs as rows: taken by one process at a time, committed one by one under an epoch. As the system."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from toolcrib.domain.book import AuditRecord, CallRecord
+from toolcrib.domain.callers import Role
+from toolcrib.domain.ids import CallId, ProcessId, RunId
+from toolcrib.domain.runs import CallState, Ending, Run, Said
+from toolcrib.storage.audit import audit_row
+from toolcrib.storage.calls import record_call
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.json_text import json_text
+from toolcrib.storage.run_rows import (
+    COLUMNS,
+    ELAPSED,
+    MESSAGES,
+    end_run,
+    hold,
+    lock_session,
+    one_run,
+    record_turn,
+    run_from,
+    tell_state,
+)
+
+
+class RunSteps:
+    """Queries of whoever carries runs on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, process_id: ProcessId, *, node: str, lease: float, limit: int, in_hand: Sequence[RunId] = ()
+    ) -> list[Run]:
+        """Takes runs that are ready, or whose process has fallen silent, where this node holds the files.
+
+        Those that this process has taken before and has not ``in_hand`` any more were dropped, and are taken anew.
+        """
+        async with self._database.system() as connection:
+            cursor = connection.cursor(row_factory=dict_row)
+            await cursor.execute(
+                f"""
+                with due as (
+                    select r.workspace_id, r.id from toolcrib.runs r
+                    where r.state in ('ready', 'running')
+                      and (r.state = 'ready' or not exists (
+                            select from toolcrib.processes p
+                            where p.id = r.runner and p.beat_at > now() - make_interval(secs => %(lease)s))
+                           or (r.runner = %(process)s and r.id <> all (%(in_hand)s::uuid[])))
+                      and exists (select from toolcrib.workspaces w
+                                  where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
+                    order by r.created_at limit %(limit)s for update skip locked
+                )
+                update toolcrib.runs r set
+                    state = 'running', epoch = r.epoch + 1, runner = %(process)s, active_since = now(),
+                    active_ms = r.active_ms
+                        + case when r.state = 'running' then {ELAPSED} else 0 end,
+                    started_at = coalesce(r.started_at, now())
+                from due d where r.workspace_id = d.workspace_id and r.id = d.id
+                returning {COLUMNS}
+                """,  # noqa: S608 - constants of this module
+                {"process": process_id, "node": node, "lease": lease, "limit": limit, "in_hand": list(in_hand)},
+            )
+            return [run_from(row) for row in await cursor.fetchall()]
+
+    async def cancelled(self, process_id: ProcessId) -> list[RunId]:
+        """Which of the runs that this process has in hand were cancelled."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                """
+                select id from toolcrib.runs
+                where state in ('ready', 'running') and runner = %s and cancelled_by is not null
+                """,
+                (process_id,),
+            )
+            return [RunId(id_) for (id_,) in await cursor.fetchall()]
+
+    async def conversation(self, run: Run) -> list[Said]:
+        """What the model is told: the session's messages, those that a summary stands for left out."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                MESSAGES
+                + """
+                where workspace_id = %s and session_id = %s and summary_id is null
+                -- A summary stands before all that it does not stand for.
+                order by role <> 'summary', position
+                """,
+                (run.workspace_id, run.session_id),
+            )
+            return [Said(*row) for row in await cursor.fetchall()]
+
+    async def calls(self, run: Run, ids: Sequence[CallId]) -> dict[CallId, "CallRow"]:
+        """How far calls are."""
+        if not ids:
+            return {}
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                """
+                select c.id, c.tool, c.state, c.result, c.error, c.violation, c.repeatable,
+                       exists (select from toolcrib.approvals a
+                               where a.workspace_id = c.workspace_id and a.call_id = c.id
+                                 and a.state = 'allowed' and a.carried_at is null)
+                from toolcrib.tool_calls c where c.workspace_id = %s and c.id = any (%s)
+                """,
+                (run.workspace_id, list(ids)),
+            )
+            return {CallId(row[0]): CallRow(row) for row in await cursor.fetchall()}
+
+    async def violations(self, run: Run) -> int:
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                "select count(*) from toolcrib.tool_calls where workspace_id = %s and run_id = %s and violation",
+                (run.workspace_id, run.id),
+            )
+            row = await cursor.fetchone()
+        return int(row[0]) if row else 0
+
+    async def terms(self, run: Run) -> "Terms":
+        """Whether whoever sent the message still belongs here, and a stamp of what else binds the run."""
+        async with self._database.system() as connection:
+            cursor = await connection.execute(
+                "select role, stamp from toolcrib.run_terms(%s, %s, %s, %s)",
+                (run.workspace_id, run.session_id, run.user_id, run.agent_id),
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        return Terms(None if row[0] is None else Role(row[0]), row[1])
+
+    async def record_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
+        """A turn of the model, committed under the run's epoch; Superseded if another process has it.
+
+        Returns the position of its message, if there is one.
+        """
+        async with self._database.connection(Tenant(run.workspace_id)) as connection:
+            return await record_turn(connection, run, turn)
+
+    async def wait(self, run: Run, call_ids: Sequence[CallId]) -> bool:
+        """Lets go of a run until a person has decided. False if that has happened meanwhile, or it was cancelled.
+
+        Superseded if another process has it.
+        """
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await hold(connection, run)
+            cursor = await connection.execute(
+                f"""
+                update toolcrib.runs r set state = 'waiting', runner = null, active_ms = r.active_ms + {ELAPSED},
+                    active_since = null
+                where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s and r.state = 'running'
+                  and r.cancelled_by is null
+                  and exists (select from toolcrib.tool_calls c
+                              where c.workspace_id = r.workspace_id and c.id = any (%(calls)s)
+                                and c.state = 'waiting')
+                  and not exists (select from toolcrib.approvals a
+                                  where a.workspace_id = r.workspace_id and a.call_id = any (%(calls)s)
+                                    and a.state = 'allowed' and a.carried_at is null)
+                """,  # noqa: S608 - a constant of this module
+                {"workspace": run.workspace_id, "run": run.id, "epoch": run.epoch, "calls": list(call_ids)},
+            )
+            if cursor.rowcount == 0:
+                return False
+            await tell_state(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+        return True
+
+    async def end(
+        self,
+        run: Run,
+        ending: Ending,
+        *,
+        error: Mapping[str, Any] | None = None,
+        turn: Mapping[str, Any] | None = None,
+        closing: Sequence[tuple[CallRecord, AuditRecord]] = (),
+    ) -> Run:
+        """Ends a run and the calls that it leaves, with the last words if there are some; the next one may begin."""
+        tenant = Tenant(run.workspace_id)
+        async with self._database.transaction(tenant) as connection:
+            await hold(connection, run)
+            await lock_session(connection, run)
+            for call, audit in closing:
+                await record_call(connection, tenant, call)
+                await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+            if turn is not None:
+                await record_turn(connection, run, turn)
+            await end_run(connection, run, ending, error)
+            return await one_run(connection, tenant, run.id)
+
+    async def release(self, run: Run) -> None:
+        """Gives a run back, for another process: this one stops."""
+        async with self._database.system() as connection:
+            await connection.execute(
+                f"""
+                update toolcrib.runs r set state = 'ready', runner = null, active_ms = r.active_ms + {ELAPSED},
+                    active_since = null
+                where r.workspace_id = %s and r.id = %s and r.epoch = %s and r.state = 'running'
+                """,  # noqa: S608 - a constant of this module
+                (run.workspace_id, run.id, run.epoch),
+            )
+
+    async def compact(self, run: Run, summary: Said, up_to: int, *, context_tokens: int) -> int:
+        """A summary stands for the messages up to a position from now on; they stay, and can be read.
+
+        Returns the summary's own position: it is told to the model before all others.
+        """
+        payload = {"messageId": summary.id, "runId": run.id, "role": "summary", "content": summary.content}
+        usage = {"contextTokens": context_tokens}
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await hold(connection, run)
+            await connection.execute(
+                """
+                update toolcrib.messages set summary_id = %s
+                where workspace_id = %s and session_id = %s and summary_id is null
+                  and (position <= %s or role = 'summary')
+                """,
+                (summary.id, run.workspace_id, run.session_id, up_to),
+            )
+            cursor = await connection.execute(
+                "select toolcrib.add_message(%s, %s, %s, %s, 'summary', %s, %s)",
+                (run.workspace_id, run.session_id, summary.id, run.id, summary.content, json_text(summary.metadata)),
+            )
+            row = await cursor.fetchone()
+            assert row is not None
+            # What it takes up is known from here on, whoever goes on.
+            await connection.execute(
+                "update toolcrib.runs set context_tokens = %s where workspace_id = %s and id = %s",
+                (context_tokens, run.workspace_id, run.id),
+            )
+            await connection.execute(
+                "select toolcrib.append_event(%s, %s, 'message', %s)",
+                (run.workspace_id, run.session_id, json_text({**payload, "usage": usage})),
+            )
+        return int(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By whose leave a run goes on. ``stamp`` differs when the agent, its grants or the session have changed."""
+
+    role: Role | None
+    stamp: str
+
+
+class CallRow:
+    """A call of a run, as far as it is."""
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        self.id, self.tool, state, self.result, self.error, self.violation, self.repeatable, decided = row
+        self.begun = state == "running"
+        # What a person allowed is carried on with their yes, also if it had begun when its process died.
+        self.state = CallState.DECIDED if decided and state in ("waiting", "running") else _CALL_STATES[state]
+
+
+_CALL_STATES = {
+    "running": CallState.BEGUN,
+    "waiting": CallState.WAITING,
+    "done": CallState.ENDED,
+    "refused": CallState.ENDED,
+    "unknown": CallState.ENDED,
+}
