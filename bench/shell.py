@@ -1,5 +1,8 @@
 """``python -m bench shell``: what holding a command costs, beside the bare ``sh -c true``, interleaved.
 
+Three ways: held in the sandbox alone; as a whole transaction through the gate, by a person and by an agent, whose view
+is masked; and a transaction whose effect is a file, committed to the history and to disk.
+
 usage: python -m bench shell [--runs 60] [--files 100 50000]
 """
 
@@ -8,13 +11,32 @@ import asyncio
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 
+from pydantic import SecretStr
+
+from bench.search import workspace_on
+from bench.servers import fresh_database, url_of
+from toolcrib.domain.agents import AgentRules, ToolPermission, Trust
+from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.ids import AgentId, CallId, new_id
+from toolcrib.policy.rules import rules_to_yaml
 from toolcrib.sandbox.command import Command
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.zones import Zone
+from toolcrib.settings import Settings
+from toolcrib.storage import migrate
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.tools.call import ToolCall
+from toolcrib.wiring import Engine, assemble
+
+Case = Callable[[], Awaitable[None]]
 
 # What we aim for: milliseconds over bare at the median, whatever the tree's size.
 AIM_MS = 20.0
@@ -34,18 +56,65 @@ async def _measure(runs: int, sizes: Sequence[int]) -> None:
     (await sandbox.probe()).require()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases: dict[str, Callable[[], Awaitable[None]]] = {"bare": _bare}
-        for size in sizes:
-            tree = _tree(folder / str(size), size)
-            cases[f"sandbox, {size} files read-only"] = _case(sandbox, tree, folder, writable=False)
-            cases[f"sandbox with overlay, {size} files"] = _case(sandbox, tree, folder, writable=True)
-        found: dict[str, list[float]] = {case: [] for case in cases}
-        for _ in range(runs):
-            for case, run in cases.items():
-                began = perf_counter()
-                await run()
-                found[case].append((perf_counter() - began) * 1e3)
+        cases: dict[str, Case] = {"bare": _bare}
+        async with _gate(folder, sandbox) as (engine, database):
+            for size in sizes:
+                tree = _tree(folder / str(size), size)
+                cases[f"sandbox, {size} files read-only"] = _case(sandbox, tree, folder, writable=False)
+                cases[f"sandbox with overlay, {size} files"] = _case(sandbox, tree, folder, writable=True)
+                person = await workspace_on(database, tree)
+                agent = await _agent(database, person)
+                cases[f"gate, {size} files, a person's `true`"] = _call(engine, person, "true")
+                cases[f"gate, {size} files, an agent's `true`"] = _call(engine, agent, "true")
+                cases[f"gate, {size} files, an agent writes one"] = _call(engine, agent, "echo {} > made.txt")
+            await _interleaved(cases, runs)
+
+
+async def _interleaved(cases: dict[str, Case], runs: int) -> None:
+    for run in cases.values():
+        await run()
+    found: dict[str, list[float]] = {case: [] for case in cases}
+    for _ in range(runs):
+        for case, run in cases.items():
+            began = perf_counter()
+            await run()
+            found[case].append((perf_counter() - began) * 1e3)
     _report(found)
+
+
+@asynccontextmanager
+async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[Engine, Database]]:
+    with fresh_database() as name:
+        migrate.upgrade(url_of(name))
+        settings = Settings(
+            database_url=url_of(name, migrate.APP_ROLE),
+            system_database_url=url_of(name, migrate.SYSTEM_ROLE),
+            jwt_secret=SecretStr("x" * 48),
+            audit_key=SecretStr("x" * 48),
+            data_dir=folder / "data",
+            node="bench",
+        )
+        async with Database.open(settings.database_url, settings.system_url) as database:
+            yield assemble(settings, database, sandbox=sandbox), database
+
+
+async def _agent(database: Database, person: Caller) -> Caller:
+    rules = AgentRules(
+        trust=Trust.AUTONOMOUS, toolsets=("studio",), tool_permissions={"bash": ToolPermission(allowed=True)}
+    )
+    stored = await Agents(database).create(Tenant.of(person), name="bench", definition=rules_to_yaml(rules))
+    return replace(person, agent=Agent(AgentId(stored.id), "bench", rules))
+
+
+def _call(engine: Engine, caller: Caller, command: str) -> Case:
+    numbers = count()
+
+    async def run() -> None:
+        call = ToolCall("bash", {"command": command.format(next(numbers))})
+        outcome = await engine.executor.execute(call, replace(caller, call_id=CallId(new_id())))
+        assert outcome.succeeded, outcome.error
+
+    return run
 
 
 async def _bare() -> None:

@@ -12,13 +12,14 @@ from typing import Final
 
 from toolcrib.domain.errors import Conflict, Refused, TooLarge, ToolFailed
 from toolcrib.domain.files import ContentKind, File, NodeKind, NodeState
-from toolcrib.domain.places import Mount, Place, root_of
+from toolcrib.domain.places import Place
 from toolcrib.workspace.base import Base
 from toolcrib.workspace.bulk import Bulk, Unit, displaced
 from toolcrib.workspace.content import decoded, file_state
-from toolcrib.workspace.disk import Disk, is_temporary
+from toolcrib.workspace.disk import is_temporary
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.ignoring import Ignoring
+from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.paths import is_sayable_path, shown
 from toolcrib.workspace.residue import Residue
 from toolcrib.workspace.shares import Shares, share_out
@@ -31,7 +32,6 @@ from toolcrib.workspace.tree import Tree
 MOST_BYTES: Final = 200_000_000
 _CHUNK: Final = 2_000
 _MOST_RULES: Final = 100_000
-_ZONES: Final = (Mount.PROJECT, Mount.CENTRAL)
 _LINK_MODE: Final = 0o777
 
 
@@ -76,7 +76,7 @@ async def _shared_out(tree: Tree, last: Mapping[Place, Residue]) -> tuple[Shares
 
     What it knows by its content already it goes on keeping, whatever the rules say.
     """
-    disks = {mount: await tree.disk_at(root_of(mount)) for mount in _ZONES}
+    disks = await tree.disks()
     after, before = Ignoring(partial(_rules, last, disks)), Ignoring(partial(_rules, {}, disks))
     known: set[Place] = set()
     found: dict[Place, Standing] = {}
@@ -95,7 +95,7 @@ def _is_kept(standing: Standing) -> bool:
     return standing.file is not None and token_of(standing.file.state) is None
 
 
-def _rules(last: Mapping[Place, Residue], disks: Mapping[Mount, Disk], place: Place) -> bytes | None:
+def _rules(last: Mapping[Place, Residue], disk_of: Disks, place: Place) -> bytes | None:
     """The ignore rules at a place, as the program left them."""
     residue = last.get(place)
     if residue is not None and (residue.is_gone or residue.kind is not NodeKind.FILE):
@@ -104,7 +104,7 @@ def _rules(last: Mapping[Place, Residue], disks: Mapping[Mount, Disk], place: Pl
         with residue.open() as opened:
             return opened.read(_MOST_RULES)
     try:
-        return disks[place.mount].read(place, limit=_MOST_RULES)[0]
+        return disk_of(place).read(place, limit=_MOST_RULES)[0]
     except (ToolFailed, Refused):
         return None
 

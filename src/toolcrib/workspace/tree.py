@@ -231,6 +231,9 @@ class Tree:
         workspace_id, tree = self._caller.workspace_id, seen.home.tree
         return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
+    async def disks(self) -> Disks:
+        return self._disks(await self._look([root_of(Mount.PROJECT)]))
+
     async def disk_at(self, place: Place) -> Disk:
         return self._disks(await self._look([place]))(place)
 

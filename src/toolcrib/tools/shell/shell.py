@@ -3,7 +3,8 @@
 Joins the sandbox, which knows directories, with the workspace, which knows change sets. Commits nothing: the gate does.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -75,9 +76,8 @@ class Shell:
         isolation = await self._sandbox.probe()
         isolation.require()
         context.remarks.isolation = isolation.level
-        zones = await self._zones(context)
-        base = await Base.now(context.tree)
-        staging = await in_thread(lambda: self._staging.folder)
+        base, zones = await asyncio.gather(Base.now(context.tree), self._zones(context))
+        staging = self._staging.folder
         async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:
             await base.over()
             result = await view.run(Command(text, env=_ENVIRONMENT, seconds=seconds), context.emit)
@@ -93,13 +93,16 @@ class Shell:
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
         protects = Protection(agent.rules.unprotect).protects_reading if agent else None
+        masked = await in_thread(self._masked, roots, protects) if protects else {}
         return [
-            (place, Zone(mount, root, VIEWED[mount], mount.writable, await self._masked(root, place, protects)))
+            (place, Zone(mount, root, VIEWED[mount], mount.writable, masked.get(mount, frozenset())))
             for mount, (place, root) in roots.items()
         ]
 
-    async def _masked(self, root: Path, place: Place, protects: Callable[[Place], str | None] | None) -> frozenset[str]:
-        return frozenset() if protects is None else await in_thread(partial(self._hidden.below, root, place, protects))
+    def _masked(
+        self, roots: Mapping[Mount, tuple[Place, Path]], protects: Callable[[Place], str | None]
+    ) -> dict[Mount, frozenset[str]]:
+        return {mount: self._hidden.below(root, place, protects) for mount, (place, root) in roots.items()}
 
 
 async def _adopted(
@@ -107,6 +110,8 @@ async def _adopted(
 ) -> tuple[tuple[str, ...], Adopted]:
     """Puts the effect into the draft; says what of it cannot be taken."""
     taken, left_out = _sorted_out(effect, roots)
+    if not taken:
+        return left_out, Adopted()
     context.remarks.protected += _judged(context.caller, taken)
     residues = [_residue(effect, entry, place) for entry, place in taken]
     bulk = Bulk({roots[zone].tree: written for zone, written in effect.written.items()})
