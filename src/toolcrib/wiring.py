@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
 import toolcrib.tools
+from toolcrib.domain.ids import ProcessId, new_id
 from toolcrib.engine.approvals import Approvals
 from toolcrib.engine.bell import Bell
 from toolcrib.engine.book import Book
@@ -25,7 +28,9 @@ from toolcrib.engine.runs.runner import Runner
 from toolcrib.engine.seals import Sealer
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
+from toolcrib.mcp.toolbox import Toolbox
 from toolcrib.providers.registry import Providers, open_providers
+from toolcrib.sandbox.background import Background
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -45,6 +50,7 @@ from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.mcp_servers import McpServers
 from toolcrib.storage.plan_mode import PlanMode
 from toolcrib.storage.processes import Processes
 from toolcrib.storage.questions import Questions as QuestionRows
@@ -72,6 +78,9 @@ from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.tree import Shelves
 
+if TYPE_CHECKING:
+    from toolcrib.mcp.connections import Connections
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -85,6 +94,7 @@ class Engine:
     waiting: Waiting
     bell: Bell
     shell: Shell
+    toolbox: Toolbox
 
 
 def assemble(
@@ -93,6 +103,7 @@ def assemble(
     *,
     tools: Iterable[Tool] = (),
     live: Watchers | None = None,
+    process_id: ProcessId | None = None,
     sandbox: Sandbox | None = None,
 ) -> Engine:
     """The gate and what stands behind it; ``tools`` are added to our own, ``live`` shows what happens."""
@@ -101,8 +112,12 @@ def assemble(
     mounts = Mounts(settings.data_dir)
     search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
     plan_exit = exit_plan_mode_with(PlanMode(database))
-    shell = Shell(sandbox or Sandbox(), settings.data_dir / "staging")
-    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools])
+    sandbox = sandbox or Sandbox()
+    shell = Shell(sandbox, settings.data_dir / "staging")
+    toolbox = Toolbox(
+        McpServers(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
+    )
+    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools], added=toolbox)
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -118,10 +133,11 @@ def assemble(
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
-    node, patience, bell = settings.node, timedelta(seconds=settings.approval_seconds), Bell()
+    # Who runs a call is the process, not the node: of the same node there may be several.
+    process, patience, bell = str(process_id or new_id()), timedelta(seconds=settings.approval_seconds), Bell()
     approval_rows, calls = ApprovalRows(database), Calls(database)
-    approvals = Approvals(approval_rows, blobs, registry, live, node=node, patience=patience, decided=bell.ring)
-    questions = Questions(QuestionRows(database), live, node=node, patience=patience, decided=bell.ring)
+    approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.ring)
+    questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.ring)
     executor = Executor(
         registry=registry,
         shelves=shelves,
@@ -134,11 +150,22 @@ def assemble(
         journal=Journal(files, mounts),
         approvals=approvals,
         questions=questions,
-        node=node,
+        process=process,
     )
     agents = Agents(database)
-    waiting = Waiting(executor, approvals, questions, approval_rows, agents, calls, node=node, decided=bell.ear())
-    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell)
+    waiting = Waiting(
+        executor,
+        approvals,
+        questions,
+        approval_rows,
+        agents,
+        calls,
+        node=settings.node,
+        process=process,
+        decided=bell.ear(),
+        lease=settings.lease_seconds,
+    )
+    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, toolbox)
 
 
 def advancing(
@@ -162,19 +189,33 @@ def advancing(
 
 @asynccontextmanager
 async def desk(
-    settings: Settings, database: Database, engine: Engine, providers: Providers, live: Watchers
+    settings: Settings,
+    database: Database,
+    engine: Engine,
+    providers: Providers,
+    presence: Presence,
+    live: Watchers | None = None,
 ) -> AsyncIterator[Desk]:
     """A desk with a runner at work behind it."""
     runs = Runs(database)
-    with Presence.kept(settings.system_url, node=settings.node, lease=settings.lease_seconds) as presence:
-        advance = advancing(settings, database, engine, providers, live)
-        runner = Runner(runs, Processes(database), advance, presence, node=settings.node, decided=engine.bell.ear())
-        running = asyncio.create_task(runner.run())
-        try:
-            yield Desk(runs, engine.bell, live, runner=runner)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    advance = advancing(settings, database, engine, providers, live)
+    runner = Runner(runs, Processes(database), advance, presence, node=settings.node, decided=engine.bell.ear())
+    running = asyncio.create_task(runner.run())
+    try:
+        yield Desk(runs, engine.bell, live or Nobody(), runner=runner)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def mcp_connections(settings: Settings, sandbox: Sandbox) -> "Connections":
+    """The ways to MCP servers; made when the first is used, for the protocol's library takes a second to load."""
+    from toolcrib.mcp.opening import open_connections
+    from toolcrib.mcp.pipe import Programs
+
+    background = Background(sandbox, settings.data_dir / "staging")
+    programs = Programs(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
+    return open_connections(programs, private_hosts=settings.private_mcp_hosts)
 
 
 def credentials_lock(settings: Settings) -> Lock:
@@ -206,13 +247,16 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
         providers = await opened.enter_async_context(
             open_providers(private_hosts=settings.private_model_hosts, proxy=settings.model_proxy)
         )
-        engine = assemble(settings, database, tools=tools, live=live)
+        presence = opened.enter_context(
+            Presence.kept(settings.system_url, node=settings.node, lease=settings.lease_seconds)
+        )
+        engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         await engine.waiting.recover()
         sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
         bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
         collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
-        front = await opened.enter_async_context(desk(settings, database, engine, providers, live))
+        front = await opened.enter_async_context(desk(settings, database, engine, providers, presence, live))
         access = Access(database, credentials_lock(settings))
         at_work = [
             asyncio.create_task(engine.shell.prove()),
@@ -236,6 +280,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 live=live,
                 executor=engine.executor,
                 registry=engine.registry,
+                toolbox=engine.toolbox,
                 approvals=engine.approvals,
                 questions=engine.questions,
                 grants=Grants(database),
@@ -250,6 +295,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             for task in at_work:
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
+            await engine.toolbox.close()
             engine.shell.close()
 
 

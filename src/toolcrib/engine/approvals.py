@@ -78,7 +78,7 @@ class Approvals:
         registry: Registry,
         live: Watchers,
         *,
-        node: str,
+        process: str,
         patience: timedelta,
         decided: Callable[[], None],
     ) -> None:
@@ -87,7 +87,7 @@ class Approvals:
         self._blobs = blobs
         self._registry = registry
         self._live = live
-        self._node = node
+        self._process = process
         self._patience = patience
         self._decided = decided
 
@@ -325,7 +325,7 @@ class Approvals:
             await drop(connection, tenant, approval.change_set_id)
         if state is not ApprovalState.DENIED:
             await self._tell(connection, tenant, approval, approval_ended(approval, state, refusal.message))
-        entry = entry_of(found, _agent_then(approval), node=self._node)
+        entry = entry_of(found, _agent_then(approval), process=self._process)
         entry.allowed = None
         entry.decision = Decision(Verdict.ASK, approval.rule, approval.reason, Role.MEMBER, None, ())
         tool = self._registry.get(approval.tool)
@@ -352,7 +352,7 @@ def is_as_asked(found: Allowed) -> bool:
     return digest_of(found.arguments).hex() == found.approval.arguments_sha256
 
 
-def entry_of(found: Allowed, agent: Agent | None, *, node: str, fence: int | None = None) -> Entry:
+def entry_of(found: Allowed, agent: Agent | None, *, process: str, fence: int | None = None) -> Entry:
     """The call that waited, as it passes the gate again: with exactly the arguments that were approved."""
     approval = found.approval
     caller = Caller(
@@ -365,7 +365,7 @@ def entry_of(found: Allowed, agent: Agent | None, *, node: str, fence: int | Non
         fence=fence,
         via=found.via,
     )
-    return Entry(ToolCall(approval.tool, unspelled(found.arguments)), caller, node, found)
+    return Entry(ToolCall(approval.tool, unspelled(found.arguments)), caller, process, found)
 
 
 def _agent_then(approval: Approval) -> Agent | None:

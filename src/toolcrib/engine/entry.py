@@ -25,7 +25,7 @@ class Entry:
 
     call: ToolCall
     caller: Caller
-    node: str
+    process: str
     allowed: Allowed | None = None
     tool: Tool | None = None
     decision: Decision | None = None
@@ -117,7 +117,7 @@ class Entry:
             result=result,
             error=error,
             change_set_id=change_set.id if change_set else None,
-            node=self.node,
+            node=self.process,
             repeatable=self.tool.repeatable if self.tool else True,
             approval_id=self.allowed.approval.id if self.allowed else None,
             events=events if self._is_watched else (),

@@ -89,7 +89,7 @@ class Executor:
         approvals: Approvals,
         questions: Questions,
         *,
-        node: str,
+        process: str,
         limits: Limits | None = None,
     ) -> None:
         self._registry = registry
@@ -98,7 +98,7 @@ class Executor:
         self._journal = journal
         self._approvals = approvals
         self._questions = questions
-        self._node = node
+        self._process = process
         self._limits = limits or Limits()
 
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
@@ -108,7 +108,7 @@ class Executor:
 
     async def carry_on(self, allowed: Allowed, agent: Agent | None, *, fence: int | None = None) -> Outcome:
         """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
-        entry = entry_of(allowed, agent, node=self._node, fence=fence)
+        entry = entry_of(allowed, agent, process=self._process, fence=fence)
         entry.tool = self._registry.get(entry.call.name)
         return await self._pass(entry, None)
 
@@ -173,7 +173,7 @@ class Executor:
             raise
 
     def _entry(self, call: ToolCall, caller: Caller) -> Entry:
-        entry = Entry(call, caller, self._node)
+        entry = Entry(call, caller, self._process)
         entry.tool = self._registry.get(call.name)
         return entry
 

@@ -33,11 +33,11 @@ class Questions:
     """Asking and answering."""
 
     def __init__(
-        self, rows: storage.Questions, live: Watchers, *, node: str, patience: timedelta, decided: Callable[[], None]
+        self, rows: storage.Questions, live: Watchers, *, process: str, patience: timedelta, decided: Callable[[], None]
     ) -> None:
         self._rows = rows
         self._live = live
-        self._node = node
+        self._process = process
         self._patience = patience
         self._decided = decided
 
@@ -169,7 +169,7 @@ class Questions:
             call_id=question.call_id,
             via=asked.via,
         )
-        entry = Entry(ToolCall("ask_user", {"questions": items_shape(question)}), caller, self._node)
+        entry = Entry(ToolCall("ask_user", {"questions": items_shape(question)}), caller, self._process)
         reason = "Asking a person needs no approval."
         entry.decision = Decision(Verdict.ALLOW, "people.asked", reason, Role.VIEWER, None, ())
         return entry

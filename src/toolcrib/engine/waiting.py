@@ -64,8 +64,11 @@ class Waiting:
         calls: Calls,
         *,
         node: str,
+        process: str,
         decided: asyncio.Event,
+        lease: float = 15.0,
     ) -> None:
+        """``process`` is who claims what is carried out; ``lease`` is after how many silent seconds one is dead."""
         self._executor = executor
         self._approvals = approvals
         self._questions = questions
@@ -73,14 +76,16 @@ class Waiting:
         self._agents = agents
         self._calls = calls
         self._node = node
+        self._process = process
+        self._process_lease = lease
         self._poked = decided
         self._at_work: dict[asyncio.Task[None], Allowed] = {}
 
     async def recover(self) -> int:
-        """Before the server answers: calls that were running when this node stopped. Returns how many there were."""
-        await self._rows.forsake(self._node)
+        """What processes had in hand that are dead by now. Returns how many calls of theirs were ended."""
+        await self._rows.forsake(lease=self._process_lease)
         found = 0
-        while batch := await self._calls.interrupted(self._node, limit=_BATCH):
+        while batch := await self._calls.interrupted(lease=self._process_lease, limit=_BATCH):
             for call in batch:
                 await self._end(call)
             found += len(batch)
@@ -106,7 +111,7 @@ class Waiting:
 
     async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
         while room := _AT_ONCE - len(self._at_work):
-            claimed = await self._rows.claim(node=self._node, lease=_LEASE, limit=room)
+            claimed = await self._rows.claim(node=self._node, holder=self._process, lease=_LEASE, limit=room)
             for allowed in claimed:
                 task = tasks.create_task(self._carry_out(allowed))
                 self._at_work[task] = allowed
@@ -163,7 +168,7 @@ class Waiting:
             ids = [allowed.approval.id for allowed in self._at_work.values()]
             if ids:
                 try:
-                    await self._rows.renew(self._node, ids)
+                    await self._rows.renew(self._process, ids)
                 except OperationalError as error:
                     log.warning("waiting.no_beat", error=str(error))
                 except Exception:
@@ -174,6 +179,7 @@ class Waiting:
             try:
                 while await self._approvals.expire(limit=_BATCH) + await self._questions.expire(limit=_BATCH):
                     pass
+                await self.recover()
             except OperationalError as error:
                 log.warning("waiting.database", error=str(error))
             except Exception:
@@ -196,7 +202,7 @@ class Waiting:
         caller = Caller(
             call.workspace_id, call.user_id, agent=agent, session_id=call.session_id, call_id=call.id, via="recovery"
         )
-        entry = Entry(ToolCall(call.tool, {}), caller, self._node)
+        entry = Entry(ToolCall(call.tool, {}), caller, self._process)
         outcome = Outcome(call.id, state, error=error)
         try:
             await self._calls.record(
@@ -206,7 +212,7 @@ class Waiting:
             return
         except NotFound:
             # Its session was deleted, so there is nobody to tell.
-            quiet = Entry(entry.call, replace(caller, session_id=None), self._node)
+            quiet = Entry(entry.call, replace(caller, session_id=None), self._process)
             await self._calls.record(
                 Tenant(call.workspace_id), quiet.ended(outcome), quiet.audit_record("failed", error=error)
             )

@@ -239,10 +239,10 @@ class Approvals:
             found = await self.locked(connection, tenant, approval.id)
         return found if found.approval.state is ApprovalState.ALLOWED else None
 
-    async def claim(self, *, node: str, lease: timedelta, limit: int) -> list[Allowed]:
+    async def claim(self, *, node: str, lease: timedelta, limit: int, holder: str | None = None) -> list[Allowed]:
         """Takes what was allowed, or is stale and must be asked again, where this node is the home. As the system.
 
-        What a run waits for is carried out by the run.
+        ``holder`` is the process that takes it. What a run waits for is carried out by the run.
         """
         async with self._database.system() as connection:
             cursor = connection.cursor(row_factory=dict_row)
@@ -258,37 +258,38 @@ class Approvals:
                                   where w.id = a.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                     order by a.decided_at limit %(limit)s for update skip locked
                 ), taken as (
-                    update toolcrib.approvals a set claimed_by = %(node)s, claimed_at = now() from due d
+                    update toolcrib.approvals a set claimed_by = %(holder)s, claimed_at = now() from due d
                     where a.workspace_id = d.workspace_id and a.id = d.id
                     returning a.workspace_id, a.id, d.begun
                 )
                 {COLUMNS}, {WHOLE}, t.begun
                 from taken t join toolcrib.approvals a on a.workspace_id = t.workspace_id and a.id = t.id {JOINS}
                 """,  # noqa: S608 - constants of this module
-                {"node": node, "lease": lease, "limit": limit},
+                {"node": node, "holder": holder or node, "lease": lease, "limit": limit},
             )
             return [_allowed(row) for row in await cursor.fetchall()]
 
-    async def renew(self, node: str, approval_ids: Sequence[ApprovalId]) -> None:
-        """This node still carries these out."""
+    async def renew(self, holder: str, approval_ids: Sequence[ApprovalId]) -> None:
+        """This process still carries these out."""
         async with self._database.system() as connection:
             await connection.execute(
                 """
                 update toolcrib.approvals set claimed_at = now()
                 where state in ('allowed', 'stale') and carried_at is null and claimed_by = %s and id = any (%s)
                 """,
-                (node, list(approval_ids)),
+                (holder, list(approval_ids)),
             )
 
-    async def forsake(self, node: str) -> None:
-        """This node has just started: what it had claimed, nobody carries out. That it was begun is remembered."""
+    async def forsake(self, *, lease: float) -> None:
+        """What a process had claimed that is dead by now, nobody carries out. That it was begun is remembered."""
         async with self._database.system() as connection:
             await connection.execute(
                 """
-                update toolcrib.approvals set claimed_at = '-infinity'
-                where state in ('allowed', 'stale') and carried_at is null and claimed_by = %s
+                update toolcrib.approvals a set claimed_at = '-infinity'
+                where a.state in ('allowed', 'stale') and a.carried_at is null and a.claimed_at > '-infinity'
+                  and not toolcrib.is_alive(a.claimed_by, %s)
                 """,
-                (node,),
+                (lease,),
             )
 
     async def release(self, approval: Approval, node: str) -> None:

@@ -73,21 +73,22 @@ class Calls:
             if audit is not None:
                 await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
 
-    async def interrupted(self, node: str, *, limit: int) -> list[Interrupted]:
-        """Calls outside runs that this node had begun and not ended when it stopped. As the system."""
+    async def interrupted(self, *, lease: float, limit: int) -> list[Interrupted]:
+        """Calls outside runs that a process had begun and not ended when it died. As the system."""
         async with self._database.system() as connection:
             cursor = await connection.execute(
                 """
                 select workspace_id, id, session_id, user_id, agent_id, tool, repeatable
                 from toolcrib.tool_calls c
-                where node = %s and state = 'running' and run_id is null
+                where state = 'running' and run_id is null and started_at < now() - make_interval(secs => %s)
+                  and not toolcrib.is_alive(node, %s)
                   -- What a person allowed is carried on, not ended.
                   and not exists (select from toolcrib.approvals a
                                   where a.workspace_id = c.workspace_id and a.call_id = c.id
                                     and a.state = 'allowed' and a.carried_at is null)
                 limit %s
                 """,
-                (node, limit),
+                (lease, lease, limit),
             )
             return [Interrupted(*row) for row in await cursor.fetchall()]
 

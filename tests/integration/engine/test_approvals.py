@@ -406,7 +406,7 @@ async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib
         await crib.engine.approvals.decide(Tenant.of(crib.caller), outcome.metadata["approval_id"], YES, via="test")
         # A node takes it, begins, and dies.
         await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
-        await ApprovalRows(crib.database).forsake(crib.settings.node)
+        await ApprovalRows(crib.database).forsake(lease=15.0)
         [outcomes[tool]] = await carried_out(crib)
 
     assert outcomes["ring"].state == "unknown"

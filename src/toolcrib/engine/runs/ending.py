@@ -66,7 +66,7 @@ class Endings:
         await self.end(run, calls, Ending.FAILED, error=told, turn=turn)
 
     def _closed(self, run: Run, call: PlannedCall, ending: Ending) -> tuple[CallRecord, AuditRecord]:
-        entry = Entry(ToolCall(call.name, call.parsed() or {}), _caller(run, call), node="")
+        entry = Entry(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
         entry.tool = self._registry.get(call.name)
         if call.state is CallState.BEGUN and not call.repeatable:
             why = f"The run ended ({ending}) while this ran, and nobody can tell whether it took effect."
