@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING
 
 import toolcrib.tools
 from toolcrib.domain.ids import ProcessId, new_id
@@ -28,9 +26,7 @@ from toolcrib.engine.runs.runner import Runner
 from toolcrib.engine.seals import Sealer
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
-from toolcrib.mcp.toolbox import Toolbox
 from toolcrib.providers.registry import Providers, open_providers
-from toolcrib.sandbox.background import Background
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -50,7 +46,6 @@ from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
-from toolcrib.storage.mcp_servers import McpServers
 from toolcrib.storage.plan_mode import PlanMode
 from toolcrib.storage.processes import Processes
 from toolcrib.storage.questions import Questions as QuestionRows
@@ -78,9 +73,6 @@ from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.tree import Shelves
 
-if TYPE_CHECKING:
-    from toolcrib.mcp.connections import Connections
-
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -94,7 +86,6 @@ class Engine:
     waiting: Waiting
     bell: Bell
     shell: Shell
-    toolbox: Toolbox
 
 
 def assemble(
@@ -114,10 +105,7 @@ def assemble(
     plan_exit = exit_plan_mode_with(PlanMode(database))
     sandbox = sandbox or Sandbox()
     shell = Shell(sandbox, settings.data_dir / "staging")
-    toolbox = Toolbox(
-        McpServers(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
-    )
-    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools], added=toolbox)
+    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools])
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -165,7 +153,7 @@ def assemble(
         decided=bell.ear(),
         lease=settings.lease_seconds,
     )
-    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, toolbox)
+    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell)
 
 
 def advancing(
@@ -206,16 +194,6 @@ async def desk(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-def mcp_connections(settings: Settings, sandbox: Sandbox) -> "Connections":
-    """The ways to MCP servers; made when the first is used, for the protocol's library takes a second to load."""
-    from toolcrib.mcp.opening import open_connections
-    from toolcrib.mcp.pipe import Programs
-
-    background = Background(sandbox, settings.data_dir / "staging")
-    programs = Programs(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
-    return open_connections(programs, private_hosts=settings.private_mcp_hosts)
 
 
 def credentials_lock(settings: Settings) -> Lock:
@@ -280,7 +258,6 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 live=live,
                 executor=engine.executor,
                 registry=engine.registry,
-                toolbox=engine.toolbox,
                 approvals=engine.approvals,
                 questions=engine.questions,
                 grants=Grants(database),
@@ -295,7 +272,6 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             for task in at_work:
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
-            await engine.toolbox.close()
             engine.shell.close()
 
 
