@@ -13,6 +13,7 @@ from toolcrib.storage.changes import Settled
 from toolcrib.workspace.drift import holds, look_past_links
 from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.trash import is_it, token_of
+from toolcrib.workspace.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +97,19 @@ def _is_left_over(disk_of: Disks, step: Step) -> bool:
 
 
 def _rename_all(disk_of: Disks, steps: Sequence[Step]) -> None:
-    """Renames what moves: first what leaves a moving folder for elsewhere, then folders before what moves with them.
+    """Renames what moves; folders take along what goes with them.
 
     A folder from which something could not leave yet is not renamed, or it would take that along; what it holds is
     then moved or written one by one.
     """
     movers = {_before(step).place: step for step in steps if step.moves}
-    loners = [step for step in movers.values() if _goes_its_own_way(step, movers)]
-    for step in loners:
-        _rename(disk_of, step)
-    stuck = [
-        _before(s).place for s in loners if look_past_links(disk_of(_before(s).place), _before(s).place) is not None
-    ]
-    for place in reversed(_deepest_first(movers)):
-        if not any(left.is_below(place) for left in stuck):
-            _rename(disk_of, movers[place])
-
-
-def _goes_its_own_way(step: Step, movers: Mapping[Place, Step]) -> bool:
-    """Whether a file leaves a folder that moves, for somewhere else than the folder takes it."""
-    above = next((movers[place] for place in reversed(_before(step).place.ancestors) if place in movers), None)
-    if above is None or above.after is None or step.after is None:
-        return False
-    return step.after.place != _before(step).place.moved(_before(above).place, above.after.place)
+    goals = {place: step.after.place for place, step in movers.items() if step.after is not None}
+    turns = Turns(goals, {place for place, step in movers.items() if _before(step).kind is NodeKind.FOLDER})
+    gone: set[Place] = set()
+    for place in turns:
+        is_stuck = any(look_past_links(disk_of(left), left) is not None for left in turns.leaving(place))
+        if turns.carrier(place) in gone or (not is_stuck and _rename(disk_of, movers[place])):
+            gone.add(place)
 
 
 def _deepest_first(places: Iterable[Place]) -> list[Place]:
@@ -135,7 +126,7 @@ def _before(step: Step) -> NodeState:
     return step.before
 
 
-def _rename(disk_of: Disks, step: Step) -> None:
+def _rename(disk_of: Disks, step: Step) -> bool:
     """Moves on disk if that is still to be done and nothing stands in the way; else the new place is written."""
     assert step.before is not None and step.after is not None
     source, destination = step.before.place, step.after.place
@@ -145,6 +136,8 @@ def _rename(disk_of: Disks, step: Step) -> None:
         # A file may still stand where the folder above will be; then the content is written instead.
         with suppress(Conflict):
             disk.rename(source, destination)
+            return True
+    return False
 
 
 def _free(disk_of: Disks, place: Place, wanted: Mapping[Place, NodeKind]) -> None:

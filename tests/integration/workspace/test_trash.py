@@ -19,7 +19,7 @@ from toolcrib.policy.guard import Guard
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.growth import Growth
-from toolcrib.wiring import assemble
+from toolcrib.wiring import assemble, trash_limits
 from toolcrib.workspace.commit import Committer
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.drift import MOST_BYTES
@@ -138,6 +138,26 @@ async def test_two_of_them_trade_places_back(crib: Crib) -> None:
     assert holds(crib.project / "a", b"A")
     assert holds(crib.project / "b", b"B")
     assert trash(crib) == []
+
+
+async def test_a_folder_that_takes_the_place_of_another_keeps_what_is_in_it(crib: Crib) -> None:
+    large(crib.project / "b" / "b", b"B")
+    large(crib.project / "c" / "b" / "a", b"A")
+    for path in ("/b/b", "/c/b/a"):
+        await done(crib, "touch", path=path)
+    calls = [
+        await done(crib, "mv", source="/c/b", destination="/a"),
+        await done(crib, "mv", source="/b", destination="/c/b"),
+    ]
+
+    for _ in range(2):
+        undone = await done(crib, "undo", calls=calls)
+        assert holds(crib.project / "b" / "b", b"B")
+        assert holds(crib.project / "c" / "b" / "a", b"A")
+
+        calls = [await done(crib, "undo", calls=[undone])]
+        assert holds(crib.project / "c" / "b" / "b", b"B")
+        assert holds(crib.project / "a" / "a", b"A")
 
 
 async def test_a_known_file_that_grew_too_large_is_still_found_and_removed(crib: Crib) -> None:
@@ -270,9 +290,8 @@ async def displace(crib: Crib, *paths: str) -> str:
 
 
 def committer(crib: Crib) -> Committer:
-    found = crib.engine.executor._committer
-    assert isinstance(found, Committer)
-    return found
+    shelves, settings = crib.engine.shelves, crib.settings
+    return Committer(shelves.changes, shelves.mounts, node=settings.node, trash=trash_limits(settings))
 
 
 async def test_an_ignored_folder_goes_whole_and_comes_back_whole(crib: Crib) -> None:
