@@ -66,14 +66,14 @@ class Stories:
     async def renew(self, story: Story) -> None:
         """Before the model is asked again: the rules are those of now, and so is whoever it is for."""
         terms = await self._runs.terms(story.run)
-        if terms.role is not None and terms.stamp == story.stamp:
+        if _may_go_on(terms) and terms.stamp == story.stamp:
             return
         story.agent, story.mode = await self._bound_by(story.run, terms)
         story.stamp = terms.stamp
         await self._offer(story)
 
     async def _bound_by(self, run: Run, terms: Terms) -> tuple[Agent, Mode]:
-        if terms.role is None or not terms.role.covers(Role.MEMBER):
+        if not _may_go_on(terms):
             raise Forbidden("Whoever sent the message is no member of this workspace any more.")
         if run.agent_id is None:
             raise NotFound("This session has no agent, so there is no model to answer. Give it one.")
@@ -112,3 +112,7 @@ class Stories:
         info = next((model for model in models if model.id == rules.model), None)
         self._known[key] = _Known(info, now + (_KNOWN_SECONDS if info else _UNKNOWN_SECONDS))
         return info
+
+
+def _may_go_on(terms: Terms) -> bool:
+    return terms.role is not None and terms.role.covers(Role.MEMBER)
