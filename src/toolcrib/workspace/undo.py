@@ -158,7 +158,18 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
             refused[file.id] = "Holds files that are not part of this."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
             refused[file.id] = "Another file stands where it was."
-    return refused
+    return refused | _below_a_file([r for r in reversals if r.file.id not in refused])
+
+
+def _below_a_file(reversals: Sequence[Reversal]) -> dict[FileId, str]:
+    """Reversals into a folder, where another puts a file in that folder's place."""
+    states = [reversal.state for reversal in reversals if reversal.state is not None]
+    files = {state.place for state in states if state.kind is not NodeKind.FOLDER}
+    return {
+        reversal.file.id: "Another of these files goes back to where its folder was."
+        for reversal in reversals
+        if reversal.state is not None and not files.isdisjoint(reversal.state.place.ancestors)
+    }
 
 
 async def _stays_inside(

@@ -55,6 +55,22 @@ async def test_files_that_traded_places_trade_back(crib: Crib) -> None:
     assert snapshot(crib.project) == before
 
 
+async def test_a_file_and_a_folder_that_stood_at_one_place_do_not_both_go_back_there(crib: Crib) -> None:
+    await done(crib, "write", path="/c", content="a file")
+    removed = await done(crib, "rm", path="/c")
+    await done(crib, "write", path="/c/x", content="someone else's")
+    moved = await done(crib, "mv", source="/c", destination="/b")
+    after = snapshot(crib.project)
+
+    outcome = await crib.call("undo", calls=[removed, moved])
+
+    assert outcome.succeeded, outcome.error
+    assert {conflict["path"] for conflict in outcome.result["conflicts"]} == {"/b", "/b/x"}
+    assert snapshot(crib.project) == {**after, "c": ("file", 0o644, b"a file")}
+    await crib.result("undo", calls=[str(outcome.call_id)])
+    assert snapshot(crib.project) == after
+
+
 async def test_a_moved_folder_comes_back_with_all_that_is_in_it(crib: Crib) -> None:
     for name in ("x", "y/z"):
         await done(crib, "write", path=f"/src/{name}", content=name)
