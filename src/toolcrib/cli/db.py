@@ -13,10 +13,13 @@ from rich.table import Table
 
 from toolcrib.cli.configuration import load_settings
 from toolcrib.domain.errors import Misconfigured
-from toolcrib.engine.collector import Collector
+from toolcrib.engine.collector import Bin, Collector
+from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
-from toolcrib.storage.growth import Growth
+from toolcrib.storage.growth import Collected, Growth
+from toolcrib.storage.trash import TrashEntries
+from toolcrib.workspace.mounts import Mounts
 
 T = TypeVar("T")
 
@@ -68,7 +71,7 @@ def stats(as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON."
 
     Example: toolcrib db stats --json
     """
-    sizes = asyncio.run(_with_growth(lambda growth: growth.sizes()))
+    sizes = asyncio.run(_with_database(load_settings(), lambda database: Growth(database).sizes()))
     if as_json:
         typer.echo(json.dumps([asdict(size) for size in sizes], default=str))
         return
@@ -86,16 +89,26 @@ def collect(
         float | None, typer.Option(help="Forget versions older than this, heads aside; by default none.")
     ] = None,
 ) -> None:
-    """Let go of unused contents now, and of old versions if an age is given. Safe beside a running server.
+    """Let go of unused contents and expired trash now, and of old versions if an age is given.
+
+    Safe beside a running server. The trash is that of this node, so run it where the server runs.
 
     Example: toolcrib db collect --keep-days 90
     """
     keep = None if keep_days is None else timedelta(days=keep_days)
-    found = asyncio.run(_with_growth(lambda growth: Collector(growth, keep=keep).collect()))
-    typer.echo(f"Let go of {found.versions:,} versions and {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB).")
-
-
-async def _with_growth(work: Callable[[Growth], Awaitable[T]]) -> T:
     settings = load_settings()
+
+    async def collected(database: Database) -> Collected:
+        bin_ = Bin(TrashEntries(database), Mounts(settings.data_dir), node=settings.node)
+        return await Collector(Growth(database), keep=keep, bin=bin_).collect()
+
+    found = asyncio.run(_with_database(settings, collected))
+    typer.echo(
+        f"Let go of {found.versions:,} versions, {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB) "
+        f"and {found.trashed:,} expired things in the trash."
+    )
+
+
+async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        return await work(Growth(database))
+        return await work(database)

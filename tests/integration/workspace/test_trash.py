@@ -8,8 +8,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.integration.conftest import Crib, new_caller
+from toolcrib.cli import db
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import NotFound, TooLarge
 from toolcrib.domain.ids import CallId, new_id
@@ -60,11 +62,15 @@ def bin_of(crib: Crib) -> Bin:
 
 
 async def expire_all(crib: Crib) -> None:
+    await let_expire(crib)
+    await bin_of(crib).empty()
+
+
+async def let_expire(crib: Crib) -> None:
     async with crib.database.system() as connection:
         await connection.execute(
             "update toolcrib.trash set expires_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
         )
-    await bin_of(crib).empty()
 
 
 async def small_trash(database: Database, settings: Settings, most: int) -> Crib:
@@ -363,6 +369,27 @@ async def test_versions_of_what_lies_in_the_trash_are_not_forgotten(crib: Crib) 
     await crib.result("undo", calls=[call])
 
     assert holds(crib.project / "big.bin")
+
+
+async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(crib.project / "big.bin")
+    await done(crib, "rm", path="/big.bin")
+    await let_expire(crib)
+    settings = crib.settings
+    for name, value in {
+        "DATABASE_URL": settings.database_url,
+        "SYSTEM_DATABASE_URL": settings.system_url,
+        "JWT_SECRET": settings.jwt_secret.get_secret_value(),
+        "AUDIT_KEY": "x" * 48,
+        "DATA_DIR": str(settings.data_dir),
+        "NODE": settings.node,
+    }.items():
+        monkeypatch.setenv(f"TOOLCRIB_{name}", value)
+
+    said = await asyncio.to_thread(CliRunner().invoke, db.app, ["collect"], catch_exceptions=False)
+
+    assert "and 1 expired things in the trash" in said.output
+    assert trash(crib) == []
 
 
 async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: Crib) -> None:
