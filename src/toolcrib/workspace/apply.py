@@ -15,6 +15,9 @@ from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.trash import is_it, token_of
 from toolcrib.workspace.turns import Turns
 
+# More contents than this are made safe all together.
+_MANY = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -59,8 +62,13 @@ def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     for place in _deepest_first(_before(step).place for step in steps if _is_left_over(disk_of, step)):
         _free(disk_of, place, wanted)
     prints: dict[FileId, Fingerprint | None] = {}
+    contents = [step for step in steps if _is_written(step)]
+    at_once = {step.file_id for step in contents} if len(contents) > _MANY else set()
     for step in sorted(steps, key=_folders_first):
-        prints[step.file_id] = None if step.after is None else _make(disk_of, step)
+        if step.file_id not in at_once:
+            prints[step.file_id] = None if step.after is None else _make(disk_of, step)
+    if at_once:
+        prints |= _write_all(disk_of, contents)
     return [Settled(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
@@ -149,6 +157,28 @@ def _free(disk_of: Disks, place: Place, wanted: Mapping[Place, NodeKind]) -> Non
     # A program outside put something into a folder at the last moment: then it stays, with that in it.
     with suppress(Conflict):
         disk.remove(place)
+
+
+def _is_written(step: Step) -> bool:
+    after = step.after
+    return step.body is not None and after is not None and after.kind is NodeKind.FILE and token_of(after) is None
+
+
+def _write_all(disk_of: Disks, steps: Sequence[Step]) -> dict[FileId, Fingerprint | None]:
+    """Very many contents: making each of them safe for itself would take minutes."""
+    prints: dict[FileId, Fingerprint | None] = {}
+    for disk in {disk_of(_after(step).place) for step in steps}:
+        here = [step for step in steps if disk_of(_after(step).place) is disk]
+        contents = [(_after(step).place, step.body or b"", _after(step).mode) for step in here]
+        prints |= zip(
+            (step.file_id for step in here), (node.fingerprint for node in disk.write_all(contents)), strict=True
+        )
+    return prints
+
+
+def _after(step: Step) -> NodeState:
+    assert step.after is not None
+    return step.after
 
 
 def _make(disk_of: Disks, step: Step) -> Fingerprint | None:

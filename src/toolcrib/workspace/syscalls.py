@@ -76,6 +76,12 @@ def renameat2(folder: int, name: str, to_folder: int, to_name: str, *, flags: in
     raise _failure(name)
 
 
+def syncfs(descriptor: int) -> None:
+    """Returns when all that was written to the file system of ``descriptor`` is safe."""
+    if _libc.syncfs(descriptor) != 0:
+        raise _failure("")
+
+
 @cache
 def has_openat2() -> bool:
     """Whether the kernel (5.6 and later) and the seccomp filter above us let openat2 through."""

@@ -1,0 +1,128 @@
+"""``kill -9`` of the real server while it commits commands of 500 files: every effect is wholly in, or wholly out."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.server import Server, client_of
+from tests.faults.truth import Workspace
+
+pytestmark = [
+    pytest.mark.req("SH-4", part="kill -9 during commits of 500-file effects"),
+    pytest.mark.xdist_group("kill"),
+]
+
+FILES = 500
+SCRIPT = """
+mkdir -p many
+for i in $(seq {files}); do echo {generation} > many/$i; done
+echo {generation} > generation; chmod {mode} many/7
+"""
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, urls) as server:
+        server.start()
+        yield server
+
+
+@dataclass
+class Campaign:
+    """A workspace in which one command after the other rewrites all files."""
+
+    server: Server
+    token: str
+    workspace: UUID
+    truth: Workspace
+    random: Random
+    generation: int = 0
+    acknowledged: int = 0
+    seconds: list[float] = field(default_factory=list)
+    killed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, *, kill_after: float | None = None) -> None:
+        """One command, and a kill at some instant of it."""
+        self.generation += 1
+        mode = self.random.choice(("600", "640", "755"))
+        script = SCRIPT.format(files=FILES, generation=self.generation, mode=mode)
+        began = time.monotonic()
+        if kill_after is not None:
+            self.killed.clear()
+            asyncio.get_running_loop().call_later(kill_after, self._kill)
+        async with client_of(self.server, self.token) as http:
+            try:
+                answer = await http.post(
+                    f"/workspaces/{self.workspace}/tools", json={"tool": "bash", "args": {"command": script}}
+                )
+            except httpx2.TransportError:
+                return
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["result"]["is_error"] is False, answer.text
+        self.acknowledged = self.generation
+        self.seconds.append(time.monotonic() - began)
+
+    async def round(self) -> None:
+        await self.run(kill_after=self.random.uniform(0, 1.2 * min(self.seconds)))
+        # The command may have ended before its kill came.
+        await self.killed.wait()
+        self.server.start()
+        self.check()
+
+    def _kill(self) -> None:
+        self.server.kill()
+        self.killed.set()
+
+    def check(self) -> None:
+        found = {path.read_text() for path in (self.truth.project / "many").iterdir()}
+        assert len(found) == 1, f"Half an effect: {found}"
+        [generation] = map(int, found)
+        assert generation in (self.acknowledged, self.generation)
+        assert (self.truth.project / "generation").read_text() == f"{generation}\n"
+        assert len(list((self.truth.project / "many").iterdir())) == FILES
+        self.truth.assert_true()
+        self.acknowledged = generation
+
+
+async def campaign(server: Server, urls: DatabaseUrls, *, kills: int, seed: int) -> None:
+    async with client_of(server) as http:
+        person = {"email": "ada@example.com", "password": "correct horse battery staple"}
+        assert (await http.post("/auth/register", json=person)).status_code == 201
+        token = (await http.post("/auth/login", json=person)).json()["access_token"]
+    async with client_of(server, token) as http:
+        workspace = UUID((await http.post("/workspaces", json={"name": "killed"})).json()["id"])
+    project = server.data_dir / "workspaces" / str(workspace) / "project"
+    running = Campaign(server, token, workspace, Workspace(urls.owner, workspace, project), Random(seed))
+    await running.run()
+    await running.run()
+    for number in range(kills):
+        try:
+            await running.round()
+        except AssertionError as error:
+            error.add_note(f"kill {number + 1} of {kills}, seed {seed}")
+            raise
+
+
+async def test_ten_kills_leave_every_effect_wholly_in_or_wholly_out(server: Server, urls: DatabaseUrls) -> None:
+    await campaign(server, urls, kills=10, seed=secrets.randbits(32))
+
+
+@pytest.mark.crash
+async def test_a_hundred_kills_leave_every_effect_wholly_in_or_wholly_out(server: Server, urls: DatabaseUrls) -> None:
+    await campaign(server, urls, kills=100, seed=secrets.randbits(32))
