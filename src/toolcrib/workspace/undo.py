@@ -4,7 +4,7 @@ For every file there is one question: has anyone else changed it since? If not, 
 first of these calls. If so, both versions are reported and the file is left alone, unless force is used.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolcrib.domain.files import File, NodeKind, NodeState, Version
@@ -158,7 +158,8 @@ async def _impossible(tree: Tree, reversals: Sequence[Reversal]) -> dict[FileId,
             refused[file.id] = "Holds files that are not part of this."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
             refused[file.id] = "Another file stands where it was."
-    return refused | _below_a_file([r for r in reversals if r.file.id not in refused])
+    left = [reversal for reversal in reversals if reversal.file.id not in refused]
+    return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
 
 
 def _below_a_file(reversals: Sequence[Reversal]) -> dict[FileId, str]:
@@ -170,6 +171,57 @@ def _below_a_file(reversals: Sequence[Reversal]) -> dict[FileId, str]:
         for reversal in reversals
         if reversal.state is not None and not files.isdisjoint(reversal.state.place.ancestors)
     }
+
+
+async def _onto_what_is_brought(
+    tree: Tree, reversals: Sequence[Reversal], freed: Collection[Place]
+) -> dict[FileId, str]:
+    """Reversals to where a folder that moves back brings something that only the disk knows."""
+    folders = [r for r in reversals if r.leaves and r.file.state.kind is NodeKind.FOLDER]
+    goals = {r.file.state.place: r.state.place for r in folders if r.state is not None}
+    origins = {goal: origin for origin, goal in goals.items()}
+    comers = [reversal for reversal in reversals if reversal.state and not _is_brought_along(reversal, goals)]
+    asked = [
+        (comer, *source) for comer in comers for source in _sources(comer, origins, goals) if source[0] not in freed
+    ]
+    found = await tree.find_all([place for _, place, _ in asked], past_links=True) if asked else []
+    return {
+        comer.file.id: "A folder that goes back brings another file to where it was."
+        for (comer, _, may_be_folder), standing in zip(asked, found, strict=True)
+        if standing.exists and not (standing.is_folder and may_be_folder)
+    }
+
+
+def _sources(
+    comer: Reversal, origins: Mapping[Place, Place], movers: Collection[Place]
+) -> Iterator[tuple[Place, bool]]:
+    """From where something would be brought to a file's goal or onto the way there, and whether a folder may be.
+
+    ``movers`` are the folders that move, and ``origins`` the same by where they go.
+    """
+    assert comer.state is not None
+    goal = comer.state.place
+    for above in (above for above in goal.ancestors if above in origins):
+        for place in (place for place in (*goal.ancestors, goal) if place.is_below(above)):
+            source = place.moved(above, origins[above])
+            if _moving_above(source, movers) == origins[above]:
+                yield source, place != goal or comer.state.kind is NodeKind.FOLDER
+
+
+def _is_brought_along(reversal: Reversal, goals: Mapping[Place, Place]) -> bool:
+    """Whether a folder that moves back takes the file to where it goes."""
+    here = reversal.file.state.place
+    above = _moving_above(here, goals)
+    return (
+        reversal.leaves
+        and reversal.state is not None
+        and above is not None
+        and reversal.state.place == here.moved(above, goals[above])
+    )
+
+
+def _moving_above(place: Place, movers: Collection[Place]) -> Place | None:
+    return next((folder for folder in reversed(place.ancestors) if folder in movers), None)
 
 
 async def _stays_inside(

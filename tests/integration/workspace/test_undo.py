@@ -83,6 +83,28 @@ async def test_a_moved_folder_comes_back_with_all_that_is_in_it(crib: Crib) -> N
     assert snapshot(crib.project) == before
 
 
+@pytest.mark.parametrize(("unseen", "put"), [("x", "x"), ("x", "x/y"), ("x/y", "x")])
+async def test_what_only_the_disk_knows_is_not_overwritten_where_its_folder_takes_it(
+    crib: Crib, unseen: str, put: str
+) -> None:
+    await done(crib, "mkdir", path="/src")
+    path = crib.project / "src" / unseen
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("only the disk knows it")
+    moved = await done(crib, "mv", source="/src", destination="/lib")
+    await done(crib, "write", path=f"/src/{put}", content="someone else's")
+    removed = await done(crib, "rm", path=f"/src/{put}")
+    if "/" in put:
+        await done(crib, "rm", path="/src/x")
+    emptied = await done(crib, "rm", path="/src")
+
+    result = await crib.result("undo", calls=[moved, removed, emptied])
+
+    assert f"/src/{put}" in {conflict["path"] for conflict in result["conflicts"]}
+    held = {body for _, _, body in snapshot(crib.project).values()}
+    assert b"only the disk knows it" in held
+
+
 async def test_undoing_the_undo_is_a_redo(crib: Crib) -> None:
     first = await done(crib, "write", path="/a", content="A")
     second = await done(crib, "mv", source="/a", destination="/b")
