@@ -59,7 +59,7 @@ VIEWER_MAY = {
     "create_ticket", "list_messages", "list_runs", "get_run",
 }  # fmt: skip
 VIEWER_TOOLS = {
-    "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare",
+    "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
 }  # fmt: skip
@@ -75,7 +75,7 @@ BODIES: dict[str, Any] = {
     "withdraw_call": None,
     "answer_question": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
-    "rename_session": {"title": "intruder"},
+    "change_session": {"title": "intruder"},
     "create_ticket": None,
     "send_message": {"text": "intruder"},
     "cancel_run": None,
@@ -599,6 +599,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": cast.ids["session_id"]},
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "deleted_files": {},
+        "changes": {"calls": [cast.ids["call_id"]]},
         "file_versions": {"file_id": cast.ids["file_id"]},
         "file_version": {"version_id": cast.ids["version_id"]},
         "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},

@@ -1,7 +1,7 @@
 """``toolcrib answer``: what calls ask people, and answering it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +13,8 @@ from toolcrib.cli.desk import AsOption, DatabaseOption, ServerOption, WorkspaceO
 from toolcrib.cli.showing import age, one_line, plain, show_question
 from toolcrib.client import Question, Workspace
 from toolcrib.domain.errors import BadArguments, Misconfigured
+
+_SUFFIX = ": "
 
 
 def answer(
@@ -39,7 +41,7 @@ def answer(
     given = _split(values or ())
     if not as_json:
         show_question(Console(), question, place.name)
-    answers, pressed = _answers(question, given)
+    answers, pressed = answers_to(question, given, _ask)
     try:
         answered = desk.answer(place, question, answers, by_button=pressed)
     except BadArguments as error:
@@ -80,13 +82,15 @@ def _split(values: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _answers(question: Question, given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The answers, and which of them are one of the buttons that were offered."""
+def answers_to(
+    question: Question, given: Mapping[str, str], read: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The answers, and which of them are one of the buttons that were offered. What is not given is asked for."""
     answers: dict[str, Any] = dict(given)
     pressed = []
     for item in question.questions:
         name = item["name"]
-        said = given[name] if name in given else _asked(item)
+        said = given[name] if name in given else read(f"{one_line(name, 100)}{_SUFFIX}")
         button = _button(item, said)
         answers[name] = _value(item["schema"], said) if button is None else button
         if button is not None:
@@ -94,11 +98,12 @@ def _answers(question: Question, given: Mapping[str, str]) -> tuple[dict[str, An
     return answers, pressed
 
 
-def _asked(item: Mapping[str, Any]) -> str:
+def _ask(prompt: str) -> str:
     try:
-        return str(typer.prompt(one_line(item["name"], 100)))
+        return str(typer.prompt(prompt, prompt_suffix=""))
     except typer.Abort:
-        raise Misconfigured(f"No answer was given to {item['name']!r}. Give it as {item['name']}=value.") from None
+        name = prompt.removesuffix(_SUFFIX)
+        raise Misconfigured(f"No answer was given to {name!r}. Give it as {name}=value.") from None
 
 
 def _button(item: Mapping[str, Any], said: str) -> str | None:

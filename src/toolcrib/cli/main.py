@@ -1,20 +1,51 @@
 """The ``toolcrib`` command: puts the commands together and tells errors as a person wants to hear them."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 import toolcrib
-from toolcrib.cli import answer, approve, audit, db, doctor, serve
+from toolcrib.cli import (
+    agents,
+    answer,
+    approve,
+    audit,
+    chat,
+    db,
+    doctor,
+    key,
+    log,
+    models,
+    run,
+    serve,
+    sessions,
+    tool,
+    undo,
+    user,
+    workspace,
+)
+from toolcrib.cli.showing import one_line
 from toolcrib.domain.errors import ToolcribError
 
 app = typer.Typer(
     name="toolcrib",
     help="The tool layer for language models: a versioned workspace behind one gate.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("chat")(chat.chat)
+app.command("run")(run.run)
+app.command("tool", context_settings=tool.TAKES_ANYTHING)(tool.tool)
+app.command("undo")(undo.undo)
+app.command("redo")(undo.redo)
+app.command("log")(log.log)
+app.command("sessions")(sessions.sessions)
+app.add_typer(agents.app, name="agents")
+app.add_typer(models.app, name="models")
+app.add_typer(workspace.app, name="workspace")
+app.add_typer(key.app, name="key")
+app.add_typer(user.app, name="user")
 app.command("serve")(serve.serve)
 app.command("approve")(approve.approve)
 app.command("answer")(answer.answer)
@@ -25,11 +56,14 @@ app.add_typer(audit.app, name="audit")
 
 @app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.", is_eager=True)] = False,
 ) -> None:
     if version:
         typer.echo(f"toolcrib {toolcrib.__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.invoke(chat.chat)
 
 
 def main() -> None:
@@ -37,5 +71,10 @@ def main() -> None:
     try:
         app()
     except ToolcribError as error:
-        typer.secho(f"toolcrib: {error.message}", fg=typer.colors.RED, err=True)
+        flaws = "" if any(flaw in error.message for flaw in error.fields.values()) else _listed(error.fields)
+        typer.secho(f"toolcrib: {error.message}{flaws}", fg=typer.colors.RED, err=True)
         sys.exit(2)
+
+
+def _listed(fields: Mapping[str, str]) -> str:
+    return "".join(f"\n  {one_line(field, 60)}: {one_line(flaw)}" for field, flaw in fields.items())

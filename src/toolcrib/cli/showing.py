@@ -123,12 +123,13 @@ def _show_changes(console: Console, approval: Approval) -> None:
         room -= 1
         for line in str(change.get("diff") or "").split("\n")[:room]:
             if line:
-                console.print(_diff_line(line), soft_wrap=True)
+                console.print(diff_line(line), soft_wrap=True)
                 room -= 1
     console.print()
 
 
-def _diff_line(line: str) -> Text:
+def diff_line(line: str) -> Text:
+    """A line of a unified diff, which is not empty."""
     style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0], "")
     return Text("  " + plain(line).replace("\t", "    "), style=style)
 

@@ -1,6 +1,41 @@
 """A typed client of the HTTP API, for the command line, for tests, and for programs of one's own."""
 
-from toolcrib.client.client import Client, NoAnswer
-from toolcrib.client.shapes import Approval, KeptCall, Question, Rule, Workspace
+from toolcrib.client.client import Client
+from toolcrib.client.http import NoAnswer
+from toolcrib.client.shapes import (
+    Access,
+    Agent,
+    Approval,
+    KeptCall,
+    Key,
+    Message,
+    Model,
+    Person,
+    Question,
+    Record,
+    Rule,
+    Run,
+    Session,
+    Told,
+    Workspace,
+)
 
-__all__ = ["Approval", "Client", "KeptCall", "NoAnswer", "Question", "Rule", "Workspace"]
+__all__ = [
+    "Access",
+    "Agent",
+    "Approval",
+    "Client",
+    "KeptCall",
+    "Key",
+    "Message",
+    "Model",
+    "NoAnswer",
+    "Person",
+    "Question",
+    "Record",
+    "Rule",
+    "Run",
+    "Session",
+    "Told",
+    "Workspace",
+]

@@ -5,41 +5,31 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-import httpx2
-
-from toolcrib.client.shapes import Approval, KeptCall, Question, Rule, Workspace
-from toolcrib.domain.errors import (
-    BadArguments,
-    Conflict,
-    Forbidden,
-    NotFound,
-    Refused,
-    ToolcribError,
-    ToolFailed,
-    Unauthenticated,
+from toolcrib.client.http import Http, Token
+from toolcrib.client.shapes import (
+    Access,
+    Agent,
+    Approval,
+    KeptCall,
+    Key,
+    Message,
+    Model,
+    Person,
+    Question,
+    Record,
+    Rule,
+    Run,
+    Session,
+    Told,
+    Workspace,
 )
-
-_ERRORS: Mapping[int, type[ToolcribError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
-_PAGE = 100
-
-
-class NoAnswer(ToolcribError):
-    """Nobody answers at the address, or it is no Toolcrib."""
-
-    code = "NO_ANSWER"
 
 
 class Client:
     """One server, with one token or API key. Used as a context."""
 
-    def __init__(self, server: str, token: str | None, *, seconds: float = 30) -> None:
-        self._server = server.rstrip("/")
-        self._http = httpx2.Client(
-            base_url=f"{self._server}/api/v1",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx2.Timeout(seconds, connect=5),
-            trust_env=False,
-        )
+    def __init__(self, server: str, token: Token, *, seconds: float = 30) -> None:
+        self._http = Http(server, token, seconds=seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -50,23 +40,35 @@ class Client:
         self._http.close()
 
     def workspaces(self) -> list[Workspace]:
-        return [Workspace.model_validate(item) for item in self._all("/workspaces", page_by="before")]
+        return [Workspace.model_validate(item) for item in self._http.all("/workspaces", page_by="before")]
+
+    def rename_workspace(self, workspace_id: UUID, name: str) -> Workspace:
+        return Workspace.model_validate(self._http.send("PATCH", f"/workspaces/{workspace_id}", {"name": name}))
+
+    def delete_workspace(self, workspace_id: UUID) -> None:
+        """With its history and its agents. Files that lie in a directory of the user's own stay there."""
+        self._http.send("DELETE", f"/workspaces/{workspace_id}")
+
+    def tools(self, workspace_id: UUID) -> list[dict[str, Any]]:
+        """The tools that one is offered: ``name``, ``description``, ``inputSchema``."""
+        found: list[dict[str, Any]] = self._http.send("GET", f"/workspaces/{workspace_id}/tools")
+        return found
 
     def call(self, workspace_id: UUID, tool: str, args: Mapping[str, Any], *, session_id: UUID | None = None) -> Any:
         """The result of a tool; for a call that waits, what it waits for."""
         body = {"tool": tool, "args": dict(args)} | ({"session_id": str(session_id)} if session_id else {})
-        return self._send("POST", f"/workspaces/{workspace_id}/tools", body)["result"]
+        return self._http.send("POST", f"/workspaces/{workspace_id}/tools", body)["result"]
 
     def kept_call(self, workspace_id: UUID, call_id: UUID) -> KeptCall:
-        return KeptCall.model_validate(self._send("GET", f"/workspaces/{workspace_id}/calls/{call_id}"))
+        return KeptCall.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/calls/{call_id}"))
 
     def approvals(self, workspace_id: UUID) -> list[Approval]:
         """What waits for a decision, the oldest first."""
-        found = self._all(f"/workspaces/{workspace_id}/approvals", page_by="after")
+        found = self._http.all(f"/workspaces/{workspace_id}/approvals", page_by="after")
         return [Approval.model_validate(item) for item in found]
 
     def approval(self, workspace_id: UUID, approval_id: UUID) -> Approval:
-        return Approval.model_validate(self._send("GET", f"/workspaces/{workspace_id}/approvals/{approval_id}"))
+        return Approval.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/approvals/{approval_id}"))
 
     def decide(
         self,
@@ -87,55 +89,113 @@ class Client:
             "rule": rule.model_dump() if rule else None,
         }
         return Approval.model_validate(
-            self._send("POST", f"/workspaces/{workspace_id}/approvals/{approval.id}/decision", body)
+            self._http.send("POST", f"/workspaces/{workspace_id}/approvals/{approval.id}/decision", body)
         )
 
     def questions(self, workspace_id: UUID) -> list[Question]:
-        found = self._all(f"/workspaces/{workspace_id}/questions", page_by="after")
+        found = self._http.all(f"/workspaces/{workspace_id}/questions", page_by="after")
         return [Question.model_validate(item) for item in found]
 
     def question(self, workspace_id: UUID, question_id: UUID) -> Question:
-        return Question.model_validate(self._send("GET", f"/workspaces/{workspace_id}/questions/{question_id}"))
+        return Question.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/questions/{question_id}"))
 
     def answer(
         self, workspace_id: UUID, question_id: UUID, answers: Mapping[str, Any], *, by_button: Sequence[str] = ()
     ) -> Question:
         body = {"answers": dict(answers), "by_button": list(by_button)}
-        found = self._send("POST", f"/workspaces/{workspace_id}/questions/{question_id}/answer", body)
+        found = self._http.send("POST", f"/workspaces/{workspace_id}/questions/{question_id}/answer", body)
         return Question.model_validate(found)
 
-    def _all(self, path: str, *, page_by: str) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page by page."""
-        query: dict[str, Any] = {"limit": _PAGE}
-        while True:
-            page = self._send("GET", path, query=query)
-            yield from page["items"]
-            if page.get("next") is None:
-                return
-            query[page_by] = page["next"]
+    # Agents, sessions and runs
 
-    def _send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
-        try:
-            response = self._http.request(method, path, json=body, params=query)
-            told = response.json()
-        except httpx2.TransportError as error:
-            raise NoAnswer(
-                f"Nobody answers at {self._server} ({error}). Start `toolcrib serve`, or name another."
-            ) from None
-        except ValueError:
-            raise NoAnswer(f"{self._server} does not answer as Toolcrib does. Is the address right?") from None
-        if response.is_success:
-            return told
-        raise _error(response.status_code, told)
+    def agents(self, workspace_id: UUID) -> list[Agent]:
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/agents")["items"]
+        return [Agent.model_validate(item) for item in found]
 
+    def create_agent(self, workspace_id: UUID, *, name: str, definition: str) -> Agent:
+        body = {"name": name, "definition": definition}
+        return Agent.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/agents", body))
 
-def _error(status: int, told: Any) -> ToolcribError:
-    """The error that the server told, as it was on its side."""
-    if not isinstance(told, Mapping):
-        return ToolcribError(f"The server answered {status}.")
-    message, fields = str(told.get("error") or f"The server answered {status}."), told.get("fields") or {}
-    if status == 400 and fields:
-        return BadArguments(fields, message)
-    if told.get("code") in ("FORBIDDEN", None) or status != 403:
-        return _ERRORS.get(status, ToolFailed)(message)
-    return Refused(message)
+    def change_agent(self, workspace_id: UUID, agent_id: UUID, *, definition: str) -> Agent:
+        body = {"definition": definition}
+        return Agent.model_validate(self._http.send("PATCH", f"/workspaces/{workspace_id}/agents/{agent_id}", body))
+
+    def delete_agent(self, workspace_id: UUID, agent_id: UUID) -> None:
+        self._http.send("DELETE", f"/workspaces/{workspace_id}/agents/{agent_id}")
+
+    def sessions(self, workspace_id: UUID, *, limit: int = 50) -> list[Session]:
+        """The newest first."""
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/sessions", query={"limit": limit})["items"]
+        return [Session.model_validate(item) for item in found]
+
+    def session(self, workspace_id: UUID, session_id: UUID) -> Session:
+        return Session.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/sessions/{session_id}"))
+
+    def create_session(
+        self, workspace_id: UUID, *, agent_id: UUID, title: str | None = None, mode: str = "build", trust: str | None
+    ) -> Session:
+        body = {"agent_id": str(agent_id), "title": title, "mode": mode, "trust": trust}
+        return Session.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/sessions", body))
+
+    def change_session(self, workspace_id: UUID, session_id: UUID, **changes: Any) -> Session:
+        """``title``, ``trust`` or both."""
+        path = f"/workspaces/{workspace_id}/sessions/{session_id}"
+        return Session.model_validate(self._http.send("PATCH", path, changes))
+
+    def send(self, workspace_id: UUID, session_id: UUID, text: str) -> Run:
+        """A message to the session's agent; the run answers it."""
+        path = f"/workspaces/{workspace_id}/sessions/{session_id}/messages"
+        return Run.model_validate(self._http.send("POST", path, {"text": text}))
+
+    def messages(self, workspace_id: UUID, session_id: UUID) -> list[Message]:
+        found = self._http.all(f"/workspaces/{workspace_id}/sessions/{session_id}/messages", page_by="after")
+        return [Message.model_validate(item) for item in found]
+
+    def runs(self, workspace_id: UUID, session_id: UUID) -> list[Run]:
+        """The newest first."""
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/sessions/{session_id}/runs")["items"]
+        return [Run.model_validate(item) for item in found]
+
+    def cancel(self, workspace_id: UUID, run_id: UUID) -> Run:
+        return Run.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/runs/{run_id}/cancel"))
+
+    def watch(self, workspace_id: UUID, session_id: UUID, *, after: int) -> Iterator[Told]:
+        """What comes after an event, and then what happens; ends when the server ends it. Come back with the last."""
+        path = f"/workspaces/{workspace_id}/sessions/{session_id}/events/stream"
+        for item in self._http.stream(path, query={"after": after}):
+            yield Told.model_validate(item)
+
+    # Models, keys, people, the book
+
+    def access(self) -> list[Access]:
+        return [Access.model_validate(item) for item in self._http.send("GET", "/credentials")["items"]]
+
+    def store_access(self, provider: str, *, secret: str, base_url: str | None = None, check: bool = True) -> None:
+        body = {"secret": secret, "base_url": base_url, "check": check}
+        self._http.send("PUT", f"/credentials/{provider}", body)
+
+    def remove_access(self, provider: str) -> None:
+        self._http.send("DELETE", f"/credentials/{provider}")
+
+    def models(self, provider: str) -> list[Model]:
+        return [Model.model_validate(item) for item in self._http.send("GET", f"/providers/{provider}/models")["items"]]
+
+    def keys(self) -> list[Key]:
+        return [Key.model_validate(item) for item in self._http.send("GET", "/api-keys")["items"]]
+
+    def create_key(self, *, name: str, days: int | None = None) -> tuple[Key, str]:
+        """The key, and its secret, which is told this once."""
+        made = self._http.send("POST", "/api-keys", {"name": name, "expires_in_days": days})
+        return Key.model_validate(made["key"]), str(made["secret"])
+
+    def revoke_key(self, key_id: UUID) -> None:
+        self._http.send("DELETE", f"/api-keys/{key_id}")
+
+    def me(self) -> Person:
+        return Person.model_validate(self._http.send("GET", "/auth/me"))
+
+    def book(self, workspace_id: UUID, *, limit: int = 100, before: int | None = None) -> list[Record]:
+        """The newest records first; for owners."""
+        query = {"limit": limit} | ({} if before is None else {"before": before})
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/audit", query=query)["items"]
+        return [Record.model_validate(item) for item in found]

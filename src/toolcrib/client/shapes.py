@@ -66,3 +66,102 @@ class KeptCall(Shape):
     state: str
     result: Any
     error: Any
+
+
+class Session(Shape):
+    id: UUID
+    title: str | None
+    agent_id: UUID | None
+    mode: str
+    trust: str | None
+    created_at: datetime
+    last_seq: int
+
+
+class Run(Shape):
+    """One answer to one message, and how far it is."""
+
+    id: UUID
+    session_id: UUID
+    state: str
+    ending: str | None
+    error: dict[str, Any] | None
+    turns: int
+    created_at: datetime
+
+
+class Message(Shape):
+    position: int
+    run_id: UUID | None
+    role: str
+    content: str
+    metadata: dict[str, Any] | None
+
+
+class Agent(Shape):
+    """An agent: its definition as its owner wrote it, and what that says."""
+
+    id: UUID
+    name: str
+    definition: str
+    rules: dict[str, Any]
+
+
+class Access(Shape):
+    """Stored access to a model provider; the secret is not shown."""
+
+    provider: str
+    base_url: str | None
+    updated_at: datetime
+
+
+class Model(Shape):
+    id: str
+    name: str
+    context_window: int | None
+    supports_tools: bool
+
+
+class Key(Shape):
+    id: UUID
+    name: str
+    hint: str
+    agent_id: UUID | None
+    created_at: datetime
+    expires_at: datetime | None
+
+
+class Person(Shape):
+    id: UUID
+    email: str
+    full_name: str | None
+
+
+class Record(Shape):
+    """A line of the book."""
+
+    position: int
+    at: datetime
+    user_id: UUID
+    agent_id: UUID | None
+    session_id: UUID | None
+    run_id: UUID | None
+    call_id: UUID
+    via: str
+    tool: str
+    decision: str
+    rule: str
+    approver_id: UUID | None
+    input: dict[str, Any]
+    outcome: str
+    error_code: str | None
+    files: list[dict[str, Any]]
+    isolation: str | None
+
+
+class Told(Shape):
+    """What a watcher is told: an event, with its number, or a delta."""
+
+    type: str
+    payload: dict[str, Any]
+    seq: int | None = None

@@ -87,6 +87,15 @@ class Sessions:
             )
             return await _found(connection, tenant, session_id)
 
+    async def entrust(self, tenant: Tenant, session_id: SessionId, trust: Trust | None) -> Session:
+        """How often a person is asked about what is done in it; without a level, as the agent says."""
+        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+            await connection.execute(
+                "update toolcrib.sessions set trust = %s where workspace_id = %s and id = %s",
+                (trust, tenant.workspace_id, session_id),
+            )
+            return await _found(connection, tenant, session_id)
+
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
         """Removes a session with its events: whoever began it may, and owners. The book keeps its records."""
         async with self._database.transaction(tenant, Role.MEMBER) as connection:

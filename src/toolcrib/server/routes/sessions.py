@@ -40,7 +40,10 @@ class NewSession(Given):
 
 
 class SessionChange(Given):
-    title: Name | None
+    """What is not named stays as it is."""
+
+    title: Name | None = None
+    trust: Trust | None = Field(default=None, description="Null: the agent's own. Counts from the next message on.")
 
 
 class SessionAnswer(Shown):
@@ -115,15 +118,18 @@ async def get(workspace_id: UUID, session_id: UUID, principal: APerson, services
 @router.patch(
     "/sessions/{session_id}",
     responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-    name="rename_session",
+    name="change_session",
 )
-async def rename(
+async def change(
     workspace_id: UUID, session_id: UUID, given: SessionChange, principal: APerson, services: Injected
 ) -> SessionAnswer:
-    """Gives a session another title."""
-    tenant = tenant_for(principal, workspace_id)
-    session = await services.sessions.rename(tenant, SessionId(session_id), given.title)
-    return SessionAnswer.model_validate(session)
+    """Gives a session another title, another trust, or both; for members."""
+    tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
+    if "title" in given.model_fields_set:
+        await services.sessions.rename(tenant, session, given.title)
+    if "trust" in given.model_fields_set:
+        await services.sessions.entrust(tenant, session, given.trust)
+    return SessionAnswer.model_validate(await services.sessions.get(tenant, session))
 
 
 @router.delete(

@@ -1,0 +1,106 @@
+"""``toolcrib agents``: who may work here, and how."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.showing import one_line, plain
+from toolcrib.cli.staff import chosen_agent, default_name, make_default
+from toolcrib.domain.errors import NotFound
+
+app = typer.Typer(help="Who may work here: list, show, add and choose agents.", invoke_without_command=True)
+
+NameArgument = Annotated[str, typer.Argument(help="The agent's name.")]
+
+
+@app.callback()
+def listed(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """List the agents here; the default one has a star.
+
+    Example: toolcrib agents add reviewer reviewer.yaml
+    """
+    context.obj = {"directory": directory, "server": server, "workspace": workspace}
+    if context.invoked_subcommand is not None:
+        return
+    with open_place(**context.obj) as place:
+        found, default = place.client.agents(place.id), default_name(place)
+    if as_json:
+        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
+        return
+    if not found:
+        typer.echo("There are no agents here yet. `toolcrib run` or `toolcrib chat` makes one.")
+        return
+    table = Table("", "name", "model", "trust", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for one in found:
+        model = f"{one.rules.get('provider') or '-'}/{one.rules.get('model') or '-'}"
+        star = "*" if one.name == default else ""
+        table.add_row(star, Text(one_line(one.name, 40)), Text(one_line(model, 60)), str(one.rules["trust"]))
+    Console().print(table)
+
+
+@app.command()
+def show(context: typer.Context, name: NameArgument) -> None:
+    """Show an agent's definition.
+
+    Example: toolcrib agents show assistant > assistant.yaml
+    """
+    with open_place(**context.obj) as place:
+        typer.echo(plain(chosen_agent(place, name).definition), nl=False)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(help="Its definition, as YAML; a dash reads standard input.")],
+) -> None:
+    """Add an agent, or give one of this name another definition.
+
+    Example: toolcrib agents add reviewer reviewer.yaml
+    """
+    try:
+        definition = sys.stdin.read() if str(file) == "-" else file.read_text()
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}.") from None
+    with open_place(**context.obj) as place:
+        known = next((one for one in place.client.agents(place.id) if one.name == name), None)
+        if known is None:
+            place.client.create_agent(place.id, name=name, definition=definition)
+        else:
+            place.client.change_agent(place.id, known.id, definition=definition)
+    typer.echo(f"{'Added' if known is None else 'Changed'}: {one_line(name, 60)}.")
+
+
+@app.command()
+def default(context: typer.Context, name: NameArgument) -> None:
+    """Choose who answers in this directory unless another is named.
+
+    Example: toolcrib agents default reviewer
+    """
+    with open_place(**context.obj) as place:
+        make_default(place, chosen_agent(place, name).name)
+    typer.echo(f"{one_line(name, 60)} answers here from now on.")
+
+
+@app.command()
+def remove(context: typer.Context, name: NameArgument) -> None:
+    """Remove an agent; its keys end with it. What it did stays.
+
+    Example: toolcrib agents remove reviewer
+    """
+    with open_place(**context.obj) as place:
+        place.client.delete_agent(place.id, chosen_agent(place, name).id)
+    typer.echo(f"Removed: {one_line(name, 60)}.")

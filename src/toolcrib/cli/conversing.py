@@ -1,0 +1,63 @@
+"""A session from a terminal's side: messages go in, what happens comes out, and what waits is decided here."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from uuid import UUID
+
+from toolcrib.cli.place import Place
+from toolcrib.client import Client, NoAnswer, Run, Session, Told
+from toolcrib.domain.errors import Conflict
+
+_TRIES = 5
+_TITLE_CHARACTERS = 60
+
+
+class Conversation:
+    """One session, and how much of it was seen."""
+
+    def __init__(self, place: Place, session: Session, *, seen: int | None = None) -> None:
+        self.place = place
+        self.session = session
+        self._seen = session.last_seq if seen is None else seen
+
+    @property
+    def id(self) -> UUID:
+        return self.session.id
+
+    def send(self, text: str) -> Run:
+        if self.session.title is None:
+            title = " ".join(text.split())[:_TITLE_CHARACTERS]
+            printable = "".join(sign for sign in title if sign.isprintable())
+            if printable.strip():
+                self.session = self._client.change_session(self.place.id, self.id, title=printable.strip())
+        return self._client.send(self.place.id, self.id, text)
+
+    def follow(self, run: Run) -> Iterator[Told]:
+        """All that happens until the run has ended. A stream that is cut is taken up where it was."""
+        failures = 0
+        while True:
+            try:
+                for told in self._client.watch(self.place.id, self.id, after=self._seen):
+                    failures = 0
+                    self._seen = max(self._seen, told.seq or 0)
+                    yield told
+                    if is_end(told, run):
+                        return
+            except NoAnswer:
+                failures += 1
+                if failures == _TRIES:
+                    raise
+
+    def stop(self, run: Run) -> None:
+        """Stops a run; one that has ended meanwhile is stopped enough."""
+        with suppress(Conflict):
+            self._client.cancel(self.place.id, run.id)
+
+    @property
+    def _client(self) -> Client:
+        return self.place.client
+
+
+def is_end(told: Told, run: Run) -> bool:
+    payload = told.payload
+    return told.type == "chat:run-state" and payload.get("runId") == str(run.id) and payload.get("state") == "ended"

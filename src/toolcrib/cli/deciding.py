@@ -1,0 +1,166 @@
+"""Asks the person at the terminal: whether a call may be made, and what a call wants to know."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from toolcrib.cli.answer import answers_to
+from toolcrib.cli.narrating import Narrator
+from toolcrib.cli.place import Place
+from toolcrib.cli.showing import plain, rule_text, show_approval, show_question
+from toolcrib.client import Approval, Told
+from toolcrib.domain.errors import BadArguments, Conflict, Misconfigured, NotFound, ToolcribError
+
+_PLAN = re.compile(r"[\w./@-]+\.plan\b")
+_MOST_PLAN_LINES = 200
+
+Read = Callable[[str], str]
+
+
+class Absent(StrEnum):
+    """What is done about a call that needs a person where none can be asked."""
+
+    NEVER = "never"
+    WAIT = "wait"
+
+
+class NobodyThere(Exception):
+    """A person is needed, and none can be asked."""
+
+
+class Decider:
+    """Decides what waits: by asking or, without anyone to ask, as was said beforehand."""
+
+    def __init__(self, place: Place, narrator: Narrator, *, read: Read | None, absent: Absent = Absent.NEVER) -> None:
+        self._place = place
+        self._narrator = narrator
+        self._read = read
+        self._absent = absent
+        self._asked: set[str] = set()
+
+    def decide(self, told: Told) -> None:
+        """Sees to an approval or a question; everything else is let pass."""
+        match told.type:
+            case "chat:tool-confirm" if self._is_new(told.payload["approvalId"]):
+                self._approval(UUID(told.payload["approvalId"]))
+            case "chat:question" if self._is_new(told.payload["questionId"]):
+                self._question(UUID(told.payload["questionId"]))
+            case _:
+                pass
+
+    def _is_new(self, waiting_id: str) -> bool:
+        """An open one is told again to whoever comes back."""
+        if waiting_id in self._asked:
+            return False
+        self._asked.add(waiting_id)
+        return True
+
+    def _approval(self, approval_id: UUID) -> None:
+        approval = self._place.client.approval(self._place.id, approval_id)
+        if approval.state != "open":
+            return
+        if self._read is None and self._absent is Absent.WAIT:
+            self._narrator.aside(f"{approval.tool} waits for a person: toolcrib approve {str(approval_id)[-8:]}")
+            return
+        if self._read is None:
+            self._tell_decision(approval, approved=False, reason="nobody can be asked here")
+            return
+        self._narrator.aside("")
+        show_approval(Console(), approval, self._place.workspace.name)
+        self._ask(approval, self._read)
+
+    def _ask(self, approval: Approval, read: Read) -> None:
+        while True:
+            said = read("Allow it? [y]es, [n]o (a reason may follow), [a]lways in this session: ").strip()
+            key, _, reason = said.partition(" ")
+            match key.lower():
+                case "y" | "yes":
+                    self._tell_decision(approval, approved=True)
+                case "n" | "no":
+                    self._tell_decision(approval, approved=False, reason=reason.strip() or None)
+                case "a" | "always":
+                    typer.echo(f"From now on, in this session, unasked: {rule_text(approval.offered)}")
+                    self._tell_decision(approval, approved=True, scope="session")
+                case _:
+                    typer.echo("Type y, n or a.")
+                    continue
+            return
+
+    def _tell_decision(
+        self, approval: Approval, *, approved: bool, scope: str = "once", reason: str | None = None
+    ) -> None:
+        rule = approval.offered if approved and scope != "once" else None
+        try:
+            self._place.client.decide(
+                self._place.id, approval, approved=approved, scope=scope, reason=reason, rule=rule
+            )
+        except (Conflict, NotFound) as error:
+            self._narrator.aside(error.message)
+
+    def _question(self, question_id: UUID) -> None:
+        question = self._place.client.question(self._place.id, question_id)
+        if question.state != "open":
+            return
+        if self._read is None and self._absent is Absent.WAIT:
+            self._narrator.aside(f"The agent asks something: toolcrib answer {str(question_id)[-8:]}")
+            return
+        if self._read is None:
+            raise NobodyThere
+        self._narrator.aside("")
+        for item in question.questions:
+            self._show_plan(item)
+        show_question(Console(), question, self._place.workspace.name)
+        while True:
+            answers, pressed = answers_to(question, {}, self._read)
+            try:
+                self._place.client.answer(self._place.id, question_id, answers, by_button=pressed)
+            except BadArguments as error:
+                typer.echo("That does not fit: " + "; ".join(map(plain, error.fields.values())))
+                continue
+            except (Conflict, NotFound) as error:
+                self._narrator.aside(error.message)
+            return
+
+    def _show_plan(self, item: Mapping[str, Any]) -> None:
+        """The plan that a question is about, so that it is read before it is accepted."""
+        if not any(button.get("value") == "Accept" for button in item.get("buttons") or ()):
+            return
+        named = _PLAN.search(str(item["question"]))
+        path = named[0] if named else self._narrator.last_plan
+        if path is None:
+            return
+        try:
+            found = self._place.client.call(self._place.id, "read", {"path": f"/{path.lstrip('/')}", "limit": 0})
+        except ToolcribError as error:
+            self._narrator.aside(error.message)
+            return
+        lines = str(found.get("content", "")).splitlines()
+        console = Console()
+        console.print(Text(plain(path), style="bold"))
+        for line in lines[:_MOST_PLAN_LINES]:
+            console.print(Text("  " + plain(line)), soft_wrap=True)
+        if len(lines) > _MOST_PLAN_LINES:
+            console.print(Text(f"  … {len(lines) - _MOST_PLAN_LINES:,} more lines", style="dim"))
+        console.print()
+
+
+def at_terminal(prompt: str) -> str:
+    """Asks at the terminal; Misconfigured if it is gone."""
+    try:
+        return input(prompt)
+    except EOFError:
+        raise Misconfigured(
+            "Nobody answered, so it waits. `toolcrib approve` and `toolcrib answer` decide it later."
+        ) from None
+
+
+def somebody() -> Read | None:
+    """Whoever sits at this terminal, if it is one."""
+    return at_terminal if sys.stdin.isatty() else None

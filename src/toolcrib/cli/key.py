@@ -1,0 +1,80 @@
+"""``toolcrib key``: API keys, by which programs act as you."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.showing import age, one_line
+from toolcrib.domain.errors import NotFound
+
+app = typer.Typer(help="API keys: list, make and revoke them.", invoke_without_command=True)
+
+
+@app.callback()
+def listed(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """List your keys. What a key may do, but for making keys, is what you may.
+
+    Example: toolcrib key make laptop --days 30
+    """
+    context.obj = {"directory": directory, "server": server, "workspace": workspace}
+    if context.invoked_subcommand is not None:
+        return
+    with open_place(**context.obj) as place:
+        found = place.client.keys()
+    if as_json:
+        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
+        return
+    if not found:
+        typer.echo("You have no keys. `toolcrib key make NAME` makes one.")
+        return
+    table = Table("id", "name", "begins", "age", "for", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for one in found:
+        holder = "an agent" if one.agent_id else "you"
+        table.add_row(
+            str(one.id)[-8:], Text(one_line(one.name, 40)), one_line(one.hint, 20), age(one.created_at), holder
+        )
+    Console().print(table)
+
+
+@app.command()
+def make(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    days: Annotated[
+        int | None, typer.Option(min=1, max=3650, help="How long it lives; by default until revoked.")
+    ] = None,
+) -> None:
+    """Make a key. Its secret is shown this once, alone on standard output.
+
+    Example: export TOOLCRIB_TOKEN=$(toolcrib key make ci)
+    """
+    with open_place(**context.obj) as place:
+        _, secret = place.client.create_key(name=name, days=days)
+    typer.echo("This is shown once. Whoever has it may do what you may.", err=True)
+    typer.echo(secret)
+
+
+@app.command()
+def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="Its id, or how it ends.")]) -> None:
+    """End a key at once.
+
+    Example: toolcrib key revoke 3f9a2b1c
+    """
+    with open_place(**context.obj) as place:
+        own = place.client.keys()
+        fitting = [one for one in own if str(one.id).endswith(key.lower()) and len(key) >= 4]
+        if len(fitting) != 1:
+            raise NotFound(f"{len(fitting)} of your keys end with {one_line(key, 60)!r}. `toolcrib key` lists them.")
+        place.client.revoke_key(fitting[0].id)
+    typer.echo(f"Revoked: {one_line(fitting[0].name, 60)}.")

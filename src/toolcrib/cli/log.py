@@ -1,0 +1,121 @@
+"""``toolcrib log``: what was done here, by whom, and by which rule."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.showing import diff_line, one_line
+from toolcrib.client import Record
+from toolcrib.domain.errors import ToolcribError
+
+_MOST_DIFF_LINES = 200
+_MOST_FILES = 20
+_NAMING = ("command", "path", "source", "pattern", "query")
+
+
+def log(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many calls.")] = 20,
+    diff: Annotated[bool, typer.Option("--diff", "-p", help="What each call changed, line by line.")] = False,
+    all_calls: Annotated[bool, typer.Option("--all", help="Also calls that only read.")] = False,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Show what was done here, the newest last: calls that changed files, ran commands or were refused.
+
+    Example: toolcrib log --diff
+    """
+    with open_place(directory, server=server, workspace=workspace) as place:
+        records = _records(place, limit, all_calls=all_calls)
+        names = {str(agent.id): agent.name for agent in place.client.agents(place.id)}
+        console = Console()
+        for record in reversed(records):
+            diffs = _diffs(place, record) if diff else []
+            if as_json:
+                typer.echo(json.dumps({**record.model_dump(mode="json"), **({"diffs": diffs} if diff else {})}))
+                continue
+            _tell(console, record, names)
+            _tell_diffs(console, diffs)
+        if not records and not as_json:
+            typer.echo("Nothing has been done here yet.")
+
+
+def _records(place: Place, limit: int, *, all_calls: bool) -> list[Record]:
+    found: list[Record] = []
+    before = None
+    while len(found) < limit:
+        page = place.client.book(place.id, limit=200, before=before)
+        found += [record for record in page if all_calls or _matters(record)]
+        if len(page) < 200:
+            break
+        before = page[-1].position
+    return found[:limit]
+
+
+def _matters(record: Record) -> bool:
+    return bool(record.files) or record.tool == "bash" or record.outcome != "done"
+
+
+def _tell(console: Console, record: Record, names: Mapping[str, str]) -> None:
+    who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
+    about = next((one_line(record.input[name], 200) for name in _NAMING if record.input.get(name)), "")
+    line = Text.assemble(
+        (f"{record.at.astimezone():%m-%d %H:%M:%S} ", "dim"),
+        (one_line(record.tool, 40), "bold"),
+        f" {about}",
+    )
+    console.print(line, soft_wrap=True)
+    how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
+    allowed = ", allowed by a person" if record.approver_id and record.outcome == "done" else ""
+    isolation = f", {one_line(record.isolation, 40)}" if record.isolation else ""
+    console.print(
+        Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"), soft_wrap=True
+    )
+    for file in record.files[:_MOST_FILES]:
+        console.print(Text(f"  {_change(file)} {one_line(_path(file), 200)}"), soft_wrap=True)
+    if len(record.files) > _MOST_FILES:
+        console.print(Text(f"  and {len(record.files) - _MOST_FILES:,} more files", style="dim"))
+
+
+def _change(file: Mapping[str, Any]) -> str:
+    if file["before"] == file["after"]:
+        return one_line(file["change"], 20)
+    return "made" if file["before"] is None else "deleted" if file["after"] is None else "changed"
+
+
+def _path(file: Mapping[str, Any]) -> str:
+    return "/" + str(file["path"]).removeprefix("@project").lstrip("/") if not _is_mounted(file) else str(file["path"])
+
+
+def _is_mounted(file: Mapping[str, Any]) -> bool:
+    path = str(file["path"])
+    return path.startswith("@") and not path.startswith("@project")
+
+
+def _diffs(place: Place, record: Record) -> list[dict[str, str]]:
+    """What a call changed, where the history can still say it."""
+    if not record.files:
+        return []
+    try:
+        found = place.client.call(place.id, "changes", {"calls": [str(record.call_id)], "limit": _MOST_FILES})
+    except ToolcribError as error:
+        return [{"path": "", "diff": "", "why": error.message}]
+    return [{"path": one["path"], "diff": one.get("diff") or ""} for one in found["changes"]]
+
+
+def _tell_diffs(console: Console, diffs: list[dict[str, str]]) -> None:
+    room = _MOST_DIFF_LINES
+    for found in diffs:
+        if found.get("why"):
+            console.print(Text(f"    {one_line(found['path'], 100)}: {one_line(found['why'])}", style="dim"))
+        for line in found["diff"].splitlines()[:room]:
+            console.print(diff_line(line), soft_wrap=True)
+            room -= 1
+    if room <= 0:
+        console.print(Text("  … more is not shown; --json has it all.", style="dim"))

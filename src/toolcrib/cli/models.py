@@ -1,0 +1,119 @@
+"""``toolcrib models``: which models there are, and access to them."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.providers import NO_MODEL, keep_named, named_by_environment, parse_choice, usable
+from toolcrib.cli.showing import one_line
+from toolcrib.cli.staff import chosen_agent, give_model
+from toolcrib.domain.errors import Misconfigured, ToolcribError
+
+app = typer.Typer(help="Models: list them, log in to providers, choose one.", invoke_without_command=True)
+
+ProviderArgument = Annotated[str, typer.Argument(help="anthropic, openai, openai-compatible, copilot or ollama.")]
+
+
+@app.callback()
+def listed(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """List the models that you may use. ANTHROPIC_API_KEY, OPENAI_API_KEY and OLLAMA_HOST count.
+
+    Example: toolcrib models use ollama/qwen3
+    """
+    context.obj = {"directory": directory, "server": server, "workspace": workspace}
+    if context.invoked_subcommand is not None:
+        return
+    rows, failures = [], []
+    with open_place(**context.obj) as place:
+        if place.notes is not None:
+            keep_named(place.client)
+        for provider in usable(place.client) if place.notes else [one.provider for one in place.client.access()]:
+            try:
+                rows += [{"provider": provider, **one.model_dump()} for one in place.client.models(provider)]
+            except ToolcribError as error:
+                failures.append(f"{provider}: {one_line(error.message)}")
+    if as_json:
+        typer.echo(json.dumps({"models": rows, "failures": failures}))
+        return
+    if not rows and not failures:
+        typer.echo(NO_MODEL)
+    table = Table("model", "context", "tools", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        window = f"{row['context_window']:,}" if row["context_window"] else "?"
+        table.add_row(
+            Text(f"{row['provider']}/{one_line(row['id'], 60)}"), window, "yes" if row["supports_tools"] else "no"
+        )
+    if rows:
+        Console().print(table)
+    for failure in failures:
+        typer.secho(failure, fg="red", err=True)
+
+
+@app.command()
+def login(
+    context: typer.Context,
+    provider: ProviderArgument,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="For a server that imitates the provider.")] = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not ask the provider whether the key is right.")
+    ] = False,
+) -> None:
+    """Store your key to a provider, encrypted. It is asked for without being shown, or read from a pipe.
+
+    Example: toolcrib models login anthropic
+    """
+    secret = _secret(provider)
+    with open_place(**context.obj) as place:
+        place.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
+    typer.echo(f"Stored. `toolcrib models` lists what {one_line(provider, 40)} offers.")
+
+
+@app.command()
+def logout(context: typer.Context, provider: ProviderArgument) -> None:
+    """Forget your key to a provider.
+
+    Example: toolcrib models logout anthropic
+    """
+    with open_place(**context.obj) as place:
+        place.client.remove_access(provider)
+    named = [one.provider for one in named_by_environment()]
+    typer.echo("Forgotten." + (" The environment still names one." if provider in named else ""))
+
+
+@app.command()
+def use(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(help="PROVIDER/MODEL")],
+    agent: Annotated[str | None, typer.Option("--agent", "-a", help="Whose; by default the default agent's.")] = None,
+) -> None:
+    """Let an agent use this model from its next message on.
+
+    Example: toolcrib models use anthropic/claude-sonnet-4-5
+    """
+    choice = parse_choice(model)
+    with open_place(**context.obj) as place:
+        changed = give_model(place, chosen_agent(place, agent), choice)
+    typer.echo(f"{one_line(changed.name, 60)} uses {one_line(str(choice), 120)}.")
+
+
+def _secret(provider: str) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
+    if provider == "ollama":
+        return ""
+    secret = str(typer.prompt(f"Key for {one_line(provider, 40)}", hide_input=True)).strip()
+    if not secret:
+        raise Misconfigured("No key was given, so none was stored.")
+    return secret

@@ -1,0 +1,142 @@
+"""Tells what happens in a session, line by line: text as it is said, a line for each call, and how a run ended.
+
+What agents and files say is shown as plain text: nothing in it can steer the terminal.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import typer
+
+from toolcrib.cli.showing import one_line, plain
+from toolcrib.client import Told
+
+_MOST_OUTPUT_LINES = 12
+_LINE = 160
+_NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
+_ENDINGS = {
+    "turn-limit": "Stopped: it took as many turns as it may.",
+    "budget": "Stopped: the model's context is full.",
+    "deadline": "Stopped: its time was over.",
+    "cancelled": "Stopped.",
+    "violation": "Stopped: the agent touched what is out of bounds.",
+}
+
+
+class Narrator:
+    """Says the agent's words to ``out``, and all else aside: to the same terminal, or past a pipe."""
+
+    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._out = out or sys.stdout
+        self._quiet = quiet
+        self._mark, self._done, self._failed = _marks(self._out)
+        self._said: dict[str, tuple[int, int]] = {}
+        self._open_line = False
+        self.last_plan: str | None = None
+
+    def tell(self, told: Told) -> None:
+        payload = told.payload
+        match told.type:
+            case "chat:text-delta":
+                self._text(payload["messageId"], payload["content"], payload["offset"], payload["attempt"])
+            case "chat:stream-end":
+                self._rest(payload)
+            case "chat:tool-start":
+                self._call(payload)
+            case "chat:tool-result":
+                self._result(payload)
+            case "chat:run-state" if payload.get("state") == "ended":
+                self._ended(payload)
+            case _:
+                pass
+
+    def aside(self, text: str, *, colour: str | None = None) -> None:
+        """A line that is not the agent's own words."""
+        self._end_line()
+        if not self._quiet:
+            typer.secho(text, fg=colour, err=not self._out.isatty())
+
+    def _text(self, source: str, text: str, offset: int, attempt: int) -> None:
+        before, length = self._said.get(source, (attempt, 0))
+        if attempt < before:
+            return
+        if attempt > before:
+            self.aside("(begun again)")
+            length = 0
+        # A piece that was shown already, whole or in part, comes again to who joins in the middle.
+        fresh = text[max(0, length - offset) :]
+        self._said[source] = (attempt, max(length, offset + len(text)))
+        if fresh:
+            self._out.write(plain(fresh))
+            self._out.flush()
+            self._open_line = not fresh.endswith("\n")
+
+    def _rest(self, payload: Mapping[str, Any]) -> None:
+        """What of a message was not heard while it was said."""
+        source, content = payload["messageId"], payload.get("content") or ""
+        _, length = self._said.pop(source, (0, 0))
+        if len(content) > length:
+            self._out.write(plain(content[length:]))
+            self._open_line = not content.endswith("\n")
+        self._end_line()
+
+    def _call(self, payload: Mapping[str, Any]) -> None:
+        given = payload.get("input")
+        if payload["toolName"] == "plan_write" and isinstance(given, Mapping):
+            self.last_plan = str(given.get("path") or "") or None
+        self.aside(f"{self._mark} {one_line(payload['toolName'], 60)} {_about(given)}".rstrip(), colour="cyan")
+
+    def _result(self, payload: Mapping[str, Any]) -> None:
+        text = str(payload.get("result") or "")
+        if payload.get("status") == "error":
+            self.aside(f"  {self._failed} {one_line(text, 400)}", colour="red")
+            return
+        self.aside(f"  {self._done}", colour="green")
+        if payload["toolName"] == "bash":
+            self._output(text)
+
+    def _output(self, text: str) -> None:
+        lines = text.strip("\n").split("\n") if text.strip() else []
+        if (more := len(lines) - _MOST_OUTPUT_LINES) > 0:
+            self.aside(f"    … {more:,} lines before")
+        for line in lines[-_MOST_OUTPUT_LINES:]:
+            self.aside(f"    {one_line(line, _LINE)}")
+
+    def _ended(self, payload: Mapping[str, Any]) -> None:
+        self._end_line()
+        ending, error = payload.get("ending"), payload.get("error")
+        if isinstance(error, Mapping):
+            fields = "; ".join(str(value) for value in (error.get("fields") or {}).values())
+            message = fields if fields and error.get("code") == "VALIDATION_ERROR" else error.get("message")
+            self.aside(f"{self._failed} {one_line(message, 1_000)}", colour="red")
+        elif ending in _ENDINGS:
+            self.aside(_ENDINGS[ending], colour="yellow")
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._open_line = False
+
+
+def _about(given: object) -> str:
+    """What a call is about, in a few words."""
+    if not isinstance(given, Mapping):
+        return ""
+    if "source" in given and "destination" in given:
+        return f"{one_line(given['source'], 70)} to {one_line(given['destination'], 70)}"
+    for name in _NAMING:
+        if isinstance(given.get(name), str):
+            return one_line(given[name], _LINE - 20)
+    paths = given.get("paths")
+    return one_line(", ".join(map(str, paths)), _LINE - 20) if isinstance(paths, list) else ""
+
+
+def _marks(out: TextIO) -> tuple[str, str, str]:
+    """Signs that the terminal can show."""
+    try:
+        "●✓✗".encode(out.encoding or "ascii")
+    except (LookupError, UnicodeError):
+        return "*", "ok", "failed:"
+    return "●", "✓", "✗"

@@ -1,0 +1,97 @@
+"""``toolcrib run``: one prompt, answered."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from toolcrib.cli.conversing import Conversation, is_end
+from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
+from toolcrib.cli.narrating import Narrator
+from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.staff import chosen_agent
+from toolcrib.client import Run
+from toolcrib.domain.agents import Trust
+from toolcrib.domain.errors import Misconfigured
+
+# How a run ended, as a script is told.
+STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}
+NEEDS_A_PERSON = 5
+
+AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="Who answers; by default the default agent.")]
+TrustOption = Annotated[Trust | None, typer.Option(help="How often you are asked; by default as the agent says.")]
+
+
+def run(
+    prompt: Annotated[str, typer.Argument(help="What you want. A dash reads it from standard input.")],
+    agent: AgentOption = None,
+    trust: TrustOption = None,
+    approve: Annotated[
+        Absent | None, typer.Option(help="What waits for a person: ask nobody, or wait for `toolcrib approve`.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Begin in plan mode: look, and propose.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Every event as a line of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer.")] = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Ask an agent for one thing and see it done.
+
+    You are asked before it changes something, with the diff. Without a terminal, such calls are denied.
+    Ends with 0 done, 1 failed, 3 stopped at a limit, 4 out of bounds, 5 needs a person, 130 stopped by you.
+
+    Example: toolcrib run "Add a test for the parser"
+    """
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        raise Misconfigured('There is nothing to do. Say what: toolcrib run "…"')
+    with open_place(directory, server=server, workspace=workspace) as place:
+        hired = chosen_agent(place, agent)
+        session = place.client.create_session(
+            place.id, agent_id=hired.id, mode="plan" if plan else "build", trust=trust
+        )
+        conversation = Conversation(place, session)
+        narrator = Narrator(quiet=quiet or as_json)
+        read = None if approve is not None or as_json or prompt == "-" else somebody()
+        decider = Decider(place, narrator, read=read, absent=approve or Absent.NEVER)
+        status = answered(place, conversation, text, narrator, decider, as_json=as_json)
+    raise typer.Exit(status)
+
+
+def answered(
+    place: Place, conversation: Conversation, text: str, narrator: Narrator, decider: Decider, *, as_json: bool = False
+) -> int:
+    """Sends a message and tells what happens until its run has ended; the status to end with."""
+    return followed(conversation, conversation.send(text), narrator, decider, as_json=as_json)
+
+
+def followed(
+    conversation: Conversation, run: Run, narrator: Narrator, decider: Decider, *, as_json: bool = False
+) -> int:
+    """The same, for a run that is under way."""
+    status, stopped = 1, False
+    while True:
+        try:
+            for told in conversation.follow(run):
+                if as_json:
+                    typer.echo(told.model_dump_json(exclude_none=True))
+                narrator.tell(told)
+                if is_end(told, run):
+                    status = STATUS.get(str(told.payload.get("ending")), 1)
+                else:
+                    decider.decide(told)
+            return status
+        except NobodyThere:
+            narrator.aside(
+                "The agent asks something, and nobody can answer here. Run it in a terminal, or add "
+                "--approve wait and answer with `toolcrib answer`."
+            )
+            conversation.stop(run)
+            return NEEDS_A_PERSON
+        except KeyboardInterrupt:
+            if stopped:
+                raise
+            stopped = True
+            narrator.aside("Stopping …")
+            conversation.stop(run)

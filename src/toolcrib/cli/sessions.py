@@ -1,0 +1,69 @@
+"""``toolcrib sessions``: earlier conversations."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.showing import age, one_line, plain
+from toolcrib.client import Session
+from toolcrib.domain.errors import NotFound
+
+_LOOKED_AT = 200
+
+
+def sessions(
+    session: Annotated[str | None, typer.Argument(help="Show this one: its id, how it ends, or `last`.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_LOOKED_AT, help="How many.")] = 20,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """List the conversations here, the newest first, or show what was said in one.
+
+    Example: toolcrib sessions last
+    """
+    with open_place(directory, server=server, workspace=workspace) as place:
+        if session is not None:
+            _show(place, found_session(place, session), as_json=as_json)
+            return
+        found = place.client.sessions(place.id, limit=limit)
+    if as_json:
+        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
+        return
+    if not found:
+        typer.echo("There are no sessions here yet.")
+        return
+    table = Table("id", "age", "mode", "title", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for one in found:
+        table.add_row(str(one.id)[-8:], age(one.created_at), one.mode, Text(one_line(one.title or "", 60)))
+    Console().print(table)
+    typer.echo("\nGo on with: toolcrib chat --resume ID")
+
+
+def found_session(place: Place, said: str) -> Session:
+    """The one whose id is, or ends with, what was said; ``last`` is the newest."""
+    found = place.client.sessions(place.id, limit=_LOOKED_AT)
+    fitting = found[:1] if said == "last" else [one for one in found if str(one.id).endswith(said.lower())]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise NotFound(f"There is no session {one_line(said, 60)!r} here. `toolcrib sessions` lists them.")
+    raise NotFound(f"{len(fitting)} sessions end with {one_line(said, 60)!r}. Give more of the id.")
+
+
+def _show(place: Place, session: Session, *, as_json: bool) -> None:
+    messages = place.client.messages(place.id, session.id)
+    if as_json:
+        typer.echo(json.dumps([message.model_dump(mode="json") for message in messages]))
+        return
+    for message in messages:
+        if message.content.strip():
+            typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}\n")
+        for call in (message.metadata or {}).get("tool_calls", ()):
+            typer.echo(f"  {one_line(call['function']['name'], 60)} (call {call['call_id']})\n")

@@ -1,0 +1,75 @@
+"""The agent that answers in a place: a default one is made for a new directory, and others may be chosen."""
+
+from toolcrib.cli.place import Place
+from toolcrib.cli.providers import Choice, first_choice, keep_named
+from toolcrib.client import Agent
+from toolcrib.domain.errors import Misconfigured, NotFound
+
+DEFAULT_NAME = "assistant"
+_TOOLS = (
+    *("ls", "read", "cat", "file_info", "read_multiple_files", "grep", "glob", "find"),
+    *("write", "edit", "rm", "mv", "touch", "mkdir", "bash", "web_search"),
+    *("ask_user", "plan_write", "plan_read", "plan_edit", "plan_list", "exit_plan_mode"),
+)
+
+
+def definition(choice: Choice) -> str:
+    """What a new directory's agent may do: everything, and a person is asked before it changes anything."""
+    allowed = "\n".join(f"  {tool}: {{allowed: true}}" for tool in _TOOLS)
+    return (
+        f"provider: {choice.provider}\nmodel: {_quoted(choice.model)}\ntrust: guided\ntoolsets: [workspace]\n"
+        f"max_sandbox_violations: 3\ntool_permissions:\n{allowed}\n"
+    )
+
+
+def chosen_agent(place: Place, name: str | None) -> Agent:
+    """The agent of this name, or the default one, which a directory gets at its first use."""
+    if place.notes is not None:
+        keep_named(place.client)
+    agents = place.client.agents(place.id)
+    wanted = name or _default(place)
+    for agent in agents:
+        if wanted in (agent.name, str(agent.id)):
+            return agent
+    known = ", ".join(agent.name for agent in agents) or "none"
+    if name is not None:
+        raise NotFound(f"There is no agent {name!r} here. There are: {known}. `toolcrib agents add` adds one.")
+    if place.notes is None and len(agents) == 1:
+        return agents[0]
+    if place.notes is None:
+        raise Misconfigured(f"Say which agent: --agent NAME. There are: {known}.")
+    return place.client.create_agent(place.id, name=wanted, definition=definition(first_choice(place.client)))
+
+
+def make_default(place: Place, name: str) -> None:
+    """From now on this agent answers in the directory unless another is named."""
+    if place.notes is None:
+        raise Misconfigured("A default agent is for a directory of yours. With a server, say --agent NAME.")
+    (place.notes / "default-agent").write_text(name)
+
+
+def default_name(place: Place) -> str | None:
+    return None if place.notes is None else _default(place)
+
+
+def give_model(place: Place, agent: Agent, choice: Choice) -> Agent:
+    """Another model for an agent; the rest of its definition stays as it was written."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    told = yaml.load(agent.definition) or {}
+    told["provider"], told["model"] = choice.provider, choice.model
+    text = StringIO()
+    yaml.dump(told, text)
+    return place.client.change_agent(place.id, agent.id, definition=text.getvalue())
+
+
+def _default(place: Place) -> str:
+    noted = place.notes / "default-agent" if place.notes else None
+    return noted.read_text().strip() if noted and noted.exists() else DEFAULT_NAME
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,92 @@
+"""Shows what calls did to files, with diffs: of one call, of several, of a run or of a session."""
+
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import ProtectedName
+from toolcrib.domain.files import Version
+from toolcrib.storage.undo import Deeds, FileHistory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.content import is_binary
+from toolcrib.workspace.diffs import MOST_BYTES, unified
+from toolcrib.workspace.paths import shown
+
+
+class Arguments(ToolArguments):
+    calls: list[UUID] = Field(default=[], max_length=1000, description="The calls, by their ids.")
+    run_id: UUID | None = Field(default=None, description="All that a run did.")
+    session_id: UUID | None = Field(default=None, description="All that was done in a session.")
+    limit: int = Field(default=50, ge=1, le=500, description="Maximum number of files.")
+
+    @model_validator(mode="after")
+    def _something_is_meant(self) -> Self:
+        if sum((bool(self.calls), self.run_id is not None, self.session_id is not None)) != 1:
+            raise PydanticCustomError("changes_of_what", "Give exactly one of calls, run_id and session_id")
+        return self
+
+
+async def changes(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    deeds = Deeds(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.past.histories(deeds)
+    return {
+        "changes": [await _change(history, context) for history in histories[: arguments.limit]],
+        "total": len(histories),
+    }
+
+
+async def _change(history: FileHistory, context: ToolContext) -> dict[str, Any]:
+    """From what the file was before the first of these calls to what the last of them made of it."""
+    first, after = history.versions[0], next(v for v in reversed(history.versions) if v.id in history.ours)
+    before = None if first.id in history.ours or first.deleted else first
+    gone = after.deleted
+    moved = before is not None and not gone and before.state.place != after.state.place
+    kind = "deleted" if gone else "made" if before is None else "moved" if moved else "changed"
+    return {
+        "path": shown(after.state.place),
+        "from_path": shown(before.state.place) if before is not None and moved else None,
+        "change": kind,
+        "kind": str(after.state.kind),
+        "file_id": str(history.file.id),
+        **await _diff(before, None if gone else after, context),
+    }
+
+
+async def _diff(before: Version | None, after: Version | None, context: ToolContext) -> dict[str, Any]:
+    """Nothing where there is nothing to show: folders, protected names, what is not text or too large."""
+    try:
+        for version in (before, after):
+            if version is not None:
+                await context.tree.past.version(version.id)
+    except ProtectedName:
+        return {}
+    bodies = [await _body(version, context) for version in (before, after)]
+    if any(body is None or is_binary(body) for body in bodies) or bodies[0] == bodies[1]:
+        return {}
+    names = tuple(shown((version or after or before).state.place) for version in (before, after))  # type: ignore[union-attr]
+    found = unified(bodies[0] or b"", bodies[1] or b"", (names[0], names[1]))
+    return {"added": found.added, "removed": found.removed, "diff": found.text}
+
+
+async def _body(version: Version | None, context: ToolContext) -> bytes | None:
+    if version is None:
+        return b""
+    if version.state.sha256 is None or version.state.size > MOST_BYTES:
+        return None
+    return await context.tree.past.body(version)
+
+
+tool = Tool(
+    name="changes",
+    toolset="history",
+    description="Show what calls, a run or a session did to files, with a unified diff of each.",
+    category=Category.FILE,
+    danger=Danger.SAFE,
+    arguments=Arguments,
+    effects=lambda _: Effects(),
+    function=changes,
+)
