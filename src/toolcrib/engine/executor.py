@@ -159,8 +159,9 @@ class Executor:
             await self._recorder.write_down(entry.audit_record("failed", error=error))
             raise
         except asyncio.CancelledError:
-            # What a person allowed is not lost with the server that was about to do it: the next one does.
-            if not entry.committing and entry.allowed is None:
+            # What a person allowed is not lost with the server that was about to do it: the next one does. Neither is
+            # a run's call, which is ended by its run: that knows whether a person stopped it, or only its process.
+            if not entry.committing and entry.allowed is None and entry.caller.fence is None:
                 stopped = Interrupted("The call was cancelled while it ran. Nothing was changed.")
                 await asyncio.shield(self._recorder.end(entry, stopped))
             raise

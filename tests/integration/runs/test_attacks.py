@@ -71,7 +71,6 @@ async def test_a_decision_that_is_made_while_the_run_goes_to_sleep_wakes_it(
     waiting = await office.send("Write.", says("", WRITE))
     await put_back(office, waiting.id)
     run = await taken(office)
-    [planned] = [call_id for one in await office.messages() for call_id in one.call_ids]
     async with asleep_but_not_committed(office, run):
         deciding = asyncio.create_task(office.decide(yes()))
         await blocked(database_urls.owner, "update toolcrib.approvals", deciding)
@@ -80,7 +79,6 @@ async def test_a_decision_that_is_made_while_the_run_goes_to_sleep_wakes_it(
     office.model.say(says("Written."))
     await office.carry_on()
     assert (await office.run(run.id)).ending is Ending.DONE
-    assert planned
 
 
 @asynccontextmanager
@@ -296,6 +294,34 @@ async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whol
     assert [one.content for one in await office.messages()] == ["Go.", "The whole answer."]
 
 
+@pytest.mark.req("RN-5", part="a call whose server is stopped in good order")
+async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office: Office) -> None:
+    began: list[asyncio.Event] = [asyncio.Event()]
+
+    async def dawdle(arguments: ToolArguments, context: ToolContext) -> str:
+        if not began[0].is_set():
+            began[0].set()
+            await asyncio.Event().wait()
+        return "done at last"
+
+    office = await opened_office(
+        with_tools(office.crib, _tool("dawdle", dawdle, repeatable=True)),
+        office.model,
+        office.providers,
+        tool_permissions={"dawdle": {"allowed": True}},
+    )
+    office.model.say(says("", ("dawdle", {})), says("Good."))
+    async with at_work(office) as runner:
+        run_id = await submitted(office)
+        runner.poke()
+        await asyncio.wait_for(began[0].wait(), 10)
+
+    await office.carry_on()
+
+    assert (await office.run(run_id)).ending is Ending.DONE
+    assert office.told()[-1]["content"] == "done at last"
+
+
 # Processes
 
 
@@ -384,7 +410,7 @@ async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: O
                 query = "delete from toolcrib.members where user_id = %s"
             await connection.execute(query, (office.crib.caller.user_id,))
 
-    advance._execute = removed_meanwhile  # type: ignore[method-assign]
+    advance._execute = removed_meanwhile  # type: ignore[method-assign, assignment]
     await advance(await taken(office))
 
     async with office.crib.database.system() as connection:
@@ -410,7 +436,7 @@ async def test_rules_that_are_tightened_bind_a_run_that_is_under_way(strict: Off
         definition = rules_to_yaml(rules)
         await Agents(office.crib.database).update(office.tenant, office.agent.id, definition=definition)
 
-    advance._execute = tightened  # type: ignore[method-assign]
+    advance._execute = tightened  # type: ignore[method-assign, assignment]
     await advance(await taken(office))
 
     assert (await office.run(run_id)).ending is Ending.DONE

@@ -1,0 +1,224 @@
+"""``kill -9`` of either of two servers, under many runs: every run ends, and nothing is done twice or half."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.fakes.model_server import KEY, ModelServer
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.scripted import PROVIDERS, TURNS, folder, working_model
+from tests.faults.server import Server
+from tests.faults.truth import Workspace
+
+pytestmark = [
+    pytest.mark.req("RN-5", part="kill -9"),
+    pytest.mark.req("SC-1", part="kill -9 of either of two"),
+    pytest.mark.xdist_group("kill"),
+]
+
+PASSWORD = "correct horse battery staple"
+MOST_SECONDS = 1.0
+AT_ONCE = 4
+RULES = """
+provider: {provider}
+model: {provider}-fake
+trust: autonomous
+context_window: 1000000
+tool_permissions: {{write: {{allowed: true}}, edit: {{allowed: true}}, ls: {{allowed: true}}, plan_write: {{allowed: true}}}}
+"""  # noqa: E501
+# Local addresses of the providers differ in where their paths begin.
+BASES = {"openai-compatible": "/v1", "anthropic": "", "ollama": ""}
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with working_model() as serving:
+        yield serving
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[list[Server]]:
+    """Two processes of one node: one database, one disk."""
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(Server(tmp_path, urls)) for _ in range(2))
+        first.environment |= {"TOOLCRIB_LEASE_SECONDS": "2", "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*"}
+        second.environment = first.environment
+        first.start()
+        second.start()
+        yield [first, second]
+
+
+async def test_ten_kills_of_either_of_two_servers_leave_every_run_whole(
+    servers: list[Server], urls: DatabaseUrls, model: ModelServer
+) -> None:
+    await kill_again_and_again(servers, urls, model, kills=10, seed=secrets.randbits(32))
+
+
+@pytest.mark.crash
+async def test_a_hundred_kills_of_either_of_two_servers_leave_every_run_whole(
+    servers: list[Server], urls: DatabaseUrls, model: ModelServer
+) -> None:
+    await kill_again_and_again(servers, urls, model, kills=100, seed=secrets.randbits(32))
+
+
+async def kill_again_and_again(
+    servers: list[Server], urls: DatabaseUrls, model: ModelServer, *, kills: int, seed: int
+) -> None:
+    random = Random(seed)
+    campaign = await _campaign(servers, urls, model)
+    for number in range(kills):
+        try:
+            await campaign.keep_busy()
+            victim = random.choice(servers)
+            # The instant is what is random here; nothing is waited for.
+            killed = asyncio.Event()
+            asyncio.get_running_loop().call_later(random.uniform(0, MOST_SECONDS), _kill, victim, killed)
+            await killed.wait()
+            await asyncio.to_thread(victim.start)
+        except AssertionError as error:
+            error.add_note(f"kill {number + 1} of {kills}, seed {seed}")
+            raise
+    try:
+        await campaign.all_ended()
+        campaign.check()
+    except AssertionError as error:
+        error.add_note(f"seed {seed}")
+        raise
+
+
+def _kill(server: Server, killed: asyncio.Event) -> None:
+    server.kill()
+    killed.set()
+
+
+@dataclass
+class Campaign:
+    """Sessions with agents of every provider, and the tasks that they were given."""
+
+    servers: list[Server]
+    token: str
+    sessions: list[str]
+    truth: Workspace
+    tasks: int = 0
+
+    async def keep_busy(self) -> None:
+        """Hands tasks in until so many are unfinished: a kill in idleness shows nothing."""
+        while self._unfinished() < AT_ONCE:
+            session = self.sessions[self.tasks % len(self.sessions)]
+            message = {"text": f"Task {self.tasks}"}
+            await self._send(f"/workspaces/{self.truth.id}/sessions/{session}/messages", message)
+            self.tasks += 1
+
+    async def all_ended(self) -> None:
+        async with asyncio.timeout(60):
+            while self._unfinished():
+                await asyncio.to_thread(self._unfinished)
+
+    def check(self) -> None:
+        self._check_runs()
+        self._check_files()
+        self._check_calls()
+        self.truth.assert_true()
+
+    def _check_runs(self) -> None:
+        runs = self.truth.rows(
+            "select id, ending, error, epoch, turns from toolcrib.runs where workspace_id = %(workspace)s"
+        )
+        assert len(runs) == self.tasks
+        assert [run for run in runs if run[1] != "done" or run[4] != TURNS + 1] == []
+        # A campaign in which no run was taken over shows little.
+        assert sum(run[3] for run in runs) > len(runs)
+
+    def _check_files(self) -> None:
+        """Every write and every edit is there once, in the order in which the model asked for them."""
+        for task in range(self.tasks):
+            here = self.truth.project / folder(task)[1:]
+            log = (here / "log.txt").read_text().split()
+            assert log == [*map(str, range(TURNS)), "END"]
+            for turn in range(TURNS):
+                assert (here / f"{turn}.txt").read_text() == f"{task}-{turn}\n"
+                assert len(self.truth.versions(f"{folder(task)}/{turn}.txt")) == 1
+            assert len(self.truth.versions(f"{folder(task)}/log.txt")) == TURNS
+
+    def _check_calls(self) -> None:
+        calls = self.truth.rows(
+            "select tool, state, count(*) from toolcrib.tool_calls where workspace_id = %(workspace)s group by 1, 2"
+        )
+        counts = {(tool, state): count for tool, state, count in calls}
+        plans = list((self.truth.project / "plans").glob("*.plan"))
+        # What could not be told is shown as unknown, and was not done.
+        assert len(plans) == counts.get(("plan_write", "done"), 0)
+        assert len(plans) + counts.pop(("plan_write", "unknown"), 0) == self.tasks
+        assert {state for _, state in counts} == {"done"}
+        twice = self.truth.rows(
+            """
+            select call_id, count(*) from toolcrib.audit
+            where workspace_id = %(workspace)s and outcome = 'done' group by 1 having count(*) > 1
+            """
+        )
+        told = self.truth.rows(
+            """
+            select payload ->> 'toolId', count(*) from toolcrib.events
+            where workspace_id = %(workspace)s and type = 'tool-result' group by 1 having count(*) > 1
+            """
+        )
+        assert (twice, told) == ([], [])
+
+    def _unfinished(self) -> int:
+        [(count,)] = self.truth.rows(
+            "select count(*) from toolcrib.runs where workspace_id = %(workspace)s and state <> 'ended'"
+        )
+        return int(count)
+
+    async def _send(self, path: str, body: Any) -> None:
+        for server in self.servers:
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+                sent = await http.post(
+                    f"{server.origin}/api/v1{path}", json=body, headers={"Authorization": f"Bearer {self.token}"}
+                )
+            assert sent.is_success, sent.text
+            return
+
+
+async def _campaign(servers: list[Server], urls: DatabaseUrls, model: ModelServer) -> Campaign:
+    base = f"{servers[0].origin}/api/v1"
+    async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=30) as http:
+
+        async def send(method: str, path: str, body: Any) -> Any:
+            response = await http.request(method, path, json=body)
+            assert response.is_success, response.text
+            return response.json() if response.content else None
+
+        person = {"email": "ada@example.com", "password": PASSWORD}
+        await send("POST", "/auth/register", person)
+        token = (await send("POST", "/auth/login", person))["access_token"]
+        http.cookies.clear()
+        http.headers["Authorization"] = f"Bearer {token}"
+        workspace = (await send("POST", "/workspaces", {"name": "killed"}))["id"]
+        sessions = []
+        for provider in PROVIDERS:
+            access = {"secret": KEY, "base_url": f"{model.url}{BASES[provider]}"}
+            await send("PUT", f"/credentials/{provider}", access)
+            agent = {"name": provider, "definition": RULES.format(provider=provider)}
+            agent_id = (await send("POST", f"/workspaces/{workspace}/agents", agent))["id"]
+            for _ in range(2):
+                session = await send("POST", f"/workspaces/{workspace}/sessions", {"agent_id": agent_id})
+                sessions.append(session["id"])
+    project = servers[0].data_dir / "workspaces" / workspace / "project"
+    return Campaign(servers, token, sessions, Workspace(urls.owner, UUID(workspace), project))
