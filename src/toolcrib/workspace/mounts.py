@@ -54,9 +54,9 @@ class Mounts:
         return Trash(self._data_dir / "workspaces" / str(workspace_id) / "trash", openat2=self._openat2)
 
     def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
-        """Where an absolute path of this machine lies in a mount, relative to its root; only by its words."""
+        """Where an absolute path of this machine, or of a command's view, lies in a mount; only by its words."""
         root = self._root(workspace_id, tree, root_of(mount))
-        for known in (root.absolute(), root.resolve()):
+        for known in (root.absolute(), root.resolve(), Path(VIEWED[mount])):
             if path == str(known) or path.startswith(f"{known}/"):
                 return path[len(str(known)) :].lstrip("/") or "."
         return None

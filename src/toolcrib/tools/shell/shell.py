@@ -31,6 +31,8 @@ from toolcrib.workspace.residue import Residue
 from toolcrib.workspace.threads import in_thread
 
 TOOL_NAME: Final = "bash"
+# What stands at the root of every view.
+_TAKEN: Final = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "mnt", "proc", "sbin", "sys", "tmp", "usr"})
 _KINDS: Final = {Kind.FILE: NodeKind.FILE, Kind.FOLDER: NodeKind.FOLDER, Kind.LINK: NodeKind.LINK}
 # Whose commits they are: what git would say of a person is in files that are hidden from agents.
 _IDENTITY: Final = {
@@ -56,6 +58,7 @@ class Shell:
 
     def __init__(self, sandbox: Sandbox, staging: Path) -> None:
         self._sandbox = sandbox
+        self._data = staging.parent.resolve()
         self._staging = Staging(staging)
         self._hidden = Hidden()
         self._off: str | None = None
@@ -95,9 +98,15 @@ class Shell:
         protects = Protection(agent.rules.unprotect).protects_reading if agent else None
         masked = await in_thread(self._masked, roots, protects) if protects else {}
         return [
-            (place, Zone(mount, root, VIEWED[mount], mount.writable, masked.get(mount, frozenset())))
+            (place, Zone(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
             for mount, (place, root) in roots.items()
         ]
+
+    def _target(self, mount: Mount, root: Path) -> str:
+        """Where a command sees a mount. A person's own directory stays where it is: what is installed there (a virtual
+        environment, a build) has its path written into it."""
+        is_ours = root.is_relative_to(self._data)
+        return VIEWED[mount] if is_ours or root.parts[1:2] == () or root.parts[1] in _TAKEN else str(root)
 
     def _masked(
         self, roots: Mapping[Mount, tuple[Place, Path]], protects: Callable[[Place], str | None]

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from tests.integration.engine.cast import rows
 from tests.integration.tools.shell.cast import hand, ran
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
+from toolcrib.storage.accounts import Person
 from toolcrib.storage.database import Database
+from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import assemble
 
@@ -49,6 +53,27 @@ async def test_ac17_a_command_longer_than_its_timeout_is_an_error_that_says_so(c
 
 async def test_a_command_starts_in_the_root_of_the_project(crib: Crib) -> None:
     assert (await ran(crib, "pwd"))["output"] == "/project\n"
+
+
+async def test_a_path_that_a_command_said_is_understood_by_the_file_tools(crib: Crib) -> None:
+    said = (await ran(crib, "mkdir d; echo a > d/a; readlink -f d/a; echo b > /central/b"))["output"].strip()
+
+    assert said == "/project/d/a"
+    assert (await crib.result("file_read", path=said))["output"] == "a\n"
+    assert (await crib.result("file_read", path="/central/b"))["output"] == "b\n"
+
+
+async def test_a_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
+        workspace = await Workspaces(crib.database).create(
+            Person(crib.caller.user_id), name="own", node=crib.settings.node, tree=own
+        )
+        here = replace(crib, caller=replace(crib.caller, workspace_id=workspace.id))
+
+        result = await ran(here, "pwd; echo a > a")
+
+        assert result["output"] == f"{own}\n"
+        assert Path(own, "a").read_text() == "a\n"
 
 
 async def test_what_a_failed_command_changed_counts_and_the_result_says_so(crib: Crib) -> None:
