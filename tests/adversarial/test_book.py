@@ -18,6 +18,7 @@ from tests.faults.databases import migrated_database, new_database, urls_of
 from tests.faults.processes import Ended, run_command
 from tests.integration.conftest import Crib, new_caller, new_person
 from toolcrib.domain.agents import AgentRules, Trust
+from toolcrib.domain.approvals import Judgement
 from toolcrib.domain.callers import Agent
 from toolcrib.domain.effects import Danger
 from toolcrib.domain.errors import Forbidden, Superseded
@@ -25,7 +26,7 @@ from toolcrib.domain.ids import AgentId, CallId, new_id
 from toolcrib.engine.seals import Sealer, verify
 from toolcrib.settings import Settings
 from toolcrib.storage.audit import Sealing
-from toolcrib.storage.database import Database
+from toolcrib.storage.database import Database, Tenant
 from toolcrib.tools.define import tool
 from toolcrib.wiring import assemble, audit_key
 
@@ -352,7 +353,7 @@ async def test_a_seal_made_while_the_book_is_verified_is_no_fault(book: Book) ->
 
 
 async def test_every_call_has_exactly_one_record_however_it_ends(book: Book) -> None:
-    agent = Agent(AgentId(new_id()), "helper", AgentRules(trust=Trust.SUPERVISED))
+    agent = (await book.agent(trust=Trust.SUPERVISED)).agent
     calls: dict[str, tuple[str, dict[str, Any], Agent | None]] = {
         "read": ("file_info", {"path": "/"}, None),
         "changed": ("write", {"path": "/a.txt", "content": "x"}, None),
@@ -363,13 +364,16 @@ async def test_every_call_has_exactly_one_record_however_it_ends(book: Book) -> 
         "outside": ("read", {"path": "/../../etc/passwd"}, None),
         "read-only mount": ("write", {"path": "@pkg/x", "content": "x"}, None),
         "not permitted": ("write", {"path": "/b.txt", "content": "x"}, agent),
-        "approval required": ("read", {"path": "/a.txt"}, agent),
+        "denied": ("read", {"path": "/a.txt"}, agent),
     }
     made: dict[CallId, str] = {}
     for name, (asked, arguments, actor) in calls.items():
         caller = replace(book.caller, agent=actor)
         outcome = await book.call(asked, caller, **arguments)
         made[outcome.call_id] = name
+        if outcome.is_waiting:
+            approval_id, no = outcome.metadata["approval_id"], Judgement(approved=False)
+            await book.engine.approvals.decide(Tenant.of(book.caller), approval_id, no, via="test")
 
     recorded = Counter(call_id for (call_id,) in book.rows("select call_id from audit"))
     assert {made[CallId(call_id)]: times for call_id, times in recorded.items()} == dict.fromkeys(calls, 1)
@@ -384,6 +388,15 @@ async def test_who_does_not_belong_is_written_down(book: Book) -> None:
     assert book.rows("select tool, decision, rule, outcome, error_code from audit") == [
         ("read", "refuse", "membership", "refused", "FORBIDDEN")
     ]
+
+
+async def test_that_an_agent_asked_which_is_there_no_more_is_written_down(book: Book) -> None:
+    gone = Agent(AgentId(new_id()), "helper", AgentRules(trust=Trust.SUPERVISED))
+
+    with pytest.raises(Forbidden):
+        await book.call("read", replace(book.caller, agent=gone), path="/a.txt")
+
+    assert book.rows("select tool, outcome, error_code from audit") == [("read", "refused", "FORBIDDEN")]
 
 
 async def test_a_call_on_a_node_that_is_not_the_workspaces_home_is_written_down(book: Book) -> None:
