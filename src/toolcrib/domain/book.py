@@ -1,5 +1,6 @@
 """What is written down of a call: its row, and its record in the book."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,8 +93,8 @@ def _measured(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
-    except (ValueError, RecursionError):
+        body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError):
         return {"bytes": None, "sha256": None}
     return {"bytes": len(body), "sha256": sha256(body).hexdigest()}
 
