@@ -1,4 +1,10 @@
-"""Frontmatter: the YAML between two lines of dashes that opens a text. Pure; what is not changed stays as it is."""
+"""The frontmatter of plans: YAML between two lines of dashes that opens a text. Pure; what is not changed stays so.
+
+Values are replaced in the text itself, never dumped, so that a plan keeps every byte of a person's spelling. It sets
+single fields to texts. ``tools/mounts/frontmatter.py`` appends to lists and merges mappings, as a patch asks; that
+cannot be spliced, so it loads and dumps the whole, reads aliases since it writes them back as such, and takes only
+``---`` for the end. One module for both would be two behind one door.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""A document's frontmatter: YAML between two lines of ``---``. Changed in place; comments and order stay. Pure."""
+"""A document's frontmatter: YAML between two lines of ``---``. Changed in place; comments and order stay. Pure.
+
+For patches, which append to lists and merge mappings: the whole is loaded and dumped again, so spacing may change.
+Plans have another, ``workspace/frontmatter.py``, which splices single texts into what a person wrote and never dumps.
+"""
 
 import re
 from collections.abc import Callable
