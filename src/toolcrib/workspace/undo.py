@@ -14,6 +14,7 @@ from toolcrib.storage.undo import FileHistory
 from toolcrib.workspace.draft import Draft
 from toolcrib.workspace.trash import token_of, why_not
 from toolcrib.workspace.tree import Tree
+from toolcrib.workspace.turns import Turns
 
 _FORGOTTEN = "The version before is too old and was let go of."
 
@@ -177,12 +178,14 @@ async def _onto_what_is_brought(
     tree: Tree, reversals: Sequence[Reversal], freed: Collection[Place]
 ) -> dict[FileId, str]:
     """Reversals to where a folder that moves back brings something that only the disk knows."""
-    folders = [r for r in reversals if r.leaves and r.file.state.kind is NodeKind.FOLDER]
-    goals = {r.file.state.place: r.state.place for r in folders if r.state is not None}
-    origins = {goal: origin for origin, goal in goals.items()}
-    comers = [reversal for reversal in reversals if reversal.state and not _is_brought_along(reversal, goals)]
+    moves = [(r.file.state, r.state.place) for r in reversals if r.leaves and r.state is not None]
+    goals = {state.place: goal for state, goal in moves}
+    folders = {state.place for state, _ in moves if state.kind is NodeKind.FOLDER}
+    turns = Turns(goals, folders)
+    origins = {goals[folder]: folder for folder in folders}
+    comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.place))]
     asked = [
-        (comer, *source) for comer in comers for source in _sources(comer, origins, goals) if source[0] not in freed
+        (comer, *source) for comer in comers for source in _sources(comer, origins, folders) if source[0] not in freed
     ]
     found = await tree.find_all([place for _, place, _ in asked], past_links=True) if asked else []
     return {
@@ -206,18 +209,6 @@ def _sources(
             source = place.moved(above, origins[above])
             if _moving_above(source, movers) == origins[above]:
                 yield source, place != goal or comer.state.kind is NodeKind.FOLDER
-
-
-def _is_brought_along(reversal: Reversal, goals: Mapping[Place, Place]) -> bool:
-    """Whether a folder that moves back takes the file to where it goes."""
-    here = reversal.file.state.place
-    above = _moving_above(here, goals)
-    return (
-        reversal.leaves
-        and reversal.state is not None
-        and above is not None
-        and reversal.state.place == here.moved(above, goals[above])
-    )
 
 
 def _moving_above(place: Place, movers: Collection[Place]) -> Place | None:
