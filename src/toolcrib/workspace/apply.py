@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from toolcrib.domain.changes import Change
-from toolcrib.domain.errors import Conflict
+from toolcrib.domain.errors import Conflict, ToolFailed
 from toolcrib.domain.files import Fingerprint, NodeKind, NodeState
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Place
@@ -14,6 +14,7 @@ from toolcrib.workspace.drift import holds, look_past_links
 from toolcrib.workspace.mounts import Disks
 from toolcrib.workspace.trash import is_it, token_of
 from toolcrib.workspace.turns import Turns
+from toolcrib.workspace.unlocking import OPEN, unlocked
 
 # More contents than this are made safe all together.
 _MANY = 64
@@ -48,6 +49,15 @@ def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     What is displaced or deleted goes first, so that no moving folder takes it along; then whatever can be renamed is;
     then places are freed, new folders made and contents written: so one set can free a place and take it.
     """
+    try:
+        return _apply(disk_of, steps)
+    except ToolFailed:
+        # A folder may be locked against its owner, which a program can do and undo.
+        with unlocked(disk_of, {state.place for step in steps for state in step.states}):
+            return _apply(disk_of, steps)
+
+
+def _apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
     wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
     # What moves is renamed, if it finds its place free: then a folder takes along what only the disk knows in it.
     written = {step.after.place: step.after.kind for step in steps if step.after is not None and not step.moves}
@@ -69,6 +79,8 @@ def apply(disk_of: Disks, steps: Sequence[Step]) -> list[Settled]:
             prints[step.file_id] = None if step.after is None else _make(disk_of, step)
     if at_once:
         prints |= _write_all(disk_of, contents)
+    for step in sorted((step for step in steps if _locks(step)), key=_folders_first, reverse=True):
+        disk_of(_after(step).place).set_mode(_after(step).place, _after(step).mode)
     return [Settled(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
@@ -159,6 +171,11 @@ def _free(disk_of: Disks, place: Place, wanted: Mapping[Place, NodeKind]) -> Non
         disk.remove(place)
 
 
+def _locks(step: Step) -> bool:
+    after = step.after
+    return after is not None and after.kind is NodeKind.FOLDER and after.mode & OPEN != OPEN
+
+
 def _is_written(step: Step) -> bool:
     after = step.after
     return step.body is not None and after is not None and after.kind is NodeKind.FILE and token_of(after) is None
@@ -194,9 +211,11 @@ def _make(disk_of: Disks, step: Step) -> Fingerprint | None:
         # Someone outside took it away. The next look finds that out and books it.
         return None
     if after.kind is NodeKind.FOLDER:
-        node = disk.make_folder(after.place, mode=after.mode)
-        if node.mode != after.mode:
-            disk.set_mode(after.place, after.mode)
+        # One that is to be locked is so only when all that goes into it is there.
+        mode = after.mode | OPEN if _locks(step) else after.mode
+        node = disk.make_folder(after.place, mode=mode)
+        if node.mode != mode:
+            disk.set_mode(after.place, mode)
         if before == after:
             disk.set_times(after.place)
         return None

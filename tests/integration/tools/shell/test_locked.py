@@ -1,0 +1,35 @@
+"""Folders that a command leaves locked against their owner: filled, changed, removed and undone like any other."""
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.shell.cast import ran
+
+pytestmark = pytest.mark.req("SH-4", part="modes, also of locked folders")
+
+LOCKED = "mkdir -p d/e; echo a > d/e/a; echo b > d/b; chmod 400 d/b; chmod 500 d/e d"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "chmod 700 d; echo new > d/new; chmod 500 d",
+        "chmod -R u+w d; rm -rf d",
+        "chmod -R u+w d; echo changed > d/e/a; mv d/b d/e/b; chmod 500 d/e d",
+        "chmod -R u+w d; rm -rf d; echo file > d",
+        "chmod 755 d",
+    ],
+)
+async def test_a_locked_folder_is_changed_and_put_back(crib: Crib, command: str) -> None:
+    made = await ran(crib, LOCKED)
+    assert made["is_error"] is False, made
+    assert (crib.project / "d").stat().st_mode & 0o777 == 0o500
+    assert (crib.project / "d" / "e" / "a").read_text() == "a\n"
+    outcome = await crib.call("bash", command=command)
+    assert outcome.succeeded, outcome.error
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert (crib.project / "d").stat().st_mode & 0o777 == 0o500
+    found = await ran(crib, "find d -printf '%p %m\\n' | sort; cat d/b d/e/a")
+    assert found["output"] == "d 500\nd/b 400\nd/e 500\nd/e/a 644\nb\na\n"
