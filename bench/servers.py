@@ -52,7 +52,7 @@ def stand(scratch: Path) -> Iterator[Stand]:
             token, workspace, user = _member(ours)
             folder = scratch / "bare"
             folder.mkdir()
-            port = _free_port()
+            port = free_port()
             command = [sys.executable, "-m", "bench.bare", owner, str(folder), workspace, user, str(port)]
             with _running(command, {}, port, "/openapi.json"):
                 yield Stand(ours, port, token, workspace, name)
@@ -60,7 +60,7 @@ def stand(scratch: Path) -> Iterator[Stand]:
 
 @contextmanager
 def _server(scratch: Path, url: str) -> Iterator[int]:
-    port = _free_port()
+    port = free_port()
     environment = {
         "TOOLCRIB_DATABASE_URL": url,
         "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
@@ -106,7 +106,7 @@ def url_of(database: str, user: str | None = None) -> str:
     return f"postgresql://{user or facts.get('user')}@{facts.get('host')}:{facts.get('port', 5432)}/{database}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,0 +1,103 @@
+"""Durable runs: how soon the model is asked, how many runs a second, and what a turn costs in CPU and in WAL.
+
+usage: python -m bench runs [--reps 3] [--at-once 32] [--crowd 20]
+
+The CPU is this process's, which holds the whole engine; PostgreSQL and the model are others'.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+from bench.office import FILES, Office, model_server, office
+from bench.servers import fresh_database, url_of
+from toolcrib.storage import migrate
+
+# What we aim for: half the CPU and about a seventh of the WAL that LangGraph takes for the same task.
+AIM_CPU_MS, AIM_WAL_KB = 16.0, 207.0
+_CALLS = 3
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=32)
+    parser.add_argument("--crowd", type=int, default=20)
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as url:
+        migrate.upgrade(url_of(name))
+        asyncio.run(_measure(name, Path(folder), url, options))
+
+
+async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespace) -> None:
+    async with office(name, scratch, url) as stand:
+        bench = _Bench(stand, url_of(name))
+        await bench.task(1)
+        print("| what | value |\n|---|---|")
+        for _ in range(options.reps):
+            waits = await bench.dispatch(50)
+            print(f"| submit to the model's first word, ms, p50 / p99 | {waits[25]:.1f} / {waits[-1]:.1f} |")
+            rate = await bench.throughput(options.at_once)
+            print(f"| runs of {_CALLS} calls a second, {options.at_once} at once | {rate:.1f} |")
+            for crowd in (1, options.crowd):
+                cpu, wall, wal = await bench.task(crowd)
+                print(f"| {FILES} calls, {crowd} at once: CPU ms a turn (aim ≤ {AIM_CPU_MS:g}) | {cpu:.1f} |")
+                print(f"| {FILES} calls, {crowd} at once: wall ms a turn | {wall:.1f} |")
+                print(f"| {FILES} calls, {crowd} at once: WAL kB a task (aim ≤ {AIM_WAL_KB:g}) | {wal:.0f} |")
+
+
+class _Bench:
+    def __init__(self, stand: Office, owner_url: str) -> None:
+        self._stand = stand
+        self._owner_url = owner_url
+
+    async def dispatch(self, runs: int) -> list[float]:
+        """From handing in a message to the moment at which the model says its first word, one after another."""
+        agent, waits = await self._stand.agent("paced-1-0"), []
+        for _ in range(runs):
+            session = await self._stand.session(agent)
+            began = time.monotonic_ns()
+            said = await self._stand.answer(session)
+            waits.append((int(said) - began) / 1e6)
+        return sorted(waits)
+
+    async def throughput(self, at_once: int) -> float:
+        agent, rounds = await self._stand.agent(f"scripted-{_CALLS}"), 3
+        sessions = [await self._stand.session(agent) for _ in range(at_once * rounds)]
+        room, began = asyncio.Semaphore(at_once), time.perf_counter()
+
+        async def one(number: int) -> None:
+            async with room:
+                await self._stand.answer(sessions[number])
+
+        await asyncio.gather(*map(one, range(len(sessions))))
+        return len(sessions) / (time.perf_counter() - began)
+
+    async def task(self, crowd: int) -> tuple[float, float, float]:
+        """CPU and wall a turn in milliseconds, and WAL a task in kilobytes."""
+        agent = await self._stand.agent(f"scripted-{FILES}")
+        rounds = 3 if crowd == 1 else 1
+        sessions = [await self._stand.session(agent) for _ in range(crowd * rounds)]
+        wal, cpu, walls = self._wal(), time.process_time(), []
+        for number in range(rounds):
+            began = time.perf_counter()
+            batch = sessions[number * crowd : (number + 1) * crowd]
+            said = await asyncio.gather(*map(self._stand.answer, batch))
+            walls.append(time.perf_counter() - began)
+            assert all(text.endswith("w199") for text in said)
+        turns = len(sessions) * (FILES + 1)
+        spent = time.process_time() - cpu
+        wall = 1000 * statistics.median(walls) / crowd / (FILES + 1)
+        return 1000 * spent / turns, wall, (self._wal() - wal) / len(sessions) / 1024
+
+    def _wal(self) -> int:
+        with psycopg.connect(self._owner_url) as connection:
+            row = connection.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+        assert row is not None
+        return int(row[0])
