@@ -100,13 +100,18 @@ class Campaign:
         self.acknowledged = generation
 
 
-async def campaign(server: Server, urls: DatabaseUrls, *, kills: int, seed: int) -> None:
+async def newcomer(server: Server) -> tuple[str, UUID]:
+    """A person's token, and their workspace."""
     async with client_of(server) as http:
         person = {"email": "ada@example.com", "password": "correct horse battery staple"}
         assert (await http.post("/auth/register", json=person)).status_code == 201
-        token = (await http.post("/auth/login", json=person)).json()["access_token"]
+        token: str = (await http.post("/auth/login", json=person)).json()["access_token"]
     async with client_of(server, token) as http:
-        workspace = UUID((await http.post("/workspaces", json={"name": "killed"})).json()["id"])
+        return token, UUID((await http.post("/workspaces", json={"name": "killed"})).json()["id"])
+
+
+async def campaign(server: Server, urls: DatabaseUrls, *, kills: int, seed: int) -> None:
+    token, workspace = await newcomer(server)
     project = server.data_dir / "workspaces" / str(workspace) / "project"
     running = Campaign(server, token, workspace, Workspace(urls.owner, workspace, project), Random(seed))
     await running.run()
@@ -126,3 +131,43 @@ async def test_ten_kills_leave_every_effect_wholly_in_or_wholly_out(server: Serv
 @pytest.mark.crash
 async def test_a_hundred_kills_leave_every_effect_wholly_in_or_wholly_out(server: Server, urls: DatabaseUrls) -> None:
     await campaign(server, urls, kills=100, seed=secrets.randbits(32))
+
+
+AGENT = """
+trust: guided
+toolsets: [studio]
+tool_permissions: {bash: {allowed: true, approve: effect}}
+"""
+
+
+@pytest.mark.req("SH-4", part="a proposed effect outlives the server that made it")
+async def test_what_a_server_proposed_before_it_was_killed_is_committed_by_the_next(
+    server: Server, urls: DatabaseUrls
+) -> None:
+    token, workspace = await newcomer(server)
+    home = f"/workspaces/{workspace}"
+    async with client_of(server, token) as http:
+        agent = (await http.post(f"{home}/agents", json={"name": "hand", "definition": AGENT})).json()
+        key = (await http.post(f"{home}/agents/{agent['id']}/keys", json={"name": "hand"})).json()["secret"]
+    async with client_of(server, key) as http:
+        call = {"tool": "bash", "args": {"command": SCRIPT.format(files=FILES, generation=1, mode="640")}}
+        asked = await http.post(f"{home}/tools", json=call)
+    assert asked.status_code == 202, asked.text
+    pending = asked.json()["result"]
+
+    server.kill()
+    server.start()
+    async with client_of(server, token) as http:
+        decided = await http.post(f"{home}/approvals/{pending['approval_id']}/decision", json={"approved": True})
+        assert decided.status_code == 200, decided.text
+        async with asyncio.timeout(60):
+            while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("waiting", "running"):
+                pass
+        # The history is ahead of the disk for a moment; whoever looks at such a file waits until it is there.
+        seen = await http.post(f"{home}/tools", json={"tool": "read", "args": {"path": f"/many/{FILES}"}})
+        assert seen.status_code == 200, seen.text
+
+    project = server.data_dir / "workspaces" / str(workspace) / "project"
+    assert {path.read_text() for path in (project / "many").iterdir()} == {"1\n"}
+    assert (project / "many" / "7").stat().st_mode & 0o777 == 0o640
+    Workspace(urls.owner, workspace, project).assert_true()
