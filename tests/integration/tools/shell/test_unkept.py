@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import Crib, new_caller
 from tests.integration.engine.cast import rows
 from tests.integration.engine.test_approvals import asked, carried_out, decide
+from tests.integration.sandbox.stand import COPYING
 from tests.integration.tools.shell.cast import hand, ran
+from toolcrib.domain.errors import TooLarge
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
 
 pytestmark = [
     pytest.mark.req("SH-4", part="ignored files are moved, not versioned"),
@@ -185,3 +191,35 @@ async def test_ten_thousand_ignored_files_are_moved_and_not_read(crib: Crib) -> 
     assert len(list((crib.project / "node_modules").iterdir())) == 10_000
     await undone(crib, call)
     assert list(crib.project.iterdir()) == []
+
+
+@pytest.mark.req("SH-4", part="where no overlay can be mounted, a copy")
+async def test_where_no_overlay_can_be_mounted_all_of_it_is_so_on_a_copy(
+    database: Database, settings: Settings
+) -> None:
+    engine = assemble(settings, database, sandbox=COPYING)
+    crib = Crib(engine, database, settings, await new_caller(database, settings))
+    (crib.project / "known").write_text("before\n")
+
+    call, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}; echo after > known; ln -s known l")
+
+    assert metadata["unkept"] == [{"path": "node_modules", "bytes": 8}]
+    after = tree(crib.project)
+    assert after["known"] == "after\n"
+    undo = await undone(crib, call)
+    assert tree(crib.project) == {"known": "before\n"}
+    await undone(crib, undo)
+    assert tree(crib.project) == after
+
+
+@pytest.mark.req("SH-4", part="refused above a size where only a copy can be made")
+async def test_where_the_tree_is_too_large_to_copy_the_command_is_refused(
+    database: Database, settings: Settings
+) -> None:
+    engine = assemble(settings, database, sandbox=Sandbox(overlay=False, largest_copy=10))
+    crib = Crib(engine, database, settings, await new_caller(database, settings))
+    (crib.project / "large").write_text("more than ten bytes")
+
+    outcome = await crib.call("bash", command="true")
+
+    assert isinstance(outcome.error, TooLarge)
