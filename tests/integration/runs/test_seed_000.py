@@ -1,0 +1,125 @@
+"""The loop's acceptance criteria AC-29 to AC-34 and the test cases of task 14 of the first seed, by their names."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.engine.cast import with_tools
+from tests.integration.runs.conftest import Office, no, opened_office, says, yes
+from tests.integration.runs.test_durable import at_work, ended
+from toolcrib.domain.agents import AgentRules
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.runs import Ending, RunState
+from toolcrib.storage.database import Tenant
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+
+pytestmark = pytest.mark.req("RN-2", part="AC-29 to AC-34")
+
+
+async def kinds(office: Office) -> list[str]:
+    return [kind for kind, _ in await office.events() if kind not in ("run-state", "message")]
+
+
+async def test_stream_with_no_tool_calls_existing_behavior_preserved(office: Office) -> None:
+    """AC-29."""
+    run = await office.send("Hello?", says("Hello."))
+
+    assert run.ending is Ending.DONE
+    assert await kinds(office) == ["stream-start", "stream-end"]
+
+
+async def test_stream_with_tool_call_chunks_tool_events_emitted_loop_continues(office: Office) -> None:
+    await office.send("Look.", says("", ("ls", {"path": "/"})), says("Empty."))
+
+    stream = ["stream-start", "stream-end"]
+    assert await kinds(office) == [*stream, "tool-start", "tool-result", *stream]
+
+
+async def test_multi_turn_loop_tool_call_result_text_response_done(office: Office) -> None:
+    """AC-30."""
+    (office.crib.project / "a.txt").write_text("forty-two\n")
+
+    run = await office.send("Read it.", says("", ("fs.read", {"path": "@project/a.txt"})), says("It says 42."))
+
+    assert run.ending is Ending.DONE
+    assert "forty-two" in office.told()[-1]["content"]
+    assert (await office.messages())[-1].content == "It says 42."
+
+
+async def test_safety_max_exceeded_loop_exits_with_text(office: Office) -> None:
+    """AC-31: the limit is 200, and settable."""
+    assert AgentRules().max_turns == 200
+    office = await opened_office(office.crib, office.model, office.providers, max_turns=3)
+
+    run = await office.send("Loop.", *(says("", ("ls", {"path": "/"})) for _ in range(4)))
+
+    assert run.ending is Ending.TURN_LIMIT
+    assert (await kinds(office))[-1] == "stream-end"
+    assert (await office.messages())[-1].content == "Stopped after 3 iterations."
+
+
+async def test_context_cancellation_during_tool_execution_clean_shutdown(office: Office) -> None:
+    """AC-32."""
+    began = asyncio.Event()
+
+    async def dawdle(arguments: ToolArguments, context: ToolContext) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    tool = Tool(
+        name="dawdle",
+        toolset="workspace",
+        description="Takes its time.",
+        category=Category.EXEC,
+        danger=Danger.SAFE,
+        arguments=ToolArguments,
+        effects=lambda _: Effects(contacts=("example.org",)),
+        function=dawdle,
+        looks=False,
+    )
+    crib = with_tools(office.crib, tool)
+    office = await opened_office(crib, office.model, office.providers, tool_permissions={"dawdle": {"allowed": True}})
+    office.model.say(says("I wait.", ("dawdle", {})))
+    async with at_work(office) as runner:
+        run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
+        runner.poke()
+        await asyncio.wait_for(began.wait(), 10)
+        await office.runs.cancel(office.tenant, run.id)
+        done = await ended(office, run.id)
+
+    assert done.ending is Ending.CANCELLED
+    assert await kinds(office) == ["stream-start", "stream-end", "tool-start", "tool-result"]
+    assert await office.is_whole()
+
+
+async def test_unknown_tool_in_stream_error_result_injected_loop_continues(office: Office) -> None:
+    run = await office.send("Do it.", says("", ("no_such_tool", {})), says("There is none."))
+
+    assert run.ending is Ending.DONE
+    assert "no_such_tool" in office.told()[-1]["content"]
+
+
+def test_tool_registry_has_core_tools_registered(office: Office) -> None:
+    """AC-33."""
+    registry = office.crib.engine.registry
+    assert all(registry.get(name) for name in ("file_read", "file_write", "bash", "web_search"))
+
+
+async def test_tool_approve_routes_to_the_correct_tool_id(office: Office) -> None:
+    """AC-34."""
+    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
+    calls = [("write", {"path": f"/{name}.txt", "content": name}) for name in ("yes", "no")]
+    run = await office.send("Write both.", says("", *calls))
+    [planned] = [one.call_ids for one in await office.messages() if one.call_ids]
+    approvals, tenant = office.crib.engine.approvals, Tenant.of(office.crib.caller)
+
+    for call_id, judgement in zip(planned, (yes(), no()), strict=True):
+        approval = await approvals.of_call(tenant, call_id)
+        await approvals.decide(tenant, approval.id, judgement, via="test")
+    office.model.say(says("One of them."))
+    await office.carry_on()
+
+    assert (await office.run(run.id)).state is RunState.ENDED
+    assert [path.name for path in office.crib.project.glob("*.txt")] == ["yes.txt"]
