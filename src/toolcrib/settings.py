@@ -53,6 +53,14 @@ class Settings(BaseSettings):
         default=(),
         description="Model servers inside this network that users may reach, as host:port, comma-separated; * for all.",
     )
+    private_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="MCP servers inside this network that may be used, as host:port, comma-separated; * for all.",
+    )
+    mcp_programs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="Folders with programs of MCP servers, comma-separated: visible in the sandbox where they are.",
+    )
     model_proxy: str | None = Field(default=None, description="A proxy through which model providers are reached.")
 
     keep_versions_days: float | None = Field(
@@ -102,7 +110,9 @@ class Settings(BaseSettings):
     search_seconds: float = Field(default=10, gt=0, le=60, description="How long one search engine may take.")
     open_registration: bool = Field(default=True, description="Whether anyone who reaches the server may register.")
 
-    @field_validator("allowed_hosts", "allowed_origins", "private_model_hosts", mode="before")
+    @field_validator(
+        "allowed_hosts", "allowed_origins", "private_model_hosts", "private_mcp_hosts", "mcp_programs", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
 import toolcrib.tools
 from toolcrib.domain.ids import ProcessId, new_id
@@ -26,7 +28,9 @@ from toolcrib.engine.runs.runner import Runner
 from toolcrib.engine.seals import Sealer
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
+from toolcrib.mcp.toolbox import Toolbox
 from toolcrib.providers.registry import Providers, open_providers
+from toolcrib.sandbox.background import Background
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -46,6 +50,7 @@ from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.mcp_servers import McpServers
 from toolcrib.storage.plan_mode import PlanMode
 from toolcrib.storage.processes import Processes
 from toolcrib.storage.questions import Questions as QuestionRows
@@ -60,6 +65,7 @@ from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
 from toolcrib.tools.shell.bash import bash_with
 from toolcrib.tools.shell.shell import Shell
+from toolcrib.tools.shell.staging import Staging
 from toolcrib.tools.studio.web_search import web_search_with
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.workspace.exit_plan_mode import exit_plan_mode_with
@@ -72,6 +78,9 @@ from toolcrib.workspace.mounts import Mounts
 from toolcrib.workspace.search.ripgrep import Ripgrep
 from toolcrib.workspace.sync import Sync
 from toolcrib.workspace.tree import Shelves
+
+if TYPE_CHECKING:
+    from toolcrib.mcp.connections import Connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class Engine:
     waiting: Waiting
     bell: Bell
     shell: Shell
+    toolbox: Toolbox
 
 
 def assemble(
@@ -105,7 +115,8 @@ def assemble(
     plan_exit = exit_plan_mode_with(PlanMode(database))
     sandbox = sandbox or Sandbox()
     shell = Shell(sandbox, settings.data_dir / "staging")
-    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools])
+    toolbox = Toolbox(McpServers(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox))
+    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools], added=toolbox)
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -153,7 +164,7 @@ def assemble(
         decided=bell.ear(),
         lease=settings.lease_seconds,
     )
-    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell)
+    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, toolbox)
 
 
 def advancing(
@@ -194,6 +205,17 @@ async def desk(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+def mcp_connections(settings: Settings, sandbox: Sandbox) -> "Connections":
+    """The ways to MCP servers; made when the first is used, for the protocol's library takes a second to load."""
+    from toolcrib.mcp.opening import open_connections
+    from toolcrib.mcp.pipe import Programs
+
+    staging = Staging(settings.data_dir / "staging")
+    background = Background(sandbox, staging.folder)
+    programs = Programs(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
+    return open_connections(programs, private_hosts=settings.private_mcp_hosts, at_end=staging.close)
 
 
 def credentials_lock(settings: Settings) -> Lock:
@@ -258,6 +280,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 live=live,
                 executor=engine.executor,
                 registry=engine.registry,
+                toolbox=engine.toolbox,
                 approvals=engine.approvals,
                 questions=engine.questions,
                 grants=Grants(database),
@@ -272,6 +295,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             for task in at_work:
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
+            await engine.toolbox.close()
             engine.shell.close()
 
 

@@ -31,6 +31,7 @@ from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import Misconfigured, ToolcribError
 from toolcrib.domain.events import Event
 from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
+from toolcrib.domain.mcp import Transport
 from toolcrib.server.app import create_app
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
@@ -56,7 +57,7 @@ VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
     "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
-    "create_ticket", "list_messages", "list_runs", "get_run",
+    "create_ticket", "list_messages", "list_runs", "get_run", "list_mcp_servers", "get_mcp_server",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
@@ -87,6 +88,10 @@ BODIES: dict[str, Any] = {
     "create_agent": {"name": "intruder", "definition": "trust: guided\n"},
     "update_agent": {"name": "intruder"},
     "create_agent_key": {"name": "intruder"},
+    "create_mcp_server": {"name": "intruder", "url": "https://127.0.0.1:9/mcp"},
+    "update_mcp_server": {"enabled": False},
+    "look_at_mcp_server": None,
+    "approve_mcp_server": {"sha256": "0" * 64},
     "create_api_key": {"name": "mine"},
     "register": None,
     "login": None,
@@ -667,6 +672,9 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     asked = {"questions": [{"name": "name", "question": mark, "schema": {"type": "string"}}]}
     question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
     approval, grant = await _waiting(services, owner, workspace.id, mark)
+    server = await services.toolbox.rows.create(
+        tenant, name=mark, transport=Transport.HTTP, url=f"https://127.0.0.1:9/{mark}", secrets={"X-Key": mark}
+    )
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
     run = await services.desk.submit(tenant, session.id, mark, via="test")
     # It fails, for want of a model, in its own time; what it writes is Ada's own.
@@ -692,6 +700,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "run_id": str(run.id),
         "provider": "anthropic",
         "session_id": str(session.id),
+        "server_id": str(server.id),
     }
 
 

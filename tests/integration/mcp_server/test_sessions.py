@@ -1,0 +1,197 @@
+"""Whole sessions of the clients that people have: the official Python SDK in both eras, and the official inspector."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
+
+from tests.integration.mcp.conftest import NODE, PEERS
+from tests.integration.mcp_server.conftest import Served, founded
+from toolcrib.domain.approvals import Judgement
+from toolcrib.domain.errors import BadArguments
+from toolcrib.server.cookies import ACCESS
+from toolcrib.server.mcp.forms import Pending
+
+INSPECTOR = PEERS / "@modelcontextprotocol" / "inspector-cli"
+ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+
+
+@asynccontextmanager
+async def session(
+    served: Served, mode: str, key: str | None = None, *, url: str | None = None, **more: Any
+) -> AsyncIterator[Client]:
+    async with (
+        served.client(key) as http,
+        Client(streamable_http_client(url or served.url, http_client=http), mode=mode, **more) as client,
+    ):
+        yield client
+
+
+def words(result: Any) -> str:
+    return "\n".join(block.text for block in result.content)
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="the official Python SDK")
+async def test_a_session_of_the_official_sdk_reads_writes_and_hears_of_errors(served: Served, mode: str) -> None:
+    async with session(served, mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {"ls", "read", "write", "grep", "ask_user", "plan_write"} <= set(tools)
+        assert tools["read"].annotations is not None
+        assert tools["read"].annotations.read_only_hint is True
+        assert tools["rm"].annotations is not None
+        assert tools["rm"].annotations.destructive_hint is True
+        written = await client.call_tool("write", {"path": "/a.txt", "content": "hello\n"})
+        assert not written.is_error
+        read = await client.call_tool("read", {"path": "/a.txt"})
+        assert "hello" in json.dumps(read.structured_content)
+        missing = await client.call_tool("read", {"path": "/nowhere.txt"})
+        assert missing.is_error
+        assert "NOT_FOUND" in words(missing)
+        wrong = await client.call_tool("read", {"pth": "/a.txt"})
+        assert "pth: Unknown field" in words(wrong)
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("rm_rf", {})
+
+
+@pytest.mark.req("MC-2", part="the official inspector")
+async def test_the_official_inspector_completes_a_session(served: Served, tmp_path: Path) -> None:
+    program = _inspector(tmp_path)
+
+    async def inspect(*arguments: str) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            NODE, program, served.url, "--transport", "http", "--header", f"Authorization: Bearer {served.key}",
+            *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        async with asyncio.timeout(60):
+            said, complained = await process.communicate()
+        assert process.returncode == 0, complained.decode()
+        return json.loads(said)
+
+    listed = await inspect("--method", "tools/list")
+    assert "write" in {tool["name"] for tool in listed["tools"]}
+    arguments = ("--tool-arg", "path=/seen.txt", "--tool-arg", "content=by the inspector")
+    await inspect("--method", "tools/call", "--tool-name", "write", *arguments)
+    found = await inspect("--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=/seen.txt")
+    assert "by the inspector" in found["content"][0]["text"]
+
+
+def _inspector(folder: Path) -> Path:
+    """Its command-line mode, laid out as in the whole inspector, which brings a web page and 150 MB for it."""
+    assert INSPECTOR.exists(), "The inspector is not installed. Run: make setup"
+    shutil.copytree(INSPECTOR / "build", folder / "cli" / "build")
+    shutil.copy(INSPECTOR / "package.json", folder)
+    (folder / "node_modules").symlink_to(PEERS)
+    return folder / "cli" / "build" / "index.js"
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="the same gate")
+async def test_an_agents_key_is_offered_what_its_rules_allow_and_asks_a_person(served: Served, mode: str) -> None:
+    permissions = {name: {"allowed": True} for name in ("read", "write")}
+    key = await served.agent_key(tool_permissions=permissions)
+    async with session(served, mode, key) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"read", "write"}
+        refused = await client.call_tool("rm", {"path": "/a.txt"})
+        assert "NOT_PERMITTED" in words(refused)
+        waiting = await client.call_tool("write", {"path": "/b.txt", "content": "b"})
+        assert waiting.is_error
+        (approval,) = await served.services.approvals.open(served.tenant)
+        assert str(approval.id) in words(waiting), "it names the approval"
+        assert (await client.call_tool("read", {"path": "/b.txt"})).is_error, "nothing was written"
+        denied = Judgement(approved=False, reason="no")
+        await served.services.approvals.decide(served.tenant, approval.id, denied, via="test")
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="approvals by a link")
+async def test_a_client_that_can_show_links_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
+    key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
+    shown: list[str] = []
+
+    async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        assert not isinstance(params, ElicitRequestFormParams), "an agent's client is not asked to decide"
+        shown.append(params.url)
+        (approval,) = await served.services.approvals.open(served.tenant)
+        assert str(approval.id) in params.url
+        await served.services.approvals.decide(served.tenant, approval.id, Judgement(approved=True), via="test")
+        return ElicitResult(action="accept")
+
+    async with session(served, mode, key, elicitation_callback=elicit) as client:
+        written = await client.call_tool("write", {"path": "/c.txt", "content": "c"})
+    assert shown
+    assert not written.is_error, words(written)
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="questions as forms")
+async def test_a_question_is_put_to_the_person_behind_the_client(served: Served, mode: str) -> None:
+    async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        assert isinstance(params, ElicitRequestFormParams)
+        return ElicitResult(action="accept", content={"framework": "Vitest"})
+
+    question = {"name": "framework", "question": "Which one?", "schema": {"type": "string"}}
+    async with session(served, mode, elicitation_callback=elicit) as client:
+        answered = await client.call_tool("ask_user", {"questions": [question]})
+    assert "Vitest" in words(answered)
+    async with session(served, mode) as client:
+        alone = await client.call_tool("ask_user", {"questions": [question]})
+    (open_question,) = await served.services.questions.open(served.tenant)
+    assert str(open_question.id) in words(alone)
+
+
+async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
+    other = await founded(served.services, served.origin)
+    hello = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }  # fmt: skip
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with served.client() as mine, other.client() as theirs:
+        opened = await mine.post(served.url, json=hello, headers=accept)
+        stolen = {**accept, "Mcp-Session-Id": opened.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-11-25"}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        assert (await theirs.post(other.url, json=listing, headers=stolen)).status_code == 404
+        assert (await theirs.post(served.url, json=listing, headers=stolen)).status_code == 404
+        foreign = await theirs.post(served.url, json=hello, headers=accept)
+        mine_now = {**accept, "Mcp-Session-Id": foreign.headers["mcp-session-id"]}
+        refused = await theirs.post(served.url, json=listing, headers=mine_now)
+        assert "not a member" in refused.text
+        call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "ls", "arguments": {"path": "/"}}}
+        assert "not a member" in (await theirs.post(served.url, json=call, headers=mine_now)).text
+
+
+async def test_only_a_key_in_the_header_opens_the_door(served: Served) -> None:
+    assert served.tenant.user_id is not None
+    token = served.services.tokens.issue(served.tenant.user_id, 0)
+    async with httpx2.AsyncClient(trust_env=False) as nobody:
+        for headers in ({}, {"Cookie": f"{ACCESS}={token}"}, {"Authorization": "Bearer tck_wrong"}):
+            answer = await nobody.post(served.url, json={}, headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert (await nobody.post(f"{served.url}?key={served.key}", json={})).status_code == 401
+    async with served.client() as known:
+        page = await known.post(served.url, json={}, headers={"Origin": "https://evil.example"})
+        assert page.status_code == 403
+        assert (await known.post(f"{served.origin}/mcp", json={})).status_code == 400, "which workspace?"
+        assert (await known.post(f"{served.origin}/mcp/x", json={})).status_code == 400
+        key = await served.agent_key(tool_permissions={"ls": {"allowed": True}})
+    async with session(served, "auto", key, url=f"{served.origin}/mcp") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["ls"], "an agent's key knows its workspace"
+
+
+def test_what_was_not_given_out_is_no_state() -> None:
+    for state in ("", "approval", "approval:1:2", "rule:00000000-0000-0000-0000-000000000000:x"):
+        with pytest.raises(BadArguments):
+            Pending.read(state)
