@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import ProtectedName
 from toolcrib.domain.files import NodeKind
+from toolcrib.domain.ids import WorkspaceId
 from toolcrib.domain.places import Mount, Place
 from toolcrib.policy.guard import Access, Guard
 from toolcrib.policy.protected import Protection
@@ -31,6 +33,9 @@ from toolcrib.workspace.residue import Residue
 from toolcrib.workspace.threads import in_thread
 
 TOOL_NAME: Final = "bash"
+# How many commands run at once: here, and in one workspace.
+_AT_ONCE: Final = 16
+_IN_ONE: Final = 4
 # What stands at the root of every view.
 _TAKEN: Final = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "mnt", "proc", "sbin", "sys", "tmp", "usr"})
 _KINDS: Final = {Kind.FILE: NodeKind.FILE, Kind.FOLDER: NodeKind.FOLDER, Kind.LINK: NodeKind.LINK}
@@ -62,6 +67,8 @@ class Shell:
         self._staging = Staging(staging)
         self._hidden = Hidden()
         self._off: str | None = None
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._rooms: WeakValueDictionary[WorkspaceId, asyncio.Semaphore] = WeakValueDictionary()
 
     async def prove(self) -> None:
         """Finds out whether commands can be run here at all."""
@@ -79,6 +86,11 @@ class Shell:
         isolation = await self._sandbox.probe()
         isolation.require()
         context.remarks.isolation = isolation.level
+        # A workspace waits for itself first, so that it cannot fill the server's room with commands that wait.
+        async with self._rooms.setdefault(context.caller.workspace_id, asyncio.Semaphore(_IN_ONE)), self._room:
+            return await self._run(text, context, seconds=seconds)
+
+    async def _run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
         base, zones = await asyncio.gather(Base.now(context.tree), self._zones(context))
         staging = self._staging.folder
         async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:

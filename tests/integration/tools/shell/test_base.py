@@ -1,18 +1,20 @@
 """The base of a command is its start: what others change while it runs is a conflict that names the file and them."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import Crib, new_caller
 from tests.integration.engine.cast import rows
 from tests.integration.tools.cast import state_of
 from tests.integration.tools.shell.cast import another_engine, hand, ran
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import Conflict, NotPermitted, ReadOnlyMount
 from toolcrib.domain.outcomes import Outcome
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
 from toolcrib.tools.call import ToolCall
 
 pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the command began is a conflict")
@@ -155,3 +157,20 @@ async def test_the_logs_of_a_state_are_not_written_by_a_command(crib: Crib) -> N
     outcome = await crib.call("bash", command="mkdir -p /state/logs; echo forged > /state/logs/execution.jsonl")
 
     assert isinstance(outcome.error, ReadOnlyMount)
+
+
+@pytest.mark.req("SC-5", part="commands")
+async def test_a_workspace_runs_four_commands_at_once_and_keeps_no_other_from_running(
+    crib: Crib, database: Database, settings: Settings
+) -> None:
+    callers = [await hand(crib) for _ in range(4)]
+    four = [await begun(crib, ":", caller) for caller in callers]
+    fifth = asyncio.create_task(ran(crib, "echo fifth"))
+    other = replace(crib, caller=await new_caller(database, settings))
+
+    assert (await ran(other, "echo other"))["output"] == "other\n"
+    assert not fifth.done()
+    await four[0].ended()
+    assert (await fifth)["output"] == "fifth\n"
+    for running in four[1:]:
+        assert (await running.ended()).succeeded
