@@ -129,7 +129,7 @@ def test_without_a_server_the_database_is_asked_and_a_member_decides(
 
 
 def test_what_is_missing_is_named_with_its_remedy(tmp_path: Path) -> None:
-    nothing = Terminal(tmp_path).says("approve", status=2)
+    nothing = Terminal(tmp_path, TOOLCRIB_SERVER="http://127.0.0.1:9").says("approve", status=2)
     alone = Terminal(tmp_path, TOOLCRIB_TOKEN="x", TOOLCRIB_SERVER="http://127.0.0.1:9").says("approve", status=2)
 
     assert "TOOLCRIB_TOKEN" in nothing

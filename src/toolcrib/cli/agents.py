@@ -15,7 +15,7 @@ from toolcrib.cli.showing import one_line, plain
 from toolcrib.cli.staff import chosen_agent, default_name, make_default
 from toolcrib.domain.errors import NotFound
 
-app = typer.Typer(help="Who may work here: list, show, add and choose agents.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The agent's name.")]
 

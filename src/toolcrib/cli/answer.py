@@ -32,22 +32,22 @@ def answer(
 
     Example: toolcrib answer 3f9a2b1c framework=Vitest
     """
-    desk = open_desk(server=server, database=database, email=email, tell=lambda text: typer.echo(text, err=True))
-    waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.questions(place)]
-    if question_id is None:
-        _list(waiting, as_json=as_json)
-        return
-    place, question = found_by(waiting, question_id, "answer")
-    given = _split(values or ())
-    if not as_json:
-        show_question(Console(), question, place.name)
-    answers, pressed = answers_to(question, given, _ask)
-    try:
-        answered = desk.answer(place, question, answers, by_button=pressed)
-    except BadArguments as error:
-        told = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
-        raise BadArguments(error.fields, f"The answer does not fit:\n{told}") from None
-    typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
+    with open_desk(server=server, database=database, email=email, tell=_say) as desk:
+        waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.questions(place)]
+        if question_id is None:
+            _list(waiting, as_json=as_json)
+            return
+        place, question = found_by(waiting, question_id, "answer")
+        given = _split(values or ())
+        if not as_json:
+            show_question(Console(), question, place.name)
+        answers, pressed = answers_to(question, given, _ask)
+        try:
+            answered = desk.answer(place, question, answers, by_button=pressed)
+        except BadArguments as error:
+            told = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
+            raise BadArguments(error.fields, f"The answer does not fit:\n{told}") from None
+        typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
 
 
 def _list(waiting: Sequence[tuple[Workspace, Question]], *, as_json: bool) -> None:
@@ -129,3 +129,7 @@ def _value(schema: Mapping[str, Any], said: str) -> Any:
 
 def _record(place: Workspace, question: Question) -> dict[str, object]:
     return {"workspace": place.name, "workspace_id": str(place.id), **question.model_dump(mode="json")}
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

@@ -43,14 +43,14 @@ def approve(
 
     Example: toolcrib approve 3f9a2b1c --scope session
     """
-    desk = open_desk(server=server, database=database, email=email, tell=_say)
-    waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.approvals(place)]
-    if approval_id is None:
-        _list(waiting, as_json=as_json)
-        return
-    place, short = found_by(waiting, approval_id, "approve")
-    approval = desk.approval(place, short.id)
-    _decide(desk, place, approval, approved=not deny, scope=scope, reason=reason, yes=yes, as_json=as_json)
+    with open_desk(server=server, database=database, email=email, tell=_say) as desk:
+        waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.approvals(place)]
+        if approval_id is None:
+            _list(waiting, as_json=as_json)
+            return
+        place, short = found_by(waiting, approval_id, "approve")
+        approval = desk.approval(place, short.id)
+        _decide(desk, place, approval, approved=not deny, scope=scope, reason=reason, yes=yes, as_json=as_json)
 
 
 def _list(waiting: list[tuple[Workspace, Approval]], *, as_json: bool) -> None:

@@ -3,17 +3,15 @@
 import asyncio
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolcrib.cli.configuration import load_settings
-from toolcrib.engine.seals import Verification
-from toolcrib.engine.seals import verify as verify_chain
 from toolcrib.settings import Settings
-from toolcrib.storage.audit import Sealing
-from toolcrib.storage.database import Database
-from toolcrib.wiring import audit_key
+
+if TYPE_CHECKING:
+    from toolcrib.engine.seals import Verification
 
 app = typer.Typer(help="Inspect the book of calls.", no_args_is_help=True)
 
@@ -39,12 +37,17 @@ def verify(
     raise typer.Exit(1 if found.problems else 0)
 
 
-async def _verify(settings: Settings) -> Verification:
+async def _verify(settings: Settings) -> "Verification":
+    from toolcrib.engine.seals import verify as verify_chain
+    from toolcrib.storage.audit import Sealing
+    from toolcrib.storage.database import Database
+    from toolcrib.wiring import audit_key
+
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
         return await verify_chain(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
 
 
-def _tell(found: Verification) -> None:
+def _tell(found: "Verification") -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
     state = "NOT WHOLE" if found.problems else "whole"

@@ -16,16 +16,17 @@ from toolcrib.cli.run import AgentOption, TrustOption, answered, followed
 from toolcrib.cli.sessions import found_session
 from toolcrib.cli.showing import one_line, plain
 from toolcrib.cli.staff import chosen_agent
-from toolcrib.client import Agent, Session
+from toolcrib.client import Agent, NoAnswer, Session
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.errors import NotFound, ToolcribError
 
 _HELP = """\
-/undo          take back what the last run did     /redo    do it again after all
-/agent [NAME]  talk to another agent               /trust [LEVEL]  supervised, guided or autonomous
-/plan          begin a session in plan mode        /new     begin a session
-/help          this list                           /quit    end (or Ctrl-D)
-Ctrl-C stops a run. What you type otherwise is said to the agent."""
+/undo            take back what the last run did
+/redo            do it again after all
+/agent [NAME]    list the agents, or talk to another one
+/trust [LEVEL]   how often you are asked: supervised, guided or autonomous
+/plan, /new      begin another session, in plan mode or not
+/quit            end, as Ctrl-D does; Ctrl-C stops a run"""
 _SHOWN_MESSAGES = 6
 
 
@@ -44,13 +45,22 @@ def chat(
 
     Example: toolcrib chat --resume last
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
-        talk = _Talk(place, Narrator())
-        if resume is None:
-            talk.begin(chosen_agent(place, agent), mode="plan" if plan else "build", trust=trust)
-        else:
-            talk.resume(found_session(place, resume))
-        talk.go_on()
+    while True:
+        with open_place(directory, server=server, workspace=workspace) as place:
+            talk = _Talk(place, Narrator())
+            try:
+                if resume is None:
+                    talk.begin(chosen_agent(place, agent), mode="plan" if plan else "build", trust=trust)
+                else:
+                    talk.resume(found_session(place, resume))
+                talk.go_on()
+                return
+            except NoAnswer:
+                if not place.served_elsewhere or talk.session_id is None:
+                    raise
+                # Another terminal served the directory, and has ended: now it is our turn.
+                resume = talk.session_id
+                typer.echo("The terminal that served this directory has ended. Going on here.", err=True)
 
 
 class _Talk:
@@ -62,15 +72,18 @@ class _Talk:
         self._decider = Decider(place, narrator, read=_line)
         self._agent: Agent
         self._conversation: Conversation
+        self.session_id: str | None = None
 
     def begin(self, agent: Agent, *, mode: str, trust: str | None) -> None:
         session = self._place.client.create_session(self._place.id, agent_id=agent.id, mode=mode, trust=trust)
         self._agent, self._conversation = agent, Conversation(self._place, session)
+        self.session_id = str(session.id)
         self._greet(session)
 
     def resume(self, session: Session) -> None:
         self._agent = chosen_agent(self._place, str(session.agent_id))
         self._conversation = Conversation(self._place, session)
+        self.session_id = str(session.id)
         self._greet(session)
         for message in self._place.client.messages(self._place.id, session.id)[-_SHOWN_MESSAGES:]:
             if message.content.strip():
@@ -94,6 +107,8 @@ class _Talk:
                 continue
             try:
                 self._obey(said) if said.startswith("/") else self._say(said)
+            except NoAnswer:
+                raise
             except ToolcribError as error:
                 typer.secho(error.message, fg="red", err=True)
             except EOFError:
@@ -146,10 +161,8 @@ class _Talk:
     def _greet(self, session: Session) -> None:
         trust = session.trust or self._agent.rules["trust"]
         mode = ", plan mode" if session.mode == "plan" else ""
-        typer.echo(
-            f"{one_line(self._agent.name, 40)} ({_model(self._agent)}) in {one_line(self._place.workspace.name, 60)}, "
-            f"{trust}{mode}. /help lists commands."
-        )
+        typer.echo(f"{one_line(self._agent.name, 40)}, {_model(self._agent)}, {trust}{mode}")
+        typer.echo(f"in {one_line(self._place.workspace.name, 74)}. /help lists commands.")
 
 
 def _model(agent: Agent) -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.growth import Collected, Growth
 from toolcrib.storage.trash import TrashEntries
 from toolcrib.workspace.mounts import Mounts
+
+if TYPE_CHECKING:
+    from toolcrib.storage.growth import Growth
 
 T = TypeVar("T")
 
@@ -56,6 +59,7 @@ def upgrade(
 
     Example: toolcrib db upgrade --owner-url postgresql://postgres@localhost/toolcrib
     """
+
     if owner_url is None:
         raise Misconfigured("Say which database: --owner-url or TOOLCRIB_OWNER_DATABASE_URL.")
     before = migrate.current_revision(owner_url)
@@ -95,6 +99,7 @@ def collect(
 
     Example: toolcrib db collect --keep-days 90
     """
+
     keep = None if keep_days is None else timedelta(days=keep_days)
     settings = load_settings()
 

@@ -3,33 +3,27 @@
 Both decide with the same engine. The database's desk trusts whoever can open the database to say who they are.
 """
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
 import typer
-from pydantic import SecretStr, ValidationError
 
-from toolcrib.client import Approval, Client, NoAnswer, Question, Rule, Workspace
-from toolcrib.domain.approvals import GrantRule, Judgement, Scope
+from toolcrib.cli.place import open_place
+from toolcrib.client import Approval, Client, NoAnswer, Question, Workspace
+from toolcrib.domain.approvals import Scope
 from toolcrib.domain.errors import Misconfigured, NotFound
-from toolcrib.domain.ids import ApprovalId, QuestionId, WorkspaceId
-from toolcrib.engine.telling import items_shape
-from toolcrib.settings import Settings
-from toolcrib.storage.accounts import Accounts, Person
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.wiring import Engine, assemble
 
 T = TypeVar("T")
+Tell = Callable[[str], None]
 
-_HERE = "http://127.0.0.1:3000"
-_MOST_WORKSPACES = 1_000
-_PAGE = 100
+_USUAL = "http://127.0.0.1:3000"
 
-ServerOption = Annotated[str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"By default {_HERE}.")]
+ServerOption = Annotated[
+    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"With TOOLCRIB_TOKEN; by default {_USUAL}.")
+]
 DatabaseOption = Annotated[bool, typer.Option("--database", help="Use the database of TOOLCRIB_DATABASE_URL itself.")]
 AsOption = Annotated[str | None, typer.Option("--as", help="With the database: the email of who decides.")]
 WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only this one: its name or id.")]
@@ -55,11 +49,21 @@ class Desk(Protocol):
     ) -> Question: ...
 
 
-def open_desk(*, server: str | None, database: bool, email: str | None, tell: Callable[[str], None]) -> Desk:
-    """The server's desk, or the database's if it was asked for or no server answers."""
+@contextmanager
+def open_desk(*, server: str | None, database: bool, email: str | None, tell: Tell) -> Iterator[Desk]:
+    """The server's desk, or the database's if it was asked for; who names neither means the directory they are in."""
     if database:
-        return DatabaseDesk(email)
-    address = server or _HERE
+        yield _database_desk(email)
+        return
+    if server is None and email is None and "TOOLCRIB_TOKEN" not in os.environ:
+        with open_place() as place:
+            yield ServerDesk(place.client)
+        return
+    yield _servers_desk(server, email, tell)
+
+
+def _servers_desk(server: str | None, email: str | None, tell: Tell) -> Desk:
+    """The server's, or the database's if no server answers."""
     token = os.environ.get("TOOLCRIB_TOKEN")
     can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
     if token is None and not can_do_without:
@@ -67,7 +71,8 @@ def open_desk(*, server: str | None, database: bool, email: str | None, tell: Ca
             "Say who you are: set TOOLCRIB_TOKEN to an access token or an API key of yours; or, where you can open the "
             "database itself, set TOOLCRIB_DATABASE_URL and add --database --as your@email."
         )
-    desk = ServerDesk(address, token)
+    address = server or _USUAL
+    desk = ServerDesk(Client(address, token))
     try:
         desk.workspaces()
     except NoAnswer as error:
@@ -77,8 +82,15 @@ def open_desk(*, server: str | None, database: bool, email: str | None, tell: Ca
                 "--as your@email."
             ) from None
         tell(f"No server answers at {address}: this is the database. The next server carries it out.")
-        return DatabaseDesk(email)
+        return _database_desk(email)
     return desk
+
+
+def _database_desk(email: str | None) -> Desk:
+    # Only here: it loads the whole program, which a server's desk does not need.
+    from toolcrib.cli.database_desk import DatabaseDesk
+
+    return DatabaseDesk(email)
 
 
 def found_by(items: Sequence[tuple[Workspace, T]], said: str, what: str) -> tuple[Workspace, T]:
@@ -110,8 +122,8 @@ def chosen(desk: Desk, said: str | None) -> list[Workspace]:
 class ServerDesk:
     """By HTTP, with a token or a key."""
 
-    def __init__(self, server: str, token: str | None) -> None:
-        self._client = Client(server, token)
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def workspaces(self) -> list[Workspace]:
         return self._client.workspaces()
@@ -135,118 +147,3 @@ class ServerDesk:
         self, workspace: Workspace, question: Question, answers: Mapping[str, Any], *, by_button: Sequence[str]
     ) -> Question:
         return self._client.answer(workspace.id, question.id, answers, by_button=by_button)
-
-
-class DatabaseDesk:
-    """In the database, as a person who belongs there. The same engine; no server need run."""
-
-    def __init__(self, email: str | None) -> None:
-        if email is None:
-            raise Misconfigured("Say who decides: --as your@email. They must belong to the workspace.")
-        self._email = email
-        self._settings = _database_settings()
-
-    def workspaces(self) -> list[Workspace]:
-        async def look(_: Engine, database: Database, person: Person) -> list[Workspace]:
-            found = await Workspaces(database).list_own(person, before=None, limit=_MOST_WORKSPACES)
-            return [Workspace(id=one.id, name=one.name) for one in found]
-
-        return self._run(look)
-
-    def approvals(self, workspace: Workspace) -> list[Approval]:
-        async def look(engine: Engine, _: Database, person: Person) -> list[Approval]:
-            found: list[Approval] = []
-            while True:
-                page = await engine.approvals.page(
-                    _tenant(workspace, person),
-                    session_id=None,
-                    only_open=True,
-                    after=ApprovalId(found[-1].id) if found else None,
-                    limit=_PAGE,
-                )
-                found += [Approval.model_validate(one) for one in page]
-                if len(page) < _PAGE:
-                    return found
-
-        return self._run(look)
-
-    def approval(self, workspace: Workspace, approval_id: UUID) -> Approval:
-        async def look(engine: Engine, _: Database, person: Person) -> Approval:
-            return Approval.model_validate(
-                await engine.approvals.get(_tenant(workspace, person), ApprovalId(approval_id))
-            )
-
-        return self._run(look)
-
-    def decide(
-        self, workspace: Workspace, approval: Approval, *, approved: bool, scope: str, reason: str | None
-    ) -> Approval:
-        judgement = Judgement(
-            approved=approved,
-            scope=Scope(scope),
-            reason=reason,
-            rule=_rule(approval.offered) if approved and scope != Scope.ONCE else None,
-            arguments_sha256=approval.arguments_sha256,
-        )
-
-        async def decide(engine: Engine, _: Database, person: Person) -> Approval:
-            tenant = _tenant(workspace, person)
-            decided = await engine.approvals.decide(tenant, ApprovalId(approval.id), judgement, via="cli")
-            return Approval.model_validate(decided)
-
-        return self._run(decide)
-
-    def questions(self, workspace: Workspace) -> list[Question]:
-        async def look(engine: Engine, _: Database, person: Person) -> list[Question]:
-            return [_question(one) for one in await engine.questions.open(_tenant(workspace, person))]
-
-        return self._run(look)
-
-    def answer(
-        self, workspace: Workspace, question: Question, answers: Mapping[str, Any], *, by_button: Sequence[str]
-    ) -> Question:
-        async def answer(engine: Engine, _: Database, person: Person) -> Question:
-            tenant = _tenant(workspace, person)
-            return _question(
-                await engine.questions.answer(tenant, QuestionId(question.id), answers, by_button=by_button, via="cli")
-            )
-
-        return self._run(answer)
-
-    def _run(self, work: Callable[[Engine, Database, Person], Awaitable[T]]) -> T:
-        async def run() -> T:
-            settings = self._settings
-            async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-                login = await Accounts(database).find_login(self._email)
-                if login is None:
-                    raise NotFound(f"Nobody is registered as {self._email}. Say the email you log in with.")
-                return await work(assemble(settings, database), database, Person(login.user_id))
-
-        return asyncio.run(run())
-
-
-def _database_settings() -> Settings:
-    """Enough for the engine. It signs and seals nothing here, so no secret is asked for."""
-    if "TOOLCRIB_DATABASE_URL" not in os.environ:
-        raise Misconfigured("Say which database: TOOLCRIB_DATABASE_URL, as `toolcrib serve` has it.")
-    try:
-        return Settings(jwt_secret=SecretStr(""), audit_key=SecretStr(""))
-    except ValidationError as error:
-        raise Misconfigured(f"Settings are wrong: {error}") from None
-
-
-def _tenant(workspace: Workspace, person: Person) -> Tenant:
-    return Tenant(WorkspaceId(workspace.id), person.user_id)
-
-
-def _rule(rule: Rule) -> GrantRule:
-    return GrantRule(
-        rule.tool,
-        None if rule.paths is None else tuple(rule.paths),
-        None if rule.commands is None else tuple(rule.commands),
-    )
-
-
-def _question(question: Any) -> Question:
-    facts = {name: getattr(question, name) for name in Question.model_fields if name != "questions"}
-    return Question(questions=items_shape(question), **facts)

@@ -12,7 +12,7 @@ from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, 
 from toolcrib.cli.showing import age, one_line
 from toolcrib.domain.errors import NotFound
 
-app = typer.Typer(help="API keys: list, make and revoke them.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()

@@ -31,8 +31,14 @@ from toolcrib.domain.errors import ToolcribError
 
 app = typer.Typer(
     name="toolcrib",
-    help="The tool layer for language models: a versioned workspace behind one gate.",
+    help=(
+        "Agents with tools in your project directory: you are asked, it is written down, and you can undo it.\n\n"
+        "Without a command: a chat in this directory.\n\n"
+        "Example: cd my-project && toolcrib"
+    ),
     pretty_exceptions_enable=False,
+    # Plain help: half as long as in boxes, and it reads well aloud.
+    rich_markup_mode=None,
 )
 app.command("chat")(chat.chat)
 app.command("run")(run.run)

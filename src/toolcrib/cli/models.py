@@ -15,7 +15,7 @@ from toolcrib.cli.showing import one_line
 from toolcrib.cli.staff import chosen_agent, give_model
 from toolcrib.domain.errors import Misconfigured, ToolcribError
 
-app = typer.Typer(help="Models: list them, log in to providers, choose one.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 ProviderArgument = Annotated[str, typer.Argument(help="anthropic, openai, openai-compatible, copilot or ollama.")]
 

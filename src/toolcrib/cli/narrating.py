@@ -3,6 +3,7 @@
 What agents and files say is shown as plain text: nothing in it can steer the terminal.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -30,6 +31,7 @@ class Narrator:
     def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out = out or sys.stdout
         self._quiet = quiet
+        self._coloured = self._out.isatty() and "NO_COLOR" not in os.environ
         self._mark, self._done, self._failed = _marks(self._out)
         self._said: dict[str, tuple[int, int]] = {}
         self._open_line = False
@@ -55,7 +57,7 @@ class Narrator:
         """A line that is not the agent's own words."""
         self._end_line()
         if not self._quiet:
-            typer.secho(text, fg=colour, err=not self._out.isatty())
+            typer.echo(typer.style(text, fg=colour) if colour and self._coloured else text, err=not self._out.isatty())
 
     def _text(self, source: str, text: str, offset: int, attempt: int) -> None:
         before, length = self._said.get(source, (attempt, 0))

@@ -34,6 +34,8 @@ class Place:
     workspace: Workspace
     # What is remembered of a directory on this machine; nowhere for a server's workspace.
     notes: Path | None
+    # Another process of this user serves the directory, and may end.
+    served_elsewhere: bool = False
 
     @property
     def id(self) -> UUID:
@@ -52,7 +54,7 @@ def open_place(directory: Path = HERE, *, server: str | None = None, workspace: 
 
     with open_local(directory, tell=_aside) as local, Client(local.address, local.token, seconds=120) as client:
         found = next(one for one in client.workspaces() if one.id == local.workspace_id)
-        yield Place(client, found, local.log.parent)
+        yield Place(client, found, local.log.parent, served_elsewhere=not local.serves)
 
 
 def _token() -> str:

@@ -8,9 +8,7 @@ import typer
 
 from toolcrib.cli.configuration import load_settings
 from toolcrib.cli.logs import configure_logs
-from toolcrib.server.listening import listener
 from toolcrib.settings import Settings
-from toolcrib.wiring import services
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +37,10 @@ def serve(
 
 async def run(settings: Settings) -> None:
     """Serves until told to stop. Recovery is done before the first request is taken."""
+    # Here, as in the other commands: what a command needs is loaded when it runs, so that all of them start quickly.
+    from toolcrib.server.listening import listener
+    from toolcrib.wiring import services
+
     async with services(settings) as opened:
         log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)
         await listener(opened).serve()

@@ -11,7 +11,7 @@ from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, 
 from toolcrib.cli.showing import one_line
 from toolcrib.domain.errors import BadArguments
 
-app = typer.Typer(help="People: who you are, and accounts on a server of yours.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 _LEAST_CHARACTERS = 12
 

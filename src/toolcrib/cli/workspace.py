@@ -8,7 +8,7 @@ import typer
 from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
 from toolcrib.cli.showing import one_line
 
-app = typer.Typer(help="Workspaces: list, rename, forget.", invoke_without_command=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()

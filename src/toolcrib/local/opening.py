@@ -118,6 +118,10 @@ def _tree(directory: Path) -> Path:
         raise NotFound(f"There is no directory {directory}.") from None
     if not tree.is_dir():
         raise NotFound(f"{tree} is not a directory.")
+    try:
+        str(tree).encode()
+    except UnicodeEncodeError:
+        raise Misconfigured(f"The name {str(tree)!r} is not Unicode, so it cannot be kept. Rename it.") from None
     return tree
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolcrib.domain.errors import Conflict
 from toolcrib.domain.ids import UserId, WorkspaceId
 from toolcrib.settings import Settings
 
@@ -103,7 +104,9 @@ async def _standing(services: "Services", whose: Whose, *, port: int) -> Standin
     if login is None:
         # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in.
         nobodys = await services.passwords.hash(services.settings.jwt_secret.get_secret_value()[::-1])
-        await services.accounts.create_user(email=whose.email, full_name=whose.full_name, password_hash=nobodys)
+        # Another directory's first start may have been quicker.
+        with suppress(Conflict):
+            await services.accounts.create_user(email=whose.email, full_name=whose.full_name, password_hash=nobodys)
         login = await services.accounts.find_login(whose.email)
     assert login is not None
     person = Person(login.user_id)

@@ -1,0 +1,57 @@
+"""What the commands say of themselves: help that fits a screen, a true reference, completion for every shell."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from scripts import cli_reference
+from toolcrib.cli.main import app
+
+COLUMNS, LINES = 80, 36
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*words, name))
+
+
+ALL = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.req("CL-2")
+def test_every_command_is_there() -> None:
+    wanted = (
+        "serve chat run tool undo redo log approve answer agents models doctor db audit workspace user key sessions"
+    )
+
+    assert {(name,) for name in wanted.split()} <= set(ALL)
+
+
+@pytest.mark.req("CL-2", part="help")
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_fits_a_screen_and_shows_an_example(words: tuple[str, ...]) -> None:
+    shown = CliRunner(env={"COLUMNS": str(COLUMNS), "TERM": "dumb"}).invoke(app, [*words, "--help"])
+
+    lines = shown.output.splitlines()
+    assert shown.exit_code == 0
+    assert max(map(len, lines)) <= COLUMNS
+    assert len(lines) <= LINES
+    if words and words not in (("db",), ("audit",)):
+        assert "Example: toolcrib" in shown.output or "Example: export" in shown.output
+
+
+def test_the_reference_says_what_the_commands_say() -> None:
+    assert cli_reference.PAGE.read_text() == cli_reference.page(), "Run .venv/bin/python scripts/cli_reference.py"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_offered_for_every_shell(shell: str) -> None:
+    runner = CliRunner(env={"_TOOLCRIB_COMPLETE": f"source_{shell}"})
+    script = runner.invoke(app, prog_name="toolcrib").output
+
+    assert "toolcrib" in script
+    assert "_TOOLCRIB_COMPLETE" in script

@@ -1,0 +1,224 @@
+"""On a laptop: from an empty directory to an answered prompt, with nothing set up but a model."""
+
+import json
+import stat
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.laptop import Laptop, laptop, secrets_of
+from tests.fakes import wires
+from tests.fakes.model_server import Answer
+from tests.fakes.scenes import Scene
+from tests.integration.runs.conftest import says
+
+HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
+WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
+ALLOW = "[a]lways in this session: "
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Laptop]:
+    with laptop() as made:
+        yield made
+
+
+@pytest.mark.req("CL-1")
+def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minute(own: Laptop) -> None:
+    project = own.project("first")
+    own.model.script = [says("I shall write a haiku.", WRITES), says("It stands in haiku.md.")]
+    began = time.monotonic()
+
+    with own.terminal(at=project) as chat:
+        chat.until("> ")
+        first_prompt = time.monotonic() - began
+        chat.type("Write a haiku")
+        asked = chat.until(ALLOW)
+        not_yet = (project / "haiku.md").exists()
+        chat.type("y")
+        answered = chat.until("\n> ")
+        written = (project / "haiku.md").read_text()
+        chat.type("/undo")
+        undone = chat.until("\n> ")
+        status = chat.end()
+    took = time.monotonic() - began
+
+    assert "Making a database for you." in chat.shown
+    assert "I shall write a haiku." in asked
+    assert "+A frog jumps into the pond" in asked
+    assert not not_yet
+    assert "● write /haiku.md" in answered
+    assert "It stands in haiku.md." in answered
+    assert written == HAIKU
+    assert "removed: /haiku.md" in undone
+    assert list(project.iterdir()) == []
+    assert status == 0
+    assert took < 60, f"{took:.1f} s, the first prompt after {first_prompt:.1f} s"
+    # The last user has left, and the database with them.
+    assert not (own.data / "postgres" / "postmaster.pid").exists()
+
+
+@pytest.mark.req("CL-2", part="what was done is shown and taken back")
+def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
+    project = own.project()
+    own.model.script = [says("Now.", WRITES), says("Done.")]
+    with own.terminal("chat", "--trust", "autonomous", at=project) as chat:
+        # While it runs it serves the directory, to the commands that follow too.
+        chat.until("> ")
+        answer = own.says("run", "--trust", "autonomous", "--quiet", "Write a haiku", at=project)
+        log = own.says("log", "--diff", at=project)
+        planned = json.loads(own.says("undo", "--dry-run", "--json", at=project))
+        still_there = (project / "haiku.md").exists()
+        undone = own.says("undo", at=project)
+        gone = not (project / "haiku.md").exists()
+        redone = own.says("redo", at=project)
+        nothing = own.says("redo", at=project, status=2)
+        made = own.says("tool", "write", "--path", "/a.txt", "--content", "one\n", at=project)
+        refused = own.says("tool", "write", "--path", "/a.txt", "--content", "two\n", at=project, status=1)
+        found = json.loads(own.says("tool", "grep", "--json", "--json-args", '{"pattern": "frog"}', at=project))
+        entries = [json.loads(line) for line in own.says("log", "--json", at=project).splitlines()]
+        chat.end()
+
+    assert answer == "Now.\nDone.\n"
+    assert "write /haiku.md" in log
+    assert "by assistant" in log
+    assert "+Splash! Silence again" in log
+    assert [change["path"] for change in planned["changes"]] == ["/haiku.md"]
+    assert still_there
+    assert "removed: /haiku.md" in undone
+    assert gone
+    assert "restored: /haiku.md" in redone
+    assert "nothing to redo" in nothing
+    assert (project / "haiku.md").read_text() == HAIKU
+    assert json.loads(made)["path"] == "/a.txt"
+    assert "overwrite" in refused
+    assert [match["path"] for match in found["matches"]] == ["/haiku.md"]
+    assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "write", "write"]
+    assert max(map(len, log.splitlines())) <= 120
+
+
+@pytest.mark.req("CL-2", part="agents, models, keys, people, workspaces and sessions")
+def test_the_directory_is_furnished_from_the_shell(own: Laptop) -> None:
+    project = own.project()
+    definition = project / "reviewer.yaml"
+    definition.write_text("provider: openai-compatible\nmodel: gpt-fake\ntrust: supervised\n")
+    own.model.script = [says("Hello.")]
+    with own.terminal("chat", at=project) as chat:
+        chat.until("> ")
+        own.says("agents", "add", "reviewer", "reviewer.yaml", at=project)
+        own.says("agents", "default", "reviewer", at=project)
+        agents = own.says("agents", at=project)
+        wrong = own.says("agents", "show", "nobody", at=project, status=2)
+        models = own.says("models", at=project)
+        own.says("models", "use", "openai-compatible/gpt-4o", "--agent", "reviewer", at=project)
+        shown = own.says("agents", "show", "reviewer", at=project)
+        secret = own.says("key", "make", "ci", at=project).split()[-1]
+        keys = json.loads(own.says("key", "--json", at=project))
+        own.says("key", "revoke", keys[0]["id"][-8:], at=project)
+        none_left = own.says("key", at=project)
+        person = json.loads(own.says("user", "--json", at=project))
+        here = own.says("workspace", at=project)
+        own.says("run", "Say hello", at=project)
+        sessions = own.says("sessions", at=project)
+        conversation = own.says("sessions", "last", at=project)
+        chat.end()
+
+    assert "*  reviewer" in agents
+    assert "There is no agent 'nobody' here. There are: assistant, reviewer." in wrong
+    assert "openai-compatible/gpt-fake" in models
+    assert "model: gpt-4o" in shown
+    assert "trust: supervised" in shown
+    assert secret.startswith("tck_")
+    assert secret not in json.dumps(keys)
+    assert none_left.startswith("You have no keys.")
+    assert "@" in person["email"]
+    assert f"* {'':0}" in here
+    assert project.name in here
+    assert "Say hello" in sessions
+    assert conversation.startswith("> Say hello\n\nHello.")
+
+
+@pytest.mark.req("CL-2", part="run tells a script how it ended")
+def test_without_a_terminal_a_call_that_needs_a_person_is_denied_and_every_event_is_a_line(own: Laptop) -> None:
+    project = own.project()
+    own.model.script = [says("", WRITES), says("Then not.")]
+
+    lines = own.says("run", "--json", "Write a haiku", at=project).splitlines()
+
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "chat:resumed"
+    assert "chat:tool-confirm" in kinds
+    assert events[-1]["payload"]["ending"] == "done"
+    [denied] = [event["payload"] for event in events if event["type"] == "chat:tool-decided"]
+    assert (denied["approved"], denied["reason"]) == (False, "nobody can be asked here")
+    assert not (project / "haiku.md").exists()
+
+
+@pytest.mark.req("CL-1", part="kill -9, and two directories at once")
+def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: Laptop) -> None:
+    killed, other = own.project(), own.project()
+    cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
+    with own.terminal(at=other) as beside:
+        beside.until("> ")
+        own.model.script = [cut]
+        with own.terminal(at=killed) as chat:
+            chat.until("> ")
+            chat.type("Write a haiku")
+            chat.until("I beg")
+            chat.kill()
+        own.model.script = [says("Still here.")]
+        beside.type("Are you there?")
+        beside.until("Still here.")
+        beside.until("\n> ")
+        own.model.script = [says("", WRITES), says("Written.")]
+        with own.terminal("chat", "--resume", "last", at=killed) as again:
+            # The run that was cut off is taken up by itself.
+            again.until(ALLOW)
+            again.type("y")
+            again.until("Written.")
+            again.until("\n> ")
+            assert again.end() == 0
+        assert beside.end() == 0
+
+    assert (killed / "haiku.md").read_text() == HAIKU
+
+
+def test_no_secret_is_shown_or_logged_and_its_file_is_its_owners_alone(own: Laptop) -> None:
+    project = own.project()
+    own.says("agents", at=project)
+    kept = own.data / "secrets.json"
+    logs = [path.read_text(errors="replace") for path in own.data.rglob("*.log")]
+
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(own.data.stat().st_mode) == 0o700
+    for secret in secrets_of(own):
+        assert not any(secret in text for text in [*own.said, *logs])
+
+
+def test_what_is_missing_is_said_with_its_remedy(own: Laptop) -> None:
+    project = own.project()
+
+    no_model = own.says(
+        "run",
+        "hello",
+        at=project,
+        status=2,
+        OPENAI_API_KEY="",
+        OPENAI_BASE_URL="",
+        TOOLCRIB_HOME=str(own.project() / "state"),
+    )
+    no_database = own.says(
+        "log", at=project, status=2, TOOLCRIB_POSTGRES_BIN="/nowhere", TOOLCRIB_HOME=str(own.project() / "state")
+    )
+    own_files = own.says("log", at=own.base / "home", status=2)
+    nothing_to_do = own.says("run", " ", at=project, status=2)
+
+    assert "export ANTHROPIC_API_KEY" in no_model
+    assert "toolcrib models login" in no_model
+    assert "pip install 'toolcrib[embedded]'" in no_database
+    assert "Go into a project directory below it" in own_files
+    assert "Say what" in nothing_to_do
+    for said in (no_model, no_database, own_files, nothing_to_do):
+        assert "Traceback" not in said

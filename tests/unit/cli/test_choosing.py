@@ -1,0 +1,96 @@
+"""Which model a new directory begins with, and how what agents say is told."""
+
+import io
+from collections.abc import Mapping
+
+import pytest
+
+from toolcrib.cli.narrating import Narrator
+from toolcrib.cli.providers import Choice, named_by_environment, parse_choice, preferred
+from toolcrib.cli.staff import definition
+from toolcrib.client import Model, Told
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.policy.rules import rules_from_yaml
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (
+            ["claude-opus-4-8", "claude-sonnet-4-5-20250929", "claude-sonnet-5-20261001", "claude-haiku-5"],
+            "claude-sonnet-5-20261001",
+        ),
+        (["gpt-4o", "gpt-5.2", "gpt-5.10", "gpt-5.2-pro", "o3"], "gpt-5.10"),
+        (["llama3.2:3b", "qwen3-coder:30b"], "qwen3-coder:30b"),
+        (["something"], "something"),
+    ],
+)
+def test_the_newest_of_the_middle_kind_is_preferred(names: list[str], chosen: str) -> None:
+    models = [Model(id=name, name=name, context_window=None, supports_tools=True) for name in names]
+
+    found = preferred(models)
+
+    assert found is not None
+    assert found.id == chosen
+
+
+def test_a_model_without_tools_is_no_choice() -> None:
+    assert preferred([Model(id="gpt-5", name="", context_window=None, supports_tools=False)]) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:11434"),
+        ("0.0.0.0:1234", "http://127.0.0.1:1234"),
+        ("https://models.example.com:443/", "https://models.example.com:443"),
+    ],
+)
+def test_ollama_is_found_as_it_is_named(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", host)
+
+    [named] = named_by_environment()
+
+    assert (named.provider, named.base_url) == ("ollama", address)
+
+
+def test_a_choice_names_provider_and_model() -> None:
+    assert parse_choice("openai-compatible/meta/llama") == Choice("openai-compatible", "meta/llama")
+    with pytest.raises(Misconfigured, match="PROVIDER/MODEL"):
+        parse_choice("gpt-5")
+
+
+def test_the_first_agent_is_asked_about_and_may_use_its_tools() -> None:
+    rules = rules_from_yaml(definition(Choice("ollama", "it's: a #model")))
+
+    assert (rules.provider, rules.model, rules.trust) == ("ollama", "it's: a #model", "guided")
+    assert rules.tool_permissions is not None
+    assert rules.tool_permissions["bash"].allowed
+
+
+def heard(*told: Mapping[str, object]) -> str:
+    out = io.StringIO()
+    narrator = Narrator(out, quiet=True)
+    for one in told:
+        narrator.tell(Told.model_validate(one))
+    return out.getvalue()
+
+
+def delta(text: str, offset: int, attempt: int = 1) -> dict[str, object]:
+    return {
+        "type": "chat:text-delta",
+        "payload": {"messageId": "m", "content": text, "offset": offset, "attempt": attempt},
+    }
+
+
+def test_text_is_told_once_however_it_comes() -> None:
+    end = {"type": "chat:stream-end", "payload": {"messageId": "m", "content": "Hello, world."}}
+
+    assert heard(delta("Hello", 0), delta("Hello, wo", 0), end) == "Hello, world.\n"
+    assert heard(end) == "Hello, world.\n"
+
+
+def test_what_an_agent_says_cannot_steer_the_terminal() -> None:
+    assert "\x1b" not in heard(delta("\x1b]0;owned\x07\x1b[2J", 0))

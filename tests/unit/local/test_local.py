@@ -1,0 +1,122 @@
+"""What local mode decides before anything runs: where it keeps its files, whose database it uses, and as whom."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.local import binaries
+from toolcrib.local.cluster import Cluster
+from toolcrib.local.database import named_in_environment
+from toolcrib.local.directories import Directories
+from toolcrib.local.locks import FileLock
+from toolcrib.local.secrets import Secrets
+
+
+@pytest.fixture
+def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directories:
+    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "kept"))
+    return Directories.of_user()
+
+
+def test_files_are_kept_where_only_their_owner_can_go(directories: Directories) -> None:
+    assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directories.sockets.stat().st_mode) == 0o700
+
+
+def test_a_directory_that_others_can_enter_is_closed_to_them(directories: Directories) -> None:
+    directories.base.chmod(0o755)
+
+    Directories.of_user()
+
+    assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
+
+
+def test_a_socket_is_put_elsewhere_where_the_path_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / ("long" * 30)))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    sockets = Directories.of_user().sockets
+
+    assert sockets.parent == tmp_path
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+
+
+def test_secrets_are_made_once_and_not_read_where_others_can(directories: Directories) -> None:
+    first = Secrets.kept(directories)
+    again = Secrets.kept(directories)
+    directories.secrets.chmod(0o644)
+
+    assert first == again
+    assert first.jwt_secret not in repr(first)
+    with pytest.raises(Misconfigured, match="chmod 600"):
+        Secrets.kept(directories)
+
+
+def test_damaged_secrets_are_told_and_not_replaced(directories: Directories) -> None:
+    Secrets.kept(directories)
+    directories.secrets.write_text("{")
+
+    with pytest.raises(Misconfigured, match="is damaged"):
+        Secrets.kept(directories)
+
+
+def test_root_is_refused_with_the_reason(directories: Directories, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    with pytest.raises(Misconfigured, match="PostgreSQL does not run as root"):
+        Cluster(directories, Secrets.kept(directories)).use()
+
+    assert not directories.cluster.exists()
+
+
+def test_a_password_never_leaves_a_url_unquoted(directories: Directories) -> None:
+    url = Cluster(directories, Secrets.kept(directories)).url("someone", "a/b@c?d")
+
+    assert "a%2Fb%40c%3Fd" in url
+
+
+@pytest.mark.parametrize(
+    ("variables", "taken"),
+    [
+        ({}, None),
+        ({"DATABASE_URL": "postgresql://shop:secret@db/shop"}, None),
+        ({"DATABASE_URL": "mysql://shop@db/shop"}, None),
+        ({"DATABASE_URL": "postgresql://["}, None),
+        ({"DATABASE_URL": "postgresql://toolcrib_app@db/crib"}, "postgresql://toolcrib_app@db/crib"),
+        (
+            {"DATABASE_URL": "postgresql://shop@db/shop", "TOOLCRIB_DATABASE_URL": "postgresql://a@db/crib"},
+            "postgresql://a@db/crib",
+        ),
+    ],
+)
+def test_a_projects_own_database_is_left_alone(
+    variables: dict[str, str], taken: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DATABASE_URL", "TOOLCRIB_DATABASE_URL", "TOOLCRIB_SYSTEM_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    found = named_in_environment()
+
+    assert (found and found.app) == taken
+
+
+def test_a_cluster_of_another_version_is_named_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Misconfigured, match="made by PostgreSQL 9, which is not on this machine"):
+        binaries.find(major=9)
+
+
+def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
+    ours, theirs = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+    ours.take(shared=True)
+
+    refused = theirs.try_take()
+    ours.release()
+
+    assert not refused
+    assert theirs.try_take()
+    theirs.release()
