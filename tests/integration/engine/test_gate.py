@@ -273,7 +273,7 @@ async def test_a_model_is_shown_only_what_its_agent_may_use(crib: Crib) -> None:
     assert shown(None) >= {*READING, *WRITING}
     assert shown(reader.rules) == {*READING, "plan_read", "plan_list", "grep", "glob", "find"}
     assert shown(writer.rules) == {"read", "write"}
-    assert shown(historian.rules) == {"file_versions", "file_version", "file_compare", "deleted_files"}
+    assert shown(historian.rules) == {"changes", "file_versions", "file_version", "file_compare", "deleted_files"}
 
 
 @pytest.mark.req("PO-2")
