@@ -17,6 +17,7 @@ from toolcrib.cli import (
     doctor,
     key,
     log,
+    mcp,
     models,
     run,
     serve,
@@ -56,6 +57,7 @@ app.command("serve")(serve.serve)
 app.command("approve")(approve.approve)
 app.command("answer")(answer.answer)
 app.command("doctor")(doctor.doctor)
+app.command("mcp")(mcp.mcp)
 app.add_typer(db.app, name="db")
 app.add_typer(audit.app, name="audit")
 

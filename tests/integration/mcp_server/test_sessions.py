@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, MCPError
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
@@ -24,6 +25,7 @@ from toolcrib.server.cookies import ACCESS
 from toolcrib.server.mcp.forms import Pending
 
 INSPECTOR = PEERS / "@modelcontextprotocol" / "inspector-cli"
+WRITES = {name: {"allowed": True} for name in ("read", "write")}
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 
 
@@ -149,6 +151,21 @@ async def test_a_question_is_put_to_the_person_behind_the_client(served: Served,
         alone = await client.call_tool("ask_user", {"questions": [question]})
     (open_question,) = await served.services.questions.open(served.tenant)
     assert str(open_question.id) in words(alone)
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="standard input and output")
+async def test_a_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(served: Served, mode: str) -> None:
+    program = StdioServerParameters(
+        command=str(Path(sys.executable).with_name("toolcrib")),
+        args=["mcp", "--server", served.origin],
+        env={"TOOLCRIB_TOKEN": await served.agent_key(trust="autonomous", tool_permissions=WRITES)},
+    )
+    async with asyncio.timeout(60), Client(program, mode=mode) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == set(WRITES)
+        await client.call_tool("write", {"path": "/by-pipe.txt", "content": "through the pipe"})
+        assert "through the pipe" in words(await client.call_tool("read", {"path": "/by-pipe.txt"}))
+        assert (await client.call_tool("read", {"path": "/../etc/passwd"})).is_error
 
 
 async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
