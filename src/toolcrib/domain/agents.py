@@ -47,6 +47,9 @@ class ToolPermission(BaseModel):
     approve: Approve = Field(
         default=Approve.COMMAND, description="Of `bash`: whether to ask before it runs, or about what it would change."
     )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="Of `bash`: what a command may contact, as `pypi.org`, `*.example.org` or `host:8080`."
+    )
 
 
 class AgentRules(BaseModel):

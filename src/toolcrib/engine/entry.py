@@ -30,6 +30,8 @@ class Entry:
     tool: Tool | None = None
     decision: Decision | None = None
     remarks: Remarks | None = None
+    # Whether doing it again is safe when nobody knows whether it was done.
+    repeatable: bool = True
     # From here on the commit writes the record, and nobody else may.
     committing: bool = False
 
@@ -48,6 +50,12 @@ class Entry:
         if self.remarks is not None and self.remarks.isolation is not None:
             return self.remarks.isolation
         return self.allowed.approval.isolation if self.allowed else None
+
+    @property
+    def _contacts(self) -> list[dict[str, Any]]:
+        """Whom a program spoke to, or tried to, for the book."""
+        contacted = self.remarks.contacted if self.remarks else ()
+        return [{"contacted": host, "refused": refused} for host, refused in contacted]
 
     @property
     def _is_watched(self) -> bool:
@@ -75,7 +83,7 @@ class Entry:
             duration_us=(time.perf_counter_ns() - self._started) // 1000,
             error_code=error.code if error else None,
             approver_id=self.allowed.approval.decided_by if self.allowed else approver_id,
-            files=files_changed(change_set) if change_set else (),
+            files=[*(files_changed(change_set) if change_set else ()), *self._contacts],
             isolation=self._isolation,
         )
 
@@ -118,7 +126,7 @@ class Entry:
             error=error,
             change_set_id=change_set.id if change_set else None,
             node=self.process,
-            repeatable=self.tool.repeatable if self.tool else True,
+            repeatable=self.repeatable and (self.tool is None or self.tool.repeatable),
             approval_id=self.allowed.approval.id if self.allowed else None,
             events=events if self._is_watched else (),
             violation=violation,

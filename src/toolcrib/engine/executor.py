@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.domain.agents import Approve
@@ -31,7 +31,7 @@ from toolcrib.engine.recorder import Recorder
 from toolcrib.policy.decisions import Decision, Verdict, decide
 from toolcrib.policy.explain import Explanation, explain
 from toolcrib.policy.guard import Guard
-from toolcrib.policy.permissions import permission_for
+from toolcrib.policy.permissions import hosts_granted, permission_for
 from toolcrib.storage.approvals import Allowed
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.health import OperationalError
@@ -63,6 +63,11 @@ class _Heard:
     tool: Tool
     arguments: Any
     effects: Effects
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether doing it again is safe when nobody knows whether it was done. Not if it may speak to others."""
+        return self.tool.repeatable and not (self.effects.runs and self.effects.contacts)
 
     def can_be_planned(self, caller: Caller) -> bool:
         """Whether all that it would do is a change set, which can be worked out without doing it.
@@ -104,26 +109,29 @@ class Executor:
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
         """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too, and so
         is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
-        return await self._pass(self._entry(call, caller), emit)
+        return await self._pass(await self._entry(call, caller), emit)
 
     async def carry_on(self, allowed: Allowed, agent: Agent | None, *, fence: int | None = None) -> Outcome:
         """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
         entry = entry_of(allowed, agent, process=self._process, fence=fence)
-        entry.tool = self._registry.get(entry.call.name)
+        entry.tool = await self._tool(entry.call, entry.caller)
         return await self._pass(entry, None)
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
         """Ends a call that cannot even be tried, so that it has a result like any other."""
-        return await self._recorder.end(self._entry(call, caller), error)
+        return await self._recorder.end(await self._entry(call, caller), error)
 
     async def give_up(self, call: ToolCall, caller: Caller) -> Outcome:
         """Ends a call of which nobody knows whether it took effect, and which must not be done twice."""
-        return await self._recorder.give_up(self._entry(call, caller))
+        return await self._recorder.give_up(await self._entry(call, caller))
 
-    def explain(self, call: ToolCall, caller: Caller) -> Explanation:
-        """Which rule would decide this call, and why. Runs nothing and writes nothing down."""
-        heard = self._hear(call)
-        return explain(caller, heard.tool, heard.effects)
+    def explain(self, call: ToolCall, caller: Caller, *, tool: Tool | None = None) -> Explanation:
+        """Which rule would decide this call, and why. Runs nothing and writes nothing down.
+
+        ``tool`` is the workspace's own, if it is one of those.
+        """
+        heard = self._hear(call, tool)
+        return explain(caller, heard.tool, _with_hosts(heard, caller).effects)
 
     def effects_of(self, call: ToolCall) -> Effects | None:
         """What a call would touch; nothing is known of one that cannot be understood."""
@@ -141,7 +149,9 @@ class Executor:
 
     async def _execute(self, entry: Entry, emit: Callable[[str], None] | None) -> Outcome:
         try:
-            heard = self._hear(entry.call)
+            heard = self._hear(entry.call, entry.tool)
+            heard = _with_hosts(heard, entry.caller)
+            entry.repeatable = heard.is_repeatable
             decision = entry.decision = decide(entry.caller, heard.tool, heard.effects)
             if decision.error is not None:
                 raise decision.error
@@ -173,13 +183,17 @@ class Executor:
                     await self._recorder.end(entry, ToolcribError("Our own fault. The server's log says more."))
             raise
 
-    def _entry(self, call: ToolCall, caller: Caller) -> Entry:
+    async def _entry(self, call: ToolCall, caller: Caller) -> Entry:
         entry = Entry(call, caller, self._process)
-        entry.tool = self._registry.get(call.name)
+        entry.tool = await self._tool(call, caller)
         return entry
 
-    def _hear(self, call: ToolCall) -> _Heard:
-        tool = self._registry.require(call.name)
+    async def _tool(self, call: ToolCall, caller: Caller) -> Tool | None:
+        """The tool that this name means in the caller's workspace."""
+        return (await self._registry.within(caller.workspace_id, call.name)).get(call.name)
+
+    def _hear(self, call: ToolCall, tool: Tool | None = None) -> _Heard:
+        tool = tool or self._registry.require(call.name)
         arguments = tool.parse(call.arguments)
         return _Heard(tool, arguments, tool.effects(arguments))
 
@@ -216,7 +230,7 @@ class Executor:
             return await self._ask(heard, decision, entry, replaces=allowed)
         if not is_as_asked(allowed):
             raise NotPermitted("The call's arguments are not those that were approved. Nothing was done.")
-        if allowed.begun_before and not heard.tool.repeatable:
+        if allowed.begun_before and not heard.is_repeatable:
             return await self._recorder.give_up(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
         if proposal is None and heard.can_be_planned(entry.caller):
@@ -318,6 +332,14 @@ class Executor:
         permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
         allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
         return time.monotonic() + allowed
+
+
+def _with_hosts(heard: _Heard, caller: Caller) -> _Heard:
+    """A program may contact what its agent was granted: that is part of what the call would do."""
+    if heard.effects.runs is None or caller.agent is None:
+        return heard
+    hosts = hosts_granted(caller.agent.rules, heard.tool.name)
+    return replace(heard, effects=replace(heard.effects, contacts=(*heard.effects.contacts, *hosts)))
 
 
 def _plan_of(context: ToolContext, result: Any) -> Plan:

@@ -63,6 +63,12 @@ def permission_for(rules: AgentRules, tool_name: str) -> ToolPermission | None:
     return (rules.tool_permissions or {}).get(tool_name)
 
 
+def hosts_granted(rules: AgentRules | None, tool_name: str) -> tuple[str, ...]:
+    """What a tool's commands may contact. Nothing unless an owner has named it."""
+    permission = permission_for(rules, tool_name) if rules is not None else None
+    return permission.hosts if permission is not None and permission.allowed else ()
+
+
 def path_allowed(permission: ToolPermission | None, place: Place) -> bool:
     """Whether a permission's globs cover ``place``. They read as in ``.gitignore`` and count in both zones.
 

@@ -1,5 +1,6 @@
 """An agent's rules as YAML text. What is wrong in it is told field by field."""
 
+import re
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Any, Final
@@ -17,6 +18,8 @@ from toolcrib.policy.protected import PATTERNS
 
 MAX_CHARACTERS: Final = 32_768
 MAX_DEPTH: Final = 16
+# A name, never an address: what a name stands for is judged when it is contacted.
+_HOST: Final = re.compile(r"(\*\.)?(?=[a-z0-9.-]*[a-z])[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?")
 
 
 def rules_from_yaml(text: str) -> AgentRules:
@@ -100,6 +103,12 @@ def _mistakes(rules: AgentRules) -> Iterator[tuple[str, str]]:
         if glob not in PATTERNS:
             yield f"unprotect.{number}", f"`{glob}` is no protected pattern. There are {_listed(PATTERNS)}."
     for name, permission in (rules.tool_permissions or {}).items():
+        for number, host in enumerate(permission.hosts):
+            if not _HOST.fullmatch(host):
+                yield (
+                    f"tool_permissions.{name}.hosts.{number}",
+                    f"`{host}` is no host. Expected a name such as `pypi.org`, `*.example.org` or `example.org:8080`.",
+                )
         for number, glob in enumerate(permission.paths or ()):
             if not is_glob(glob):
                 yield (

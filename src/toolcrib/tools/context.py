@@ -22,6 +22,8 @@ class Remarks:
 
     isolation: str | None = None
     protected: list[Place] = field(default_factory=list)
+    # Hosts that a program reached, and those that it was refused, with the reason.
+    contacted: list[tuple[str, str | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

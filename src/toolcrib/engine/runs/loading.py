@@ -57,7 +57,8 @@ class Stories:
         said = await self._runs.conversation(run)
         rows = await self._runs.calls(run, [call_id for one in said for call_id in one.call_ids])
         calls = {call_id: CallView.of(row) for call_id, row in rows.items()}
-        violations = await self._runs.violations(run)
+        # One that has not begun has called nothing.
+        violations = await self._runs.violations(run) if run.turns else 0
         story = Story(run, agent, mode, said, calls, violations, stamp=terms.stamp)
         await self._offer(story)
         story.estimate()
@@ -65,6 +66,9 @@ class Stories:
 
     async def renew(self, story: Story) -> None:
         """Before the model is asked again: the rules are those of now, and so is whoever it is for."""
+        if story.is_fresh:
+            story.is_fresh = False
+            return
         terms = await self._runs.terms(story.run)
         if _may_go_on(terms) and terms.stamp == story.stamp:
             return
@@ -89,7 +93,8 @@ class Stories:
         model = await self._model(story)
         story.window = story.agent.rules.context_window or (model.context_window if model else None)
         usable = model is None or model.supports_tools
-        tools = self._registry.list_for_scope(story.agent.rules) if usable else []
+        registry = await self._registry.within(story.run.workspace_id)
+        tools = registry.list_for_scope(story.agent.rules) if usable else []
         story.tools = tuple(tool.definition() for tool in tools if offered_in(story.mode, tool))
 
     async def _model(self, story: Story) -> ModelInfo | None:

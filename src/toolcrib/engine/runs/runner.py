@@ -78,8 +78,6 @@ class Runner:
             for run_id in list(self._at_work):
                 self.cancel(run_id)
             return
-        for run_id in await self._runs.cancelled(self._presence.id):
-            self.cancel(run_id)
         while room := min(_BATCH, _AT_ONCE - len(self._at_work)):
             taken = await self._runs.claim(
                 self._presence.id,
@@ -92,6 +90,8 @@ class Runner:
                 self._take(run, tasks)
             if len(taken) < room:
                 break
+        for run_id in await self._runs.cancelled(self._presence.id):
+            self.cancel(run_id)
         await self._processes.forget_dead(seconds=self._presence.lease * _FORGET_AFTER_LEASES)
 
     def _take(self, run: Run, tasks: asyncio.TaskGroup) -> None:

@@ -37,6 +37,8 @@ class Story:
     tools: tuple[ToolDefinition, ...] = ()
     # Characters that were added since the provider last counted.
     added: int = 0
+    # Loaded a moment ago, and nothing was done since.
+    is_fresh: bool = True
     taken_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -115,6 +117,7 @@ class Story:
         state = CallState.WAITING if outcome.is_waiting else CallState.ENDED
         error = outcome.error
         told = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
+        self.is_fresh = False
         view = self.calls[call.id] = CallView(call.name, state, outcome.result, told)
         self.violations += isinstance(error, Violation)
         if state is CallState.ENDED:

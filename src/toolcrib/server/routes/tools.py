@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.ids import AgentId, CallId, SessionId
+from toolcrib.domain.ids import AgentId, CallId, SessionId, WorkspaceId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.server.auth import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
 from toolcrib.server.bodies import StrictRoute, strict_json
@@ -144,7 +144,8 @@ def answer(outcome: Outcome) -> Response:
 async def list_tools(workspace_id: UUID, principal: Authenticated, services: Injected) -> list[ToolDefinition]:
     """The tools that you are offered here, with the schemas of their arguments."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
-    return services.registry.definitions_for_scope(principal.agent.rules if principal.agent else None)
+    registry = await services.registry.within(WorkspaceId(workspace_id))
+    return registry.definitions_for_scope(principal.agent.rules if principal.agent else None)
 
 
 class Question(Given):
@@ -176,7 +177,8 @@ async def explain(workspace_id: UUID, question: Question, principal: APerson, se
     """Which rule decides a call and why, without running it."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
     caller = await _as_asked(principal, workspace_id, question.agent_id, services)
-    found = services.executor.explain(ToolCall(question.tool, question.args), caller)
+    tool = (await services.registry.within(caller.workspace_id, question.tool)).get(question.tool)
+    found = services.executor.explain(ToolCall(question.tool, question.args), caller, tool=tool)
     withheld = [{"path": w.path, "rule": w.rule, "reason": w.reason} for w in found.withheld]
     return Explained(
         tool=found.tool,

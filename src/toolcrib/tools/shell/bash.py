@@ -11,7 +11,7 @@ from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.domain.places import Place
 from toolcrib.policy.permissions import permission_for
-from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult
+from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, Contact
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.shell import TOOL_NAME, Ran, Shell
 from toolcrib.tools.studio import shapes
@@ -44,9 +44,10 @@ def bash_with(shell: Shell) -> Tool:
         name=TOOL_NAME,
         toolset="studio",
         description=(
-            "Run a shell command in the project's root, without network. Its changes to files count all together when "
-            "it has ended, also if it ends with an error code; if it is ended by the timeout, none do. /central and "
-            "/state can be written too, /pkg can be read. Processes do not outlive the command."
+            "Run a shell command in the project's root, without network unless hosts were granted. Its changes to "
+            "files count all together when it has ended, also if it ends with an error code; if it is ended by the "
+            "timeout, none do. /central and /state can be written too, /pkg can be read. Processes do not outlive the "
+            "command."
         ),
         category=Category.EXEC,
         danger=Danger.DANGEROUS,
@@ -113,7 +114,13 @@ def _facts(result: CommandResult) -> dict[str, Any]:
         "isolation": result.level,
         "durationMs": round(result.seconds * 1000),
         **({"droppedBytes": result.dropped} if result.dropped else {}),
+        **({"contacted": [_contact(one) for one in result.contacted[:_PATHS]]} if result.contacted else {}),
     }
+
+
+def _contact(contact: Contact) -> dict[str, Any]:
+    refused = {"refused": contact.refused} if contact.refused else {}
+    return {"host": contact.host, "port": contact.port, **refused}
 
 
 def _effect(change_set: ChangeSet) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from toolcrib.domain.files import NodeKind
 from toolcrib.domain.ids import WorkspaceId
 from toolcrib.domain.places import Mount, Place
 from toolcrib.policy.guard import Access, Guard
+from toolcrib.policy.permissions import hosts_granted
 from toolcrib.policy.protected import Protection
 from toolcrib.sandbox.command import Command, CommandResult
 from toolcrib.sandbox.effect import Change, Effect, Entry, Kind
@@ -95,7 +96,11 @@ class Shell:
         staging = self._staging.folder
         async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:
             await base.over()
-            result = await view.run(Command(text, env=_ENVIRONMENT, seconds=seconds), context.emit)
+            agent = context.caller.agent
+            hosts = hosts_granted(agent.rules if agent else None, TOOL_NAME)
+            command = Command(text, env=_ENVIRONMENT, seconds=seconds, hosts=hosts)
+            result = await view.run(command, context.emit)
+            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
             if result.timed_out or result.stopped:
                 return Ran(result)
             left_out, adopted = await _adopted(

@@ -1,0 +1,92 @@
+"""Granted hosts: a command reaches what its agent's owner named, by the proxy that pins addresses, and nothing else."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.adversarial.test_sandbox_egress import PRETENDED, fetching, upstream
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import book_of
+from tests.integration.tools.shell.cast import hand, ran
+from toolcrib.domain.errors import BadArguments
+from toolcrib.domain.ids import CallId
+from toolcrib.policy.rules import rules_from_yaml
+from toolcrib.storage.calls import Calls
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import Sessions
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("SH-6", part="through the gate")
+
+
+@pytest.fixture
+def open_crib(crib: Crib) -> Crib:
+    """The same workspace, behind a sandbox for which loopback stands for the open internet."""
+    return replace(crib, engine=assemble(crib.settings, crib.database, sandbox=PRETENDED))
+
+
+async def test_a_granted_host_is_reached_and_stands_in_the_result_and_in_the_book(open_crib: Crib) -> None:
+    async with upstream() as (port, got):
+        agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
+        outcome = await open_crib.call("bash", agent, command=fetching(f"http://api.example.org:{port}/x"))
+
+    assert outcome.succeeded
+    assert outcome.result["output"] == "hello\n"
+    assert outcome.result["metadata"]["contacted"] == [{"host": "api.example.org", "port": port}]
+    assert len(got) == 1
+    [record] = await book_of(open_crib, outcome.call_id)
+    assert record.files == [{"contacted": f"api.example.org:{port}", "refused": None}]
+
+
+async def test_what_was_not_granted_is_refused_and_told(open_crib: Crib) -> None:
+    async with upstream() as (port, got):
+        agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
+        result = await ran(open_crib, fetching(f"http://evil.example.org:{port}/"), agent)
+
+    assert got == []
+    assert "not granted" in result["output"]
+    [contact] = result["metadata"]["contacted"]
+    assert (contact["host"], contact["refused"]) == ("evil.example.org", "not granted")
+
+
+async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Crib) -> None:
+    async with upstream() as (port, got):
+        for caller in (await hand(open_crib), open_crib.caller):
+            result = await ran(open_crib, fetching(f"http://127.0.0.1:{port}/"), caller)
+            assert "failed" in result["output"]
+    assert got == []
+
+
+async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: Crib) -> None:
+    """A crash while it runs leaves it unknown: nobody can tell what it has said to whom."""
+    agent = await hand(open_crib, hosts=("api.example.org",))
+    session = await Sessions(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
+    calling = asyncio.create_task(
+        open_crib.call("bash", replace(agent, session_id=session.id), command="sleep 20; echo late")
+    )
+    tenant = Tenant.of(open_crib.caller)
+    async with asyncio.timeout(20):
+        while not (found := await _running(open_crib)):
+            pass
+    assert [repeatable for _, repeatable in found] == [False]
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    assert (await Calls(open_crib.database).get(tenant, found[0][0])).error["code"] == "INTERRUPTED"
+
+
+async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select id, repeatable from toolcrib.tool_calls where workspace_id = %s and state = 'running'",
+            (crib.caller.workspace_id,),
+        )
+        return [(CallId(id_), repeatable) for id_, repeatable in await cursor.fetchall()]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "http://x.org", "x.org/path", "*", "*.", "a b", "x.org:99999999"])
+def test_only_names_can_be_granted(host: str) -> None:
+    with pytest.raises(BadArguments) as refused:
+        rules_from_yaml(f'tool_permissions: {{bash: {{allowed: true, hosts: ["{host}"]}}}}')
+
+    assert list(refused.value.fields) == ["tool_permissions.bash.hosts.0"]
