@@ -162,6 +162,10 @@ class Terminal:
     def type(self, line: str) -> None:
         os.write(self.descriptor, line.encode() + b"\n")
 
+    def interrupt(self) -> None:
+        """Ctrl-C, as the terminal of a person tells it to the program in front."""
+        self.process.send_signal(signal.SIGINT)
+
     def end(self) -> int:
         """Types Ctrl-D, and waits for the command to end."""
         os.write(self.descriptor, b"\x04")

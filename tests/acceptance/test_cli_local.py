@@ -185,6 +185,71 @@ def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: La
     assert (killed / "haiku.md").read_text() == HAIKU
 
 
+@pytest.mark.req("CL-1", part="two terminals in one directory")
+def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_ends(own: Laptop) -> None:
+    project = own.project()
+    own.model.script = [says("", WRITES), says("Written."), says("I am still with you.")]
+    with own.terminal(at=project) as first:
+        first.until("> ")
+        with own.terminal(at=project) as second:
+            second.until("> ")
+            first.type("Write a haiku")
+            first.until(ALLOW)
+            waiting = own.says("approve", at=project)
+            allowed = own.says("approve", waiting.splitlines()[1].split()[0], "--yes", at=project)
+            first.type("y")
+            first.until("Written.")
+            first.until("\n> ")
+            assert first.end() == 0
+            second.type("Are you there?")
+            second.until("has ended. Going on here.")
+            second.until("I am still with you.")
+            second.until("\n> ")
+            assert second.end() == 0
+
+    assert "made /haiku.md" in waiting
+    assert "Allowed." in allowed
+    # It was decided already when the first one said yes too, and that was told.
+    assert "+A frog" in first.shown
+    assert (project / "haiku.md").read_text() == HAIKU
+
+
+@pytest.mark.req("CL-2", part="questions, plans and stopping, at the terminal")
+def test_a_plan_is_read_before_it_is_accepted_and_a_run_can_be_stopped(own: Laptop) -> None:
+    project = own.project()
+    review = {
+        "name": "approval",
+        "question": "Shall I build what stands in /plans/calm-blue-sea.plan?",
+        "schema": {"type": "string"},
+        "buttons": [{"label": "Accept", "value": "Accept"}, {"label": "Reject", "value": "Reject"}],
+    }
+    cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
+    plan = {"title": "Sea", "content": "1. Look at the sea\n", "path": "/plans/calm-blue-sea.plan"}
+    own.model.script = [
+        says("", ("plan_write", plan)),
+        says("", ("ask_user", {"questions": [review]})),
+        says("", ("exit_plan_mode", {"plan_file_path": "/plans/calm-blue-sea.plan"})),
+        says("Now I build."),
+        cut,
+    ]
+    with own.terminal("chat", "--plan", at=project) as chat:
+        chat.until("> ")
+        chat.type("Plan it")
+        shown = chat.until("approval: ")
+        chat.type("1")
+        accepted = chat.until("\n> ")
+        chat.type("Go on")
+        chat.until("I beg")
+        chat.interrupt()
+        stopped = chat.until("\n> ")
+        assert chat.end() == 0
+
+    assert "  1. Look at the sea" in shown
+    assert "● exit_plan_mode /plans/calm-blue-sea.plan" in accepted
+    assert "Now I build." in accepted
+    assert "Stopped." in stopped
+
+
 def test_no_secret_is_shown_or_logged_and_its_file_is_its_owners_alone(own: Laptop) -> None:
     project = own.project()
     own.says("agents", at=project)

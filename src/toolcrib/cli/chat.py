@@ -12,7 +12,7 @@ from toolcrib.cli.deciding import Decider
 from toolcrib.cli.deeds import last_deed, last_undo, take_back, tell_changes
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.run import AgentOption, TrustOption, answered, followed
+from toolcrib.cli.run import AgentOption, TrustOption, followed
 from toolcrib.cli.sessions import found_session
 from toolcrib.cli.showing import one_line, plain
 from toolcrib.cli.staff import chosen_agent
@@ -45,6 +45,7 @@ def chat(
 
     Example: toolcrib chat --resume last
     """
+    unsent = ""
     while True:
         with open_place(directory, server=server, workspace=workspace) as place:
             talk = _Talk(place, Narrator())
@@ -53,13 +54,13 @@ def chat(
                     talk.begin(chosen_agent(place, agent), mode="plan" if plan else "build", trust=trust)
                 else:
                     talk.resume(found_session(place, resume))
-                talk.go_on()
+                talk.go_on(unsent)
                 return
             except NoAnswer:
                 if not place.served_elsewhere or talk.session_id is None:
                     raise
                 # Another terminal served the directory, and has ended: now it is our turn.
-                resume = talk.session_id
+                resume, unsent = talk.session_id, talk.unsent
                 typer.echo("The terminal that served this directory has ended. Going on here.", err=True)
 
 
@@ -73,6 +74,7 @@ class _Talk:
         self._agent: Agent
         self._conversation: Conversation
         self.session_id: str | None = None
+        self.unsent = ""
 
     def begin(self, agent: Agent, *, mode: str, trust: str | None) -> None:
         session = self._place.client.create_session(self._place.id, agent_id=agent.id, mode=mode, trust=trust)
@@ -92,12 +94,12 @@ class _Talk:
             if run.state != "ended":
                 followed(self._conversation, run, self._narrator, self._decider)
 
-    def go_on(self) -> None:
-        """Until the person leaves."""
+    def go_on(self, first: str = "") -> None:
+        """Until the person leaves. ``first`` is what they said when nobody heard it."""
         _remember_lines(self._place.notes)
         while True:
             try:
-                said = _line("> ").strip()
+                said, first = first or _line("> ").strip(), ""
             except (EOFError, KeyboardInterrupt):
                 typer.echo("")
                 return
@@ -116,7 +118,10 @@ class _Talk:
                 return
 
     def _say(self, text: str) -> None:
-        answered(self._place, self._conversation, text, self._narrator, self._decider)
+        self.unsent = text
+        run = self._conversation.send(text)
+        self.unsent = ""
+        followed(self._conversation, run, self._narrator, self._decider)
 
     def _obey(self, said: str) -> None:
         command, _, rest = said.partition(" ")

@@ -137,7 +137,7 @@ class Decider:
         if path is None:
             return
         try:
-            found = self._place.client.call(self._place.id, "read", {"path": f"/{path.lstrip('/')}", "limit": 0})
+            found = self._place.client.call(self._place.id, "read", {"path": f"/{path.lstrip('/')}"})
         except ToolcribError as error:
             self._narrator.aside(error.message)
             return

@@ -8,7 +8,7 @@ import typer
 from toolcrib.cli.conversing import Conversation, is_end
 from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
 from toolcrib.cli.narrating import Narrator
-from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.place import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_place
 from toolcrib.cli.staff import chosen_agent
 from toolcrib.client import Run
 from toolcrib.domain.agents import Trust
@@ -55,21 +55,14 @@ def run(
         narrator = Narrator(quiet=quiet or as_json)
         read = None if approve is not None or as_json or prompt == "-" else somebody()
         decider = Decider(place, narrator, read=read, absent=approve or Absent.NEVER)
-        status = answered(place, conversation, text, narrator, decider, as_json=as_json)
+        status = followed(conversation, conversation.send(text), narrator, decider, as_json=as_json)
     raise typer.Exit(status)
-
-
-def answered(
-    place: Place, conversation: Conversation, text: str, narrator: Narrator, decider: Decider, *, as_json: bool = False
-) -> int:
-    """Sends a message and tells what happens until its run has ended; the status to end with."""
-    return followed(conversation, conversation.send(text), narrator, decider, as_json=as_json)
 
 
 def followed(
     conversation: Conversation, run: Run, narrator: Narrator, decider: Decider, *, as_json: bool = False
 ) -> int:
-    """The same, for a run that is under way."""
+    """Tells what happens until the run has ended, and has decided what waits; the status to end with."""
     status, stopped = 1, False
     while True:
         try:
