@@ -62,6 +62,8 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     app.state.services = services
     # Routes are tried in this order: tools are called most.
     app.add_route("/api/v1/workspaces/{workspace_id}/tools", tools.call_tool_directly, methods=["POST"])
+    for path in ("/mcp/{workspace_id}", "/mcp"):
+        app.router.routes.append(Route(path, door, include_in_schema=False))
     for module in (
         tools,
         files,
@@ -81,8 +83,6 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     ):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(health.router)
-    for path in ("/mcp", "/mcp/{workspace_id}"):
-        app.router.routes.append(Route(path, door, include_in_schema=False))
     errors.install(app)
     app.add_middleware(
         Edge,

@@ -66,6 +66,8 @@ class Face:
             # No argument of ours travels as a header, so no call needs to look its schema up.
             get_tool_input_schema=lambda _: None,
         )
+        # The library's own tracing would cost every call, and tells what the gate tells better.
+        server.middleware.clear()
         self._manager = StreamableHTTPSessionManager(
             server,
             session_idle_timeout=_IDLE_SECONDS,
