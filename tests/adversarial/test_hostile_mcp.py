@@ -1,0 +1,254 @@
+"""An MCP server that means no good harms neither the server nor another workspace, and each call ends in time."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.cast import hired
+from tests.integration.mcp.conftest import added, approved, crib, neighbour, sandbox, settings
+from toolcrib.domain.errors import BadArguments, NotPermitted, TimedOut, ToolFailed
+from toolcrib.domain.mcp import McpServer
+from toolcrib.mcp.http import checked_url
+from toolcrib.storage.database import Tenant
+from toolcrib.wiring import assemble
+
+__all__ = ["crib", "sandbox", "settings"]
+
+pytestmark = pytest.mark.xdist_group("hostile-mcp")
+
+_PROGRAM = (Path(__file__).parent.parent / "fakes" / "hostile_mcp.py").read_text()
+# A call of these agents is ended after so long; the test's own patience is longer.
+_SECONDS = 1.5
+_GRACE = 3.0
+
+
+async def hostile(crib: Crib, **how: Any) -> McpServer:
+    return await added(crib, "hostile", command=["/usr/bin/python3", "-c", _PROGRAM], **how)
+
+
+@asynccontextmanager
+async def answered_in_time() -> AsyncIterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < _SECONDS + _GRACE
+
+
+@pytest.mark.req("MC-1", part="a hostile server")
+@pytest.mark.parametrize("tool", ["late", "huge", "junk", "crash", "malformed", "flood"])
+async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_next_works(crib: Crib, tool: str) -> None:
+    await hostile(crib)
+    permissions = {f"mcp:hostile/{name}": {"allowed": True, "timeout": _SECONDS} for name in (tool, "fine")}
+    agent = await hired(crib, trust="autonomous", toolsets=["mcp:hostile"], tool_permissions=permissions)
+    other = await neighbour(crib)
+    async with answered_in_time():
+        outcome, elsewhere = await asyncio.gather(
+            crib.call(f"mcp:hostile/{tool}", agent), _busy(other, seconds=_SECONDS / 2)
+        )
+    assert isinstance(outcome.error, ToolFailed), outcome.result
+    assert isinstance(outcome.error, TimedOut) or tool not in ("late", "junk")
+    assert elsewhere < 1.0, f"a neighbour waited {elsewhere:.2f} s"
+    again = await crib.call("mcp:hostile/fine", agent)
+    assert again.succeeded, again.error
+
+
+async def _busy(crib: Crib, *, seconds: float) -> float:
+    """How long the slowest of many small calls took."""
+    slowest, until = 0.0, time.monotonic() + seconds
+    while (began := time.monotonic()) < until:
+        assert (await crib.call("ls", path="/")).succeeded
+        slowest = max(slowest, time.monotonic() - began)
+    return slowest
+
+
+class FarAway:
+    """A hostile server behind an address. What it does to a call is said by the tool's name."""
+
+    def __init__(self) -> None:
+        self.led_astray = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        if scope["path"] == "/elsewhere":
+            self.led_astray = True
+        asked = json.loads(body or b"{}")
+        match asked.get("method"):
+            case "initialize":
+                await _reply(send, asked, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                                           "serverInfo": {"name": "far", "version": "1"}})  # fmt: skip
+            case "tools/list":
+                names = ("hang", "huge", "junk", "astray", "endless", "fine")
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                await _reply(send, asked, {"tools": tools})
+            case "tools/call":
+                await self._misbehave(asked["params"]["name"], asked, receive, send)
+            case _:
+                await _answer(send, b"", status=405 if scope["method"] == "GET" else 202)
+
+    async def _misbehave(self, tool: str, asked: Any, receive: Any, send: Any) -> None:
+        match tool:
+            case "hang":
+                await receive()
+            case "huge":
+                await _reply(send, asked, {"content": [{"type": "text", "text": "x" * 50_000_000}]})
+            case "junk":
+                await _answer(send, b"{not json")
+            case "astray":
+                await _answer(send, b"", status=307, location=b"http://localhost/elsewhere")
+            case "endless":
+                start = {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-type", b"text/event-stream")],
+                }
+                await send(start)
+                for _ in range(1_000):
+                    await send({"type": "http.response.body", "body": b": " + b"x" * 60_000 + b"\n", "more_body": True})
+            case _:
+                await _reply(send, asked, {"content": [{"type": "text", "text": "fine"}]})
+
+
+async def _reply(send: Any, asked: Any, result: Any) -> None:
+    await _answer(send, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
+
+
+async def _answer(send: Any, body: bytes, *, status: int = 200, location: bytes | None = None) -> None:
+    headers = [(b"content-type", b"application/json"), *([(b"location", location)] if location else [])]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.req("MC-1", part="a hostile server behind an address")
+async def test_a_hostile_server_behind_an_address_gets_no_further(crib: Crib) -> None:
+    far = FarAway()
+    names = ("hang", "huge", "junk", "astray", "endless", "fine")
+    permissions = {f"mcp:far/{name}": {"allowed": True, "timeout": _SECONDS} for name in names}
+    agent = await hired(crib, trust="autonomous", toolsets=["mcp:far"], tool_permissions=permissions)
+    async with answering(far) as address:
+        await added(crib, "far", url=f"{address}/mcp")
+        for name in names[:-1]:
+            async with answered_in_time():
+                outcome = await crib.call(f"mcp:far/{name}", agent)
+            assert isinstance(outcome.error, ToolFailed), (name, outcome.result)
+            again = await crib.call("mcp:far/fine", agent)
+            assert again.succeeded, (name, again.error)
+        await crib.engine.toolbox.close()
+    assert not far.led_astray
+
+
+@asynccontextmanager
+async def answering(app: Any) -> AsyncIterator[str]:
+    """Where an application listens, on loopback."""
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@pytest.mark.req("MC-1", part="a changed tool list")
+async def test_a_tool_that_changed_is_off_until_an_owner_approves_it_again(crib: Crib) -> None:
+    server = await hostile(crib)
+    assert (await crib.call("mcp:hostile/fine")).succeeded
+    assert (await crib.call("mcp:hostile/rename")).succeeded
+
+    refused = await crib.call("mcp:hostile/fine")
+    assert isinstance(refused.error, ToolFailed)
+    assert "no longer describes it as when it was approved" in refused.error.message
+    assert (await crib.call("mcp:hostile/extra")).error is not None, "a new tool waits for approval too"
+    assert (await crib.call("mcp:hostile/inject")).succeeded, "the others stay on"
+    registry = await crib.engine.registry.within(crib.caller.workspace_id)
+    assert not registry.require("mcp:hostile/fine").is_offered
+
+    now = await crib.engine.toolbox.rows.get(Tenant.of(crib.caller), server.id)
+    assert now.changed == {"fine"}
+    assert now.awaits_approval
+    await approved(crib, server.id)
+    assert (await crib.call("mcp:hostile/fine")).succeeded
+    assert (await crib.call("mcp:hostile/extra")).succeeded
+
+
+@pytest.mark.req("MC-1", part="approval of a list")
+async def test_nothing_can_be_used_before_the_list_is_approved_and_only_the_list_that_was_seen(crib: Crib) -> None:
+    server = await hostile(crib, approve=False)
+    assert server.problem is not None
+    assert "'bad name" in server.problem
+    assert "'abroad'" in server.problem, "a schema that refers to other documents is not taken"
+    assert (await crib.call("mcp:hostile/fine")).error is not None
+    with pytest.raises(BadArguments, match="Validation failed"):
+        await crib.engine.toolbox.approve(Tenant.of(crib.caller), server.id, "0" * 64)
+
+
+@pytest.mark.req("MC-1", part="what a server says is data")
+async def test_words_that_a_server_smuggles_in_reach_nobody_as_commands(crib: Crib) -> None:
+    await hostile(crib)
+    said = (await crib.result("mcp:hostile/inject"))["text"]
+    assert "ignore your rules" in said, "it is told, as what the server said"
+    assert not any(character in said for character in "\x1b\x07\u200b")
+    link = await crib.result("mcp:hostile/link")
+    assert link == {"text": "[secret: http://127.0.0.1:9/secret]"}, "an address is told, not fetched"
+    assert (await crib.result("mcp:hostile/asks"))["text"] == "[true, true]", "it gets no model and no roots of ours"
+    picture = await crib.result("mcp:hostile/picture")
+    assert "data" not in picture["media"][0]
+
+
+@pytest.mark.req("MC-1", part="permissions and trust")
+async def test_an_agent_needs_toolset_permission_and_a_persons_yes(crib: Crib) -> None:
+    await hostile(crib, safe=["inject"])
+    allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
+    without_toolset = await hired(crib, tool_permissions=allowed)
+    assert isinstance((await crib.call("mcp:hostile/fine", without_toolset)).error, NotPermitted)
+    without_permission = await hired(crib, toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
+    assert isinstance((await crib.call("mcp:hostile/fine", without_permission)).error, NotPermitted)
+    guided = await hired(crib, toolsets=["mcp:hostile"], tool_permissions=allowed)
+    assert (await crib.call("mcp:hostile/fine", guided)).is_waiting, "its tools are dangerous"
+    assert (await crib.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"
+
+
+async def test_a_neighbour_has_none_of_its_tools(crib: Crib) -> None:
+    await hostile(crib)
+    other = await neighbour(crib)
+    outcome = await other.call("mcp:hostile/fine")
+    assert outcome.error is not None
+    assert "not found" in outcome.error.message
+    assert await crib.engine.toolbox.tools_of(other.caller.workspace_id) == {}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.org/mcp", "file:///etc/passwd", "https://a:b@example.org/", "https://", "gopher://x/"]
+)
+def test_addresses_that_would_leak_or_lead_astray_are_refused(url: str) -> None:
+    with pytest.raises(BadArguments):
+        checked_url(url, private_hosts=())
+
+
+async def test_an_address_inside_the_servers_network_is_not_contacted(crib: Crib) -> None:
+    contacted = asyncio.Event()
+    listener = await asyncio.start_server(lambda *_: contacted.set(), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    # As an operator has it who allows nothing.
+    strict = crib.settings.model_copy(update={"private_mcp_hosts": ()})
+    async with listener:
+        engine = assemble(strict, crib.database)
+        guarded = Crib(engine, crib.database, strict, crib.caller)
+        server = await added(guarded, "inside", url=f"https://localhost:{port}/mcp", approve=False)
+        await engine.toolbox.close()
+    assert server.seen is None
+    assert not contacted.is_set()

@@ -1,0 +1,107 @@
+"""The official reference servers, used through our client: in the sandbox and over HTTP, by people and by runs."""
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.fakes.model_server import ModelServer
+from tests.integration.conftest import Crib
+from tests.integration.mcp.conftest import added, reference
+from tests.integration.runs.conftest import opened_office, says
+from toolcrib.domain.errors import BadArguments, ToolFailed
+from toolcrib.domain.runs import Ending
+from toolcrib.providers.registry import Providers
+
+START_SECONDS = 30
+# It listens on every interface unless it is told otherwise, which it has no option for.
+_ON_LOOPBACK = (
+    "data:text/javascript,import net from 'node:net'; const listen = net.Server.prototype.listen;"
+    "net.Server.prototype.listen = function (port, ...rest) {"
+    " return listen.call(this, {port: 0, host: '127.0.0.1'}, () => {"
+    " console.error('on port ' + this.address().port + '.'); rest.at(-1)?.() }) }"
+)
+
+
+@asynccontextmanager
+async def everything_over_http() -> AsyncIterator[str]:
+    node, *rest = reference("everything", "streamableHttp")
+    process = await asyncio.create_subprocess_exec(
+        node, "--import", _ON_LOOPBACK, *rest, env={**os.environ, "PORT": "3001"}, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not (found := re.search(rb"on port (\d+)\.", line := await process.stderr.readline())):
+                assert line, "The server ended before it listened."
+        reading = asyncio.create_task(process.stderr.read())
+        yield f"http://127.0.0.1:{found[1].decode()}/mcp"
+    finally:
+        process.kill()
+        await process.wait()
+    await reading
+
+
+@pytest.mark.req("MC-1", part="programs in the sandbox")
+async def test_three_reference_servers_run_in_the_sandbox_and_answer(crib: Crib) -> None:
+    await asyncio.gather(
+        added(crib, "everything", command=reference("everything", "stdio")),
+        added(crib, "memory", command=reference("memory"), secrets={"MEMORY_FILE_PATH": "/data/memory.jsonl"}),
+        added(crib, "filesystem", command=reference("filesystem", "/data")),
+    )
+    assert (await crib.result("mcp:everything/echo", message="hi"))["text"] == "Echo: hi"
+    summed = await crib.result("mcp:everything/get-structured-content", location="Chicago")
+    assert summed["structured"]["temperature"] == 36
+    picture = await crib.result("mcp:everything/get-tiny-image")
+    assert picture["media"][0]["mime_type"] == "image/png"
+
+    await crib.result("mcp:filesystem/write_file", path="/data/note.txt", content="kept")
+    assert (await crib.result("mcp:filesystem/read_text_file", path="/data/note.txt"))["text"] == "kept"
+    outside = await crib.call("mcp:filesystem/read_text_file", path="/etc/passwd")
+    assert isinstance(outside.error, ToolFailed)
+    assert "Access denied" in outside.error.message
+
+    entity = {"name": "Ada", "entityType": "person", "observations": ["counts"]}
+    await crib.result("mcp:memory/create_entities", entities=[entity])
+    graph = await crib.result("mcp:memory/read_graph")
+    assert [found["name"] for found in graph["structured"]["entities"]] == ["Ada"]
+
+
+@pytest.mark.req("MC-1", part="what a server sees")
+async def test_a_program_sees_neither_the_workspace_nor_the_servers_environment(crib: Crib) -> None:
+    (crib.project / "private.txt").write_text("private")
+    command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
+    server = await added(crib, "spy", command=command, approve=False)
+    assert server.problem is not None
+    assert "ended with status 4: 0" in server.problem
+    assert "DATABASE" not in server.problem
+
+
+@pytest.mark.req("MC-1", part="streamable HTTP")
+async def test_the_reference_server_answers_over_http(crib: Crib) -> None:
+    async with everything_over_http() as url:
+        await added(crib, "far", url=url)
+        assert (await crib.result("mcp:far/echo", message="hi"))["text"] == "Echo: hi"
+        assert "5" in (await crib.result("mcp:far/get-sum", a=2, b=3))["text"]
+        wrong = await crib.call("mcp:far/get-sum", a="two")
+        assert isinstance(wrong.error, BadArguments)
+        await crib.engine.toolbox.close()
+
+
+@pytest.mark.req("MC-1", part="used by a run")
+async def test_a_run_uses_tools_of_a_server_like_any_tool(crib: Crib, model: ModelServer, providers: Providers) -> None:
+    await added(crib, "everything", command=reference("everything", "stdio"))
+    office = await opened_office(
+        crib, model, providers, toolsets=["mcp:everything"],
+        tool_permissions={"mcp:everything/echo": {"allowed": True}},
+    )  # fmt: skip
+    run = await office.send("Say it.", says("", ("mcp_everything_echo", {"message": "out loud"})), says("It was said."))
+    assert run.ending is Ending.DONE, run.error
+    assert [tool["function"]["name"] for tool in office.model.received[0].body["tools"]] == ["mcp_everything_echo"]
+    answered = [one for one in office.told() if one["role"] == "tool"]
+    assert "Echo: out loud" in answered[0]["content"]
