@@ -48,18 +48,27 @@ def stand(scratch: Path) -> Iterator[Stand]:
     with fresh_database() as name:
         owner = url_of(name)
         migrate.upgrade(owner)
-        with _server(scratch, url_of(name, migrate.APP_ROLE)) as ours:
-            token, workspace, user = _member(ours)
+        with our_server(scratch, url_of(name, migrate.APP_ROLE)) as ours:
+            token, workspace, user = member(ours.port)
             folder = scratch / "bare"
             folder.mkdir()
             port = free_port()
             command = [sys.executable, "-m", "bench.bare", owner, str(folder), workspace, user, str(port)]
             with _running(command, {}, port, "/openapi.json"):
-                yield Stand(ours, port, token, workspace, name)
+                yield Stand(ours.port, port, token, workspace, name)
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our server, and its process."""
+
+    port: int
+    pid: int
 
 
 @contextmanager
-def _server(scratch: Path, url: str) -> Iterator[int]:
+def our_server(scratch: Path, url: str) -> Iterator[Ours]:
+    """Our server, with models on loopback allowed."""
     port = free_port()
     environment = {
         "TOOLCRIB_DATABASE_URL": url,
@@ -67,15 +76,15 @@ def _server(scratch: Path, url: str) -> Iterator[int]:
         "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
         "TOOLCRIB_DATA_DIR": str(scratch / "data"),
         "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
+        "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
     }
-    with _running(
-        [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)], environment, port, "/health"
-    ):
-        yield port
+    command = [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)]
+    with _running(command, environment, port, "/health") as pid:
+        yield Ours(port, pid)
 
 
 @contextmanager
-def _running(command: list[str], environment: dict[str, str], port: int, probe: str) -> Iterator[None]:
+def _running(command: list[str], environment: dict[str, str], port: int, probe: str) -> Iterator[int]:
     process = subprocess.Popen(command, env={**os.environ, **environment})
     try:
         for _ in range(200):
@@ -84,15 +93,16 @@ def _running(command: list[str], environment: dict[str, str], port: int, probe: 
                 break
             except httpx2.TransportError:
                 time.sleep(0.05)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(20)
 
 
-def _member(port: int) -> tuple[str, str, str]:
+def member(port: int) -> tuple[str, str, str]:
+    """A new person with a workspace of their own: token, workspace and user."""
     client = httpx2.Client(base_url=f"http://127.0.0.1:{port}/api/v1")
-    account = {"email": "bench@example.org", "password": secrets.token_urlsafe(24)}
+    account = {"email": f"{secrets.token_hex(6)}@example.org", "password": secrets.token_urlsafe(24)}
     user = client.post("/auth/register", json=account).raise_for_status().json()["id"]
     token = client.post("/auth/login", json=account).raise_for_status().json()["access_token"]
     client.cookies.clear()
