@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from time import monotonic
@@ -240,14 +239,24 @@ class Connections:
         held = self._held.get(_key(server))
         if held is not None and not held.is_over:
             return held
-        self._refuse_too_many(server)
+        self._make_room(server)
         made = self._held[_key(server)] = Connection(server, self._dial)
         return made
 
-    def _refuse_too_many(self, server: McpServer) -> None:
-        here = Counter(workspace_id for workspace_id, _ in self._held)
-        if here[server.workspace_id] >= _IN_A_WORKSPACE or here.total() >= _IN_ALL:
-            raise ToolFailed("Too many MCP servers are in use at once. Try again when others have ended their calls.")
+    def _make_room(self, server: McpServer) -> None:
+        """Ends the longest idle connection where there are too many; refuses if all of them are in use."""
+        mine = [one for one in self._held.values() if one.server.workspace_id == server.workspace_id]
+        for held, most in ((mine, _IN_A_WORKSPACE), (list(self._held.values()), _IN_ALL)):
+            if len(held) < most:
+                continue
+            idle = [one for one in held if not one.users]
+            if not idle:
+                raise ToolFailed(
+                    "Too many MCP servers are in use at once. Try again when others have ended their calls."
+                )
+            oldest = min(idle, key=lambda one: one.used_at)
+            oldest.stop()
+            self._retire(oldest)
 
     def _retire(self, connection: Connection) -> None:
         """No new call gets it; it ends with the last that has it."""

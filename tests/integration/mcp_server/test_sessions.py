@@ -189,6 +189,21 @@ async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
         assert "not a member" in (await theirs.post(served.url, json=call, headers=mine_now)).text
 
 
+async def test_nobody_can_take_up_every_session(served: Served) -> None:
+    hello = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }  # fmt: skip
+    accept = {"Accept": "application/json, text/event-stream"}
+    other = await founded(served.services, served.origin)
+    async with served.client() as greedy, other.client() as modest:
+        opened = [(await greedy.post(served.url, json=hello, headers=accept)).status_code for _ in range(101)]
+        assert opened == [200] * 100 + [429]
+        said = {**accept, "Mcp-Protocol-Version": "2025-11-25"}
+        assert (await greedy.post(served.url, json=hello, headers=said)).status_code == 429
+        assert (await modest.post(other.url, json=hello, headers=accept)).status_code == 200
+
+
 async def test_only_a_key_in_the_header_opens_the_door(served: Served) -> None:
     assert served.tenant.user_id is not None
     token = served.services.tokens.issue(served.tenant.user_id, 0)

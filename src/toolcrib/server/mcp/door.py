@@ -58,7 +58,7 @@ class Door:
             raise Unauthenticated(_NO_KEY)
         principal = await by_token(self._services, token)
         workspace_id = _workspace(request.path_params.get("workspace_id"), principal)
-        return Visit(principal, workspace_id, str(request.base_url).rstrip("/"))
+        return Visit(principal, workspace_id, request)
 
     def _refuse_foreign_page(self, request: Request) -> None:
         """A page of another site may not speak to us from a person's browser, whatever key it has got hold of."""

@@ -21,6 +21,8 @@ from mcp_types import (
     ListToolsResult,
     PaginatedRequestParams,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 import toolcrib
@@ -40,6 +42,7 @@ from toolcrib.tools.tool import Tool
 _FOR_PEOPLE: Final = "workspace"
 _IDLE_SECONDS: Final = 1_800
 _MOST_SESSIONS: Final = 2_000
+_SESSIONS_OF_ONE: Final = 100
 # For a client to take what a call said, when it has ended.
 _LAST_WORDS_SECONDS: Final = 2.0
 _INSTRUCTIONS: Final = (
@@ -83,11 +86,25 @@ class Face:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit: Visit = scope[VISIT]
+        self._refuse_a_hoard(scope, visit)
         # The library gives a session only to whom it was opened for.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
         # The web server leaves the blanks around a value, which are no part of it.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         await self._manager.handle_request(scope, receive, send)
+
+    def _refuse_a_hoard(self, scope: Scope, visit: Visit) -> None:
+        """One person's sessions must not take everybody's place. The newer era has none."""
+        headers = dict(scope["headers"])
+        version = headers.get(b"mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0].encode()).decode("latin-1")
+        if b"mcp-session-id" in headers or version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            return
+        # The library counts them, and tells nobody.
+        owners = self._manager._session_owners.values()
+        if sum(owner["client_id"].startswith(str(visit.principal.user_id)) for owner in owners) >= _SESSIONS_OF_ONE:
+            raise HTTPException(
+                429, f"You have {_SESSIONS_OF_ONE} MCP sessions open. End one first.", {"Retry-After": "60"}
+            )
 
     async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         visit = _visit(context)

@@ -3,6 +3,8 @@
 from typing import Final
 from uuid import UUID
 
+from starlette.requests import Request
+
 from toolcrib.domain.callers import Caller
 from toolcrib.server.auth import Principal, caller_for
 
@@ -13,10 +15,15 @@ VISIT: Final = "toolcrib.visit"
 class Visit:
     """Someone who proved who they are, in a workspace, for one request."""
 
-    def __init__(self, principal: Principal, workspace_id: UUID, origin: str) -> None:
+    def __init__(self, principal: Principal, workspace_id: UUID, request: Request) -> None:
         self.principal = principal
         self.workspace_id = workspace_id
-        self.origin = origin
+        self._request = request
+
+    @property
+    def origin(self) -> str:
+        """By what name the client calls this server."""
+        return str(self._request.base_url).rstrip("/")
 
     def caller(self) -> Caller:
         """A caller with a call id of its own."""
