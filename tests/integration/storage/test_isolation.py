@@ -42,8 +42,8 @@ insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, d
     values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
 insert into toolcrib.approvals (workspace_id, id, call_id, user_id, via, tool, shown, arguments_sha256, effects, rule,
                                 reason, offered, expires_at)
-    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', 'write', '{}', %(hash)s, '{}', 'r', 'r', '{"tool": "write"}',
-            now() + interval '1 day');
+    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', 'write', '{}', %(hash)s, '{}', 'r', 'r',
+            '{"tool": "write"}', now() + interval '1 day');
 insert into toolcrib.grants (workspace_id, id, agent_id, tool, approval_id, created_by)
     values (%(workspace)s, %(id)s, %(id)s, 'write', %(id)s, %(user)s);
 insert into toolcrib.questions (workspace_id, id, call_id, user_id, via, items, expires_at)
