@@ -79,6 +79,7 @@ async def house(
         data_dir=tmp_path_factory.mktemp("house") / "data",
         node="mcp-node",
         secure_cookies=False,
+        private_mcp_hosts=("*",),
     )
     async with open_services(settings, tools=conformance_tools()) as services, listening(services) as origin:
         yield services, origin
