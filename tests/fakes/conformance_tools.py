@@ -63,6 +63,7 @@ def conformance_tools() -> list[Tool]:
         test_elicitation_sep1034_defaults,
         test_elicitation_sep1330_enums,
         _with_schema(),
+        our_own_fault,
     ]
 
 
@@ -92,6 +93,12 @@ def _asking(name: str, field: str) -> Tool:
 async def test_error_handling() -> None:
     """Fails, as tools may."""
     raise ToolFailed("This tool intentionally returns an error for testing")
+
+
+@_harmless()
+async def our_own_fault() -> None:
+    """Fails as no tool should."""
+    raise RuntimeError("a secret of the server")
 
 
 @_harmless()

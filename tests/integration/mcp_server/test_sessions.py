@@ -16,6 +16,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
+from structlog.testing import capture_logs
 
 from tests.integration.mcp.conftest import NODE, PEERS
 from tests.integration.mcp_server.conftest import Served, founded
@@ -187,6 +188,17 @@ async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
         assert "not a member" in refused.text
         call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "ls", "arguments": {"path": "/"}}}
         assert "not a member" in (await theirs.post(served.url, json=call, headers=mine_now)).text
+
+
+@ERAS
+async def test_our_own_fault_is_logged_and_its_words_are_not_told(served: Served, mode: str) -> None:
+    with capture_logs() as logged:
+        async with session(served, mode) as client:
+            with pytest.raises(MCPError, match="It is logged as") as told:
+                await client.call_tool("our_own_fault", {})
+    assert "secret" not in str(told.value)
+    (entry,) = [one for one in logged if one["event"] == "unforeseen_error"]
+    assert entry["error_id"] in str(told.value)
 
 
 async def test_nobody_can_take_up_every_session(served: Served) -> None:

@@ -5,7 +5,9 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
+from uuid import uuid4
 
+import structlog
 from mcp import MCPError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -13,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     CallToolRequestParams,
@@ -26,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 import toolcrib
-from toolcrib.domain.errors import BadArguments, Forbidden, NotFound, ToolcribError, Unauthenticated
+from toolcrib.domain.errors import NotFound, ToolcribError
 from toolcrib.domain.ids import WorkspaceId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.providers.names import WireNames
@@ -51,6 +54,7 @@ _INSTRUCTIONS: Final = (
 )
 
 Context = ServerRequestContext[dict[str, Any], Any]
+_log = structlog.get_logger(__name__)
 
 
 class Face:
@@ -133,8 +137,15 @@ class Face:
             if outcome.is_waiting:
                 return await self._asking.ask(context, visit, outcome)
             return result_of(outcome)
-        except (Forbidden, Unauthenticated, BadArguments, NotFound) as error:
+        except ToolcribError as error:
             raise _refusal(error) from None
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+            # The library would tell nobody; the client hears only where to look.
+            error_id = uuid4().hex
+            _log.error("unforeseen_error", error_id=error_id, where=f"mcp {given.name}", exc_info=error)
+            raise MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.") from None
 
     async def _execute(self, context: Context, call: ToolCall, visit: Visit) -> Outcome:
         """The call through the gate. What it says while it runs is told as progress, if the client wants that."""
