@@ -25,7 +25,7 @@ ALL = dict(commands(typer.main.get_command(app)))
 @pytest.mark.req("CL-2")
 def test_every_command_is_there() -> None:
     wanted = (
-        "serve chat run tool undo redo log approve answer agents models doctor db audit workspace user key sessions"
+        "serve chat run tool undo redo log approve answer agents models mcp doctor db audit workspace user key sessions"
     )
 
     assert {(name,) for name in wanted.split()} <= set(ALL)
