@@ -4,6 +4,7 @@ import json
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -287,3 +288,18 @@ def test_what_is_missing_is_said_with_its_remedy(own: Laptop) -> None:
     assert "Say what" in nothing_to_do
     for said in (no_model, no_database, own_files, nothing_to_do):
         assert "Traceback" not in said
+
+
+@pytest.mark.long
+def test_several_directories_begun_at_the_same_moment_share_one_new_database() -> None:
+    with laptop() as fresh, ThreadPoolExecutor(4) as at_once:
+        projects = [fresh.project() for _ in range(4)]
+        ended = list(
+            at_once.map(
+                lambda project: fresh.run("tool", "write", "--path", "/a.txt", "--content", "a\n", at=project), projects
+            )
+        )
+
+        assert [one.status for one in ended] == [0] * 4, [one.said for one in ended]
+        assert [(project / "a.txt").read_text() for project in projects] == ["a\n"] * 4
+        assert not (fresh.data / "postgres" / "postmaster.pid").exists()

@@ -120,3 +120,16 @@ def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
     assert not refused
     assert theirs.try_take()
     theirs.release()
+
+
+def test_a_note_whose_number_another_program_has_by_now_is_not_believed(directories: Directories) -> None:
+    cluster = Cluster(directories, Secrets.kept(directories))
+    directories.cluster.mkdir()
+    note = directories.cluster / "postmaster.pid"
+    note.write_text(f"{os.getpid()}\n{directories.cluster}\n1\n5432\n\n\n\nready\n")
+
+    believed = cluster._is_ready()
+    cluster._forget_dead_server()
+
+    assert not believed
+    assert not note.exists()
