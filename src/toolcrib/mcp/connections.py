@@ -194,8 +194,12 @@ class Connections:
         self._dial = dial
         self._at_end = at_end
         self._held: dict[tuple[WorkspaceId, McpServerId], Connection] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
         await asyncio.gather(*(connection.ended() for connection in self._held.values()))
         self._held.clear()
         await asyncio.to_thread(self._at_end)
@@ -232,7 +236,7 @@ class Connections:
             connection.used_at = monotonic()
             if not connection.users and self._held.get(_key(server)) is not connection:
                 connection.stop()
-            asyncio.get_running_loop().call_later(_IDLE_SECONDS + 1, self._sweep)
+            self._sweep_later()
 
     def _connection(self, server: McpServer) -> Connection:
         self._sweep()
@@ -262,6 +266,16 @@ class Connections:
         """No new call gets it; it ends with the last that has it."""
         if self._held.get(_key(connection.server)) is connection:
             del self._held[_key(connection.server)]
+
+    def _sweep_later(self) -> None:
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(_IDLE_SECONDS + 1, self._swept)
+
+    def _swept(self) -> None:
+        self._sweeping = None
+        self._sweep()
+        if self._held:
+            self._sweep_later()
 
     def _sweep(self) -> None:
         for key, connection in list(self._held.items()):
