@@ -8,40 +8,41 @@ from typing import Final
 from toolcrib.domain.events import Delta
 from toolcrib.engine.live.keys import Key, key_of
 
-SECONDS: Final = 0.03
+# Pieces that come closer together than this are joined. A server that is hard pressed joins more, and so sends less.
+SECONDS: Final = 0.01
+MOST_SECONDS: Final = 0.05
 # A piece is sent at once when it has grown to this, and a longer one is cut: no message of ours is larger.
 MAX_CHARACTERS: Final = 16_000
 
 
 class Coalescer:
-    """Holds deltas for a moment and sends what belongs together as one. Order within a session is kept."""
+    """Sends a piece that comes after a pause at once, and joins those that follow on it too soon. Order is kept."""
 
     def __init__(self, send: Callable[[Delta], None], *, seconds: float = SECONDS) -> None:
         self._send = send
-        self._seconds = seconds
+        self._least = self._seconds = seconds
         self._held: dict[Key, list[_Run]] = {}
+        # Sessions to which something was sent since the last round, or the one before.
+        self._recent: dict[Key, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, delta: Delta) -> None:
+        key = key_of(delta)
         for piece in _cut(delta):
-            held = self._held.setdefault(key_of(piece), [])
-            run = next((run for run in held if run.takes(piece)), None)
-            if run is None:
-                held.append(run := _Run(piece))
-            else:
-                run.add(piece)
-            if run.length >= MAX_CHARACTERS:
-                self.flush(key_of(piece))
-        if self._held and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self.flush_all)
+            self._hold(key, piece)
+        if key not in self._recent:
+            self.flush(key)
+        self._set_timer()
 
     def flush(self, key: Key) -> None:
         """Sends what is held of a session: something is about to be told that comes after it."""
-        for run in self._held.pop(key, ()):
+        held = self._held.pop(key, ())
+        for run in held:
             self._send(run.joined())
+        if held:
+            self._recent[key] = asyncio.get_running_loop().time()
 
     def flush_all(self) -> None:
-        self._timer = None
         for key in list(self._held):
             self.flush(key)
 
@@ -49,6 +50,32 @@ class Coalescer:
         if self._timer is not None:
             self._timer.cancel()
         self.flush_all()
+
+    def _hold(self, key: Key, piece: Delta) -> None:
+        held = self._held.setdefault(key, [])
+        run = next((run for run in held if run.takes(piece)), None)
+        if run is None:
+            held.append(run := _Run(piece))
+        else:
+            run.add(piece)
+        if run.length >= MAX_CHARACTERS:
+            self.flush(key)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and (self._held or self._recent):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(loop.time() + self._seconds, self._round, loop.time() + self._seconds)
+
+    def _round(self, due: float) -> None:
+        """Sends what is held. How late it is, and how long it takes, says how hard pressed the server is."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        began = loop.time()
+        self._recent = {key: at for key, at in self._recent.items() if began - at < self._seconds}
+        self.flush_all()
+        pressed = 4 * (loop.time() - due)
+        self._seconds = min(MOST_SECONDS, max(self._least, pressed))
+        self._set_timer()
 
 
 class _Run:
