@@ -154,7 +154,8 @@ class Approvals:
             refuse_unless_open(approval)
             stale = await self._sessionless(connection, tenant, found)
             if stale is None:
-                stale = self._flaw(found, judgement) or await self._staleness(connection, tenant, approval, judgement)
+                stale = await self._flaw(found, judgement)
+                stale = stale or await self._staleness(connection, tenant, approval, judgement)
                 if stale is not None:
                     await self._rows.ended(connection, tenant, approval_id, ApprovalState.STALE)
                     event = approval_ended(approval, ApprovalState.STALE, stale)
@@ -272,17 +273,17 @@ class Approvals:
         await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         return refusal.message
 
-    def _flaw(self, found: Allowed, judgement: Judgement) -> str | None:
+    async def _flaw(self, found: Allowed, judgement: Judgement) -> str | None:
         """Why the decision cannot stand: BadArguments for what the person must mend, words for what changed."""
         if judgement.reason is not None and len(judgement.reason) > _LONGEST_REASON:
             raise BadArguments({"reason": f"At most {_LONGEST_REASON:,} characters."})
         if judgement.scope is not Scope.ONCE and judgement.approved:
-            self._check_grant(found, judgement)
+            await self._check_grant(found, judgement)
         if not is_as_asked(found):
             return "The call's arguments are not those that were asked about. It is asked again."
         return None
 
-    def _check_grant(self, found: Allowed, judgement: Judgement) -> None:
+    async def _check_grant(self, found: Allowed, judgement: Judgement) -> None:
         approval, rule = found.approval, judgement.rule
         if approval.agent_id is None:
             raise BadArguments({"scope": "Only an agent's calls can be allowed beforehand."})
@@ -292,7 +293,8 @@ class Approvals:
             raise BadArguments(
                 {"rule": "Say the rule that is to be stored: the one offered, or another you have read."}
             )
-        tool = self._registry.require(approval.tool)
+        registry = await self._registry.within(approval.workspace_id, approval.tool)
+        tool = registry.require(approval.tool)
         check_rule(rule, tool.name, tool.effects(tool.parse(unspelled(found.arguments))))
 
     async def _staleness(
