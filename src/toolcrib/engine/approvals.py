@@ -1,7 +1,7 @@
 """Approvals: a call that must wait becomes a row, a person decides it once, and the row is what is carried out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,12 +23,11 @@ from toolcrib.domain.errors import (
 )
 from toolcrib.domain.ids import ApprovalId, CallId, SessionId, UserId, new_id
 from toolcrib.domain.outcomes import Outcome, OutcomeState
-from toolcrib.domain.places import Place
 from toolcrib.engine.entry import Entry
+from toolcrib.engine.foresight import Plan, effects_row, why
 from toolcrib.engine.objections import denied, moved_on, refuse_agents, refuse_unless_open, refuse_unwritable
 from toolcrib.engine.telling import approval_ended, approval_payload, shown_input, tool_asked, tool_decided
 from toolcrib.engine.watchers import Watchers
-from toolcrib.policy.bounds import bound
 from toolcrib.policy.decisions import Decision, Verdict
 from toolcrib.policy.grants import check_rule, offer
 from toolcrib.storage import approvals as storage
@@ -42,30 +41,12 @@ from toolcrib.storage.proposals import drop, overtaken, propose, proposed
 from toolcrib.storage.trash import keep_staged
 from toolcrib.tools.call import ToolCall
 from toolcrib.tools.registry import Registry
-from toolcrib.workspace.paths import shown
 from toolcrib.workspace.preview import preview
 from toolcrib.workspace.trash import returned_by
 
 log = structlog.get_logger(__name__)
 
 _LONGEST_REASON = 2_000
-_NAMED = 10
-_SAID_BYTES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a call would do and answer, worked out before anyone is asked."""
-
-    change_set: ChangeSet
-    result: Any
-    # Places whose names are closed to agents, and how well the program was held that would write them.
-    protected: tuple[Place, ...] = ()
-    isolation: str | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.change_set.changes
 
 
 class Approvals:
@@ -103,7 +84,7 @@ class Approvals:
         caller, decision = entry.caller, entry.decision
         assert decision is not None and entry.tool is not None
         tenant, arguments = Tenant.of(caller), spelled(entry.call.arguments)
-        rule, reason = _why(decision, plan)
+        rule, reason = why(decision, plan)
         approval = NewApproval(
             id=ApprovalId(new_id()),
             arguments=arguments,
@@ -112,7 +93,7 @@ class Approvals:
             changes=await preview(self._blobs, tenant, plan.change_set) if plan else [],
             change_set_id=plan.change_set.id if plan else None,
             result=plan.result if plan else None,
-            effects=_effects_row(effects, plan),
+            effects=effects_row(effects, plan),
             rule=rule,
             reason=reason,
             isolation=plan.isolation if plan else None,
@@ -375,40 +356,3 @@ def _agent_then(approval: Approval) -> Agent | None:
     if approval.agent_id is None:
         return None
     return Agent(approval.agent_id, approval.agent_name or "", AgentRules())
-
-
-def granted_in(change_set: ChangeSet, approval: Approval) -> frozenset[Place]:
-    """The places of a proposed set whose protected names the person saw in front of them."""
-    seen = frozenset(approval.effects.get("protected", ()))
-    return frozenset(place for place in change_set.places if shown(place) in seen)
-
-
-def _why(decision: Decision, plan: Plan | None) -> tuple[str, str]:
-    """The rule by which a person is asked, and why, with protected names in front."""
-    if plan is None or not plan.protected:
-        return decision.rule, decision.reason
-    names = [shown(place) for place in plan.protected]
-    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return "protected-name", (
-        f"It would write {', '.join(names[:_NAMED])}{others}: names that hold secrets or become code on a person's "
-        "machine. Only a person can let that pass."
-    )
-
-
-def _effects_row(effects: Effects, plan: Plan | None) -> dict[str, Any]:
-    protected = {"protected": [shown(place) for place in plan.protected]} if plan and plan.protected else {}
-    ran = {"output": _said(plan.result)} if plan and effects.runs is not None else {}
-    return {
-        "reads": [shown(place) for place in (*effects.reads, *effects.reads_each)],
-        "writes": [shown(place) for place in effects.writes],
-        "runs": effects.runs,
-        "contacts": list(effects.contacts),
-        **protected,
-        **ran,
-    }
-
-
-def _said(result: Any) -> Any:
-    """What a command said whose effect is asked about."""
-    said = result.get("output") if isinstance(result, Mapping) else result
-    return bound(said, limit_bytes=_SAID_BYTES).value

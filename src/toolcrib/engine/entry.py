@@ -45,6 +45,11 @@ class Entry:
         return self.caller.session_id is not None or self.allowed is not None
 
     @property
+    def may_be_repeated(self) -> bool:
+        """Whether nothing is harmed if it was done and is done again: so it is with what only drafts."""
+        return self.repeatable and (self.tool is None or self.tool.repeatable)
+
+    @property
     def _isolation(self) -> str | None:
         """How well what ran was held; of what a person was asked about, how well it was then."""
         if self.remarks is not None and self.remarks.isolation is not None:
@@ -126,7 +131,7 @@ class Entry:
             error=error,
             change_set_id=change_set.id if change_set else None,
             node=self.process,
-            repeatable=self.repeatable and (self.tool is None or self.tool.repeatable),
+            repeatable=self.may_be_repeated,
             approval_id=self.allowed.approval.id if self.allowed else None,
             events=events if self._is_watched else (),
             violation=violation,

@@ -14,7 +14,6 @@ from toolcrib.domain.errors import (
     BaseChanged,
     Conflict,
     Forbidden,
-    Interrupted,
     NotPermitted,
     Refused,
     Superseded,
@@ -23,8 +22,9 @@ from toolcrib.domain.errors import (
     ToolFailed,
 )
 from toolcrib.domain.outcomes import Outcome
-from toolcrib.engine.approvals import Approvals, Plan, entry_of, granted_in, is_as_asked
+from toolcrib.engine.approvals import Approvals, entry_of, is_as_asked
 from toolcrib.engine.entry import Entry
+from toolcrib.engine.foresight import Plan, granted_in
 from toolcrib.engine.journal import Journal
 from toolcrib.engine.questions import Questions
 from toolcrib.engine.recorder import Recorder
@@ -172,8 +172,7 @@ class Executor:
             # What a person allowed is not lost with the server that was about to do it: the next one does. Neither is
             # a run's call, which is ended by its run: that knows whether a person stopped it, or only its process.
             if not entry.committing and entry.allowed is None and entry.caller.fence is None:
-                stopped = Interrupted("The call was cancelled while it ran. Nothing was changed.")
-                await asyncio.shield(self._recorder.end(entry, stopped))
+                await asyncio.shield(self._recorder.cancelled(entry))
             raise
         except Exception as error:
             # The book says that it was tried, if it can still be written. A commit has written its own record.

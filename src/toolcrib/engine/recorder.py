@@ -100,6 +100,15 @@ class Recorder:
         )
         return await self.end(entry, error, state=OutcomeState.UNKNOWN)
 
+    async def cancelled(self, entry: Entry) -> Outcome:
+        """Whoever called wants it no more. What only drafts has changed nothing; of the rest nobody can tell."""
+        if entry.may_be_repeated:
+            return await self.end(entry, Interrupted("The call was cancelled while it ran. Nothing was changed."))
+        error = Interrupted(
+            "The call was cancelled while it ran, and nobody can tell whether it took effect. Find out."
+        )
+        return await self.end(entry, error, state=OutcomeState.UNKNOWN)
+
     async def write_down(self, record: AuditRecord) -> None:
         """The book alone: whoever does not belong, or came too late, leaves nothing else."""
         await self._book.write(record)

@@ -72,7 +72,9 @@ async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: C
     assert [repeatable for _, repeatable in found] == [False]
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    assert (await Calls(open_crib.database).get(tenant, found[0][0])).error["code"] == "INTERRUPTED"
+    ended = await Calls(open_crib.database).get(tenant, found[0][0])
+    assert (ended.state, ended.error["code"]) == ("unknown", "INTERRUPTED")
+    assert "nobody can tell" in ended.error["message"]
 
 
 async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
