@@ -12,8 +12,8 @@ from rich.text import Text
 
 from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
 from toolcrib.cli.showing import one_line, plain
-from toolcrib.cli.staff import chosen_agent, default_name, make_default
 from toolcrib.domain.errors import NotFound
+from toolcrib.library.staff import chosen_agent, default_name, make_default
 
 app = typer.Typer(invoke_without_command=True)
 

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.cli.conversing import Conversation
 from toolcrib.cli.deciding import Decider
-from toolcrib.cli.deeds import last_deed, last_undo, take_back, tell_changes
+from toolcrib.cli.deeds import tell_changes
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
 from toolcrib.cli.run import AgentOption, TrustOption, followed
 from toolcrib.cli.sessions import found_session
 from toolcrib.cli.showing import one_line, plain
-from toolcrib.cli.staff import chosen_agent
 from toolcrib.client import Agent, NoAnswer, Session
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.errors import NotFound, ToolcribError
+from toolcrib.library.conversing import Conversation
+from toolcrib.library.deeds import last_deed, last_undo, take_back
+from toolcrib.library.staff import chosen_agent
 
 _HELP = """\
 /undo            take back what the last run did

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.providers import NO_MODEL, keep_named, named_by_environment, parse_choice, usable
 from toolcrib.cli.showing import one_line
-from toolcrib.cli.staff import chosen_agent, give_model
 from toolcrib.domain.errors import Misconfigured, ToolcribError
+from toolcrib.library.providers import NO_MODEL, keep_named, named_by_environment, parse_choice, usable
+from toolcrib.library.staff import chosen_agent, give_model
 
 app = typer.Typer(invoke_without_command=True)
 

@@ -1,17 +1,14 @@
-"""Where a command works: the directory it is in, served by this very process, or a workspace of a server elsewhere."""
+"""Where a command works: the options that say it, the same for every command."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-from uuid import UUID
 
 import typer
 
-from toolcrib.client import Client, Workspace
-from toolcrib.domain.errors import Misconfigured, NotFound
+from toolcrib.library import place
+from toolcrib.library.place import Place as Place
 
 DirectoryOption = Annotated[
     Path, typer.Option("--directory", "-C", help="The project directory.", show_default="this one")
@@ -26,53 +23,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 HERE = Path()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A workspace, and a client that speaks to whoever serves it."""
-
-    client: Client
-    workspace: Workspace
-    # What is remembered of a directory on this machine; nowhere for a server's workspace.
-    notes: Path | None
-    # Another process of this user serves the directory, and may end.
-    served_elsewhere: bool = False
-
-    @property
-    def id(self) -> UUID:
-        return self.workspace.id
-
-
 @contextmanager
 def open_place(directory: Path = HERE, *, server: str | None = None, workspace: str | None = None) -> Iterator[Place]:
-    """The workspace of a directory, or one of a server if that is named."""
-    if server is not None:
-        with Client(server, _token()) as client:
-            yield Place(client, _chosen(client, workspace), None)
-        return
-    # Only here: it loads the whole program, which a command for a server elsewhere does not need.
-    from toolcrib.local import open_local
-
-    with open_local(directory, tell=_aside) as local, Client(local.address, local.token, seconds=120) as client:
-        found = next(one for one in client.workspaces() if one.id == local.workspace_id)
-        yield Place(client, found, local.log.parent, served_elsewhere=not local.serves)
-
-
-def _token() -> str:
-    token = os.environ.get("TOOLCRIB_TOKEN")
-    if not token:
-        raise Misconfigured("Say who you are to the server: set TOOLCRIB_TOKEN to an API key or access token of yours.")
-    return token
-
-
-def _chosen(client: Client, said: str | None) -> Workspace:
-    own = client.workspaces()
-    fitting = [one for one in own if said in (None, one.name, str(one.id))]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
-    if not fitting:
-        raise NotFound(f"You belong to no workspace called {said!r} there. Yours: {names}.")
-    raise Misconfigured(f"Say which workspace: --workspace NAME. Yours: {names}.")
+    """The workspace of a directory, or one of a server if that is named; what takes a while is told aside."""
+    with place.open_place(directory, server=server, workspace=workspace, tell=_aside) as opened:
+        yield opened
 
 
 def _aside(text: str) -> None:

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.cli.conversing import Conversation, is_end
 from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.staff import chosen_agent
 from toolcrib.client import Run
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.library.conversing import Conversation, is_end
+from toolcrib.library.staff import chosen_agent
 
 # How a run ended, as a script is told.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import typer
 
-from toolcrib.cli.deeds import Deed, last_deed, last_undo, take_back, tell_changes
+from toolcrib.cli.deeds import tell_changes
 from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
+from toolcrib.library.deeds import Deed, last_deed, last_undo, take_back
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would change.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also files that others have changed since.")]

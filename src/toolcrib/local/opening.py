@@ -10,12 +10,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -32,6 +33,9 @@ from toolcrib.local.server import Standing, Whose, serving
 from toolcrib.settings import Settings
 from toolcrib.storage.health import OperationalError
 from toolcrib.storage.processes import forget_those_of
+
+if TYPE_CHECKING:
+    from toolcrib.tools.tool import Tool
 
 _WAIT_SECONDS = 60
 _LOOK_EVERY = 0.05
@@ -66,8 +70,11 @@ class Local:
 
 
 @contextmanager
-def open_local(directory: Path, *, tell: Tell = lambda _: None) -> Iterator[Local]:
-    """Local mode in a directory, for as long as the context lasts. ``tell`` is told what takes a while."""
+def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = lambda _: None) -> Iterator[Local]:
+    """Local mode in a directory, for as long as the context lasts, with ``tools`` besides our own.
+
+    ``tell`` is told what takes a while.
+    """
     tree = _tree(directory)
     directories = Directories.of_user()
     _refuse_own_files(tree, directories)
@@ -76,13 +83,15 @@ def open_local(directory: Path, *, tell: Tell = lambda _: None) -> Iterator[Loca
     lock, deadline = FileLock(project / "serving.lock"), time.monotonic() + _WAIT_SECONDS
     while not lock.try_take():
         if standing := _other_servers(project):
+            if tools:
+                raise Misconfigured(f"Another toolcrib serves {tree}, and it lacks your tools. End it, then try again.")
             yield Local(tree, standing, _jwt_secret(secrets), serves=False, log=project / "server.log")
             return
         if time.monotonic() > deadline:
             raise Misconfigured(f"Another toolcrib holds {tree} and does not answer. End it, then try again.")
         time.sleep(_LOOK_EVERY)
     try:
-        with _ended_in_order(), _served(tree, directories, secrets, tell) as local:
+        with _ended_in_order(), _served(tree, directories, secrets, tools, tell) as local:
             yield local
     except OperationalError as error:
         where = "TOOLCRIB_DATABASE_URL names" if named_in_environment() else "Toolcrib keeps for you"
@@ -96,7 +105,9 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _served(tree: Path, directories: Directories, secrets: Secrets, tell: Tell) -> Iterator[Local]:
+def _served(
+    tree: Path, directories: Directories, secrets: Secrets, tools: Sequence["Tool"], tell: Tell
+) -> Iterator[Local]:
     project = directories.project(tree)
     note = project / "server.json"
     note.unlink(missing_ok=True)
@@ -111,7 +122,7 @@ def _served(tree: Path, directories: Directories, secrets: Secrets, tell: Tell) 
         # We hold the directory's lock, so whoever served it before is dead, and their runs are ours.
         forget_those_of(settings.node, settings.system_url)
         whose = Whose(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
-        with log_to(project / "server.log"), serving(settings, whose) as standing:
+        with log_to(project / "server.log"), serving(settings, whose, tools) as standing:
             _write_note(note, standing)
             try:
                 yield Local(tree, standing, _jwt_secret(secrets), serves=True, log=project / "server.log")

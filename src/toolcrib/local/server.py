@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from toolcrib.settings import Settings
 if TYPE_CHECKING:
     from toolcrib.server.listening import Listener
     from toolcrib.server.services import Services
+    from toolcrib.tools.tool import Tool
 
 _END_SECONDS = 15
 
@@ -41,9 +42,9 @@ class Standing:
 
 
 @contextmanager
-def serving(settings: Settings, whose: Whose) -> Iterator[Standing]:
-    """A server that answers, for as long as the context lasts."""
-    thread = _Thread(settings, whose)
+def serving(settings: Settings, whose: Whose, tools: Sequence["Tool"] = ()) -> Iterator[Standing]:
+    """A server that answers, for as long as the context lasts; ``tools`` are added to our own."""
+    thread = _Thread(settings, whose, tools)
     thread.start()
     try:
         yield thread.standing()
@@ -52,10 +53,11 @@ def serving(settings: Settings, whose: Whose) -> Iterator[Standing]:
 
 
 class _Thread(threading.Thread):
-    def __init__(self, settings: Settings, whose: Whose) -> None:
+    def __init__(self, settings: Settings, whose: Whose, tools: Sequence["Tool"]) -> None:
         super().__init__(name="toolcrib-server", daemon=True)
         self._settings = settings
         self._whose = whose
+        self._tools = tools
         self._ready = threading.Event()
         self._standing: Standing | None = None
         self._failure: BaseException | None = None
@@ -88,7 +90,7 @@ class _Thread(threading.Thread):
         from toolcrib.server.listening import listener
         from toolcrib.wiring import services
 
-        async with services(self._settings) as opened:
+        async with services(self._settings, tools=self._tools) as opened:
             with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
                 self._standing = await _standing(opened, self._whose, port=listening.getsockname()[1])
                 self._server = listener(opened)

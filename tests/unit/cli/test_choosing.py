@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import pytest
 
 from toolcrib.cli.narrating import Narrator
-from toolcrib.cli.providers import Choice, named_by_environment, parse_choice, preferred
-from toolcrib.cli.staff import definition
 from toolcrib.client import Model, Told
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.library.providers import Choice, named_by_environment, parse_choice, preferred
+from toolcrib.library.staff import definition
 from toolcrib.policy.rules import rules_from_yaml
 
 

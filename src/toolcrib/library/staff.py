@@ -1,9 +1,9 @@
 """The agent that answers in a place: a default one is made for a new directory, and others may be chosen."""
 
-from toolcrib.cli.place import Place
-from toolcrib.cli.providers import Choice, first_choice, keep_named
 from toolcrib.client import Agent
 from toolcrib.domain.errors import Misconfigured, NotFound
+from toolcrib.library.place import Place
+from toolcrib.library.providers import Choice, first_choice, keep_named
 
 DEFAULT_NAME = "assistant"
 _TOOLS = (

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from uuid import UUID
 
-from toolcrib.cli.place import Place
 from toolcrib.client import Client, NoAnswer, Run, Session, Told
 from toolcrib.domain.errors import Conflict
+from toolcrib.library.place import Place
 
 _TRIES = 5
 _TITLE_CHARACTERS = 60
