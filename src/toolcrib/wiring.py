@@ -42,6 +42,7 @@ from toolcrib.storage.agents import Agents
 from toolcrib.storage.approvals import Approvals as ApprovalRows
 from toolcrib.storage.audit import Audit, Sealing
 from toolcrib.storage.blobs import Blobs
+from toolcrib.storage.bookmarks import Bookmarks
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.changes import Changes
 from toolcrib.storage.credentials import Lock
@@ -276,6 +277,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 audit=Audit(database),
                 calls=Calls(database),
                 sessions=Sessions(database),
+                bookmarks=Bookmarks(database),
                 tickets=Tickets(database),
                 live=live,
                 executor=engine.executor,

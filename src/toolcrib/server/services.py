@@ -16,6 +16,7 @@ from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.audit import Audit
+from toolcrib.storage.bookmarks import Bookmarks
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
@@ -51,6 +52,7 @@ class Services:
     audit: Audit
     calls: Calls
     sessions: Sessions
+    bookmarks: Bookmarks
     tickets: Tickets
     live: "Live"
     approvals: "Approvals"

@@ -23,6 +23,7 @@ from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.audit import Audit
+from toolcrib.storage.bookmarks import Bookmarks
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.files import Files
@@ -62,6 +63,7 @@ def services(settings: Settings, database: Database, live: Live, providers: Prov
         audit=Audit(database),
         calls=Calls(database),
         sessions=Sessions(database),
+        bookmarks=Bookmarks(database),
         tickets=Tickets(database),
         live=live,
         executor=engine.executor,

@@ -55,6 +55,8 @@ insert into toolcrib.messages (workspace_id, session_id, position, id, role, con
 insert into toolcrib.credentials (user_id, provider, sealed, key_id) values (%(user)s, 'p', %(hash)s, 'k');
 insert into toolcrib.mcp_servers (workspace_id, id, name, transport, url, created_by)
     values (%(workspace)s, %(id)s, 'm', 'http', 'http://m.example', %(user)s);
+insert into toolcrib.bookmarks (workspace_id, session_id, digest, told)
+    values (%(workspace)s, %(id)s, %(hash)s, 1);
 insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
