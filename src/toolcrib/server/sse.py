@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from toolcrib.domain.errors import Unauthenticated
+from toolcrib.server.attending import attended
 from toolcrib.server.authority import Authority
 from toolcrib.server.doors import Pace
 
@@ -25,6 +25,8 @@ _HEADERS: Final = [
 class EventStream(Response):
     """An answer. A reader that takes nothing for too long is let go; it comes back with ``Last-Event-ID``."""
 
+    opening = f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
+
     def __init__(
         self, messages: AsyncIterator[dict[str, Any]], *, authority: Authority, pace: Pace, opened: AsyncExitStack
     ) -> None:
@@ -38,18 +40,16 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._opened:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            work = {asyncio.create_task(one) for one in (self._tell(send), _gone(receive), self._watch_authority())}
-            try:
-                await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in work:
-                    task.cancel()
-                ends = await asyncio.gather(*work, return_exceptions=True)
-            if not any(isinstance(end, TimeoutError) for end in ends):
+            # A browser whose token has ended comes back with a newer one.
+            with suppress(TimeoutError):
+                await attended(self._tell(send), receive, authority=self._authority, check_seconds=self._pace.check)
                 await self._send(send, b"", more=False)
 
+    def encode(self, message: dict[str, Any]) -> bytes:
+        return encoded(message)
+
     async def _tell(self, send: Send) -> None:
-        await self._send(send, f"retry: {_RETRY_MILLISECONDS}\n\n".encode())
+        await self._send(send, self.opening)
         messages = aiter(self._messages)
         following = asyncio.ensure_future(anext(messages))
         try:
@@ -62,18 +62,11 @@ class EventStream(Response):
                     message = following.result()
                 except StopAsyncIteration:
                     return
-                await self._send(send, encoded(message))
+                await self._send(send, self.encode(message))
                 following = asyncio.ensure_future(anext(messages))
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-
-    async def _watch_authority(self) -> None:
-        """Ends when the token or the key does: a browser then comes back with a newer one."""
-        with suppress(Unauthenticated):
-            while True:
-                await asyncio.sleep(max(0.0, min(self._pace.check, self._authority.seconds_left)))
-                await self._authority.check()
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
         async with asyncio.timeout(self._pace.stall):
@@ -84,8 +77,3 @@ def encoded(message: dict[str, Any]) -> bytes:
     """One message. Only what has a number has an id: a browser resumes after the last one it saw."""
     number = b"" if message.get("seq") is None else b"id: %d\n" % message["seq"]
     return b"%sevent: %s\ndata: %s\n\n" % (number, str(message["type"]).encode(), to_json(message))
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
