@@ -23,6 +23,7 @@ QuestionId = NewType("QuestionId", UUID)
 MessageId = NewType("MessageId", UUID)
 ProcessId = NewType("ProcessId", UUID)
 McpServerId = NewType("McpServerId", UUID)
+BackgroundId = NewType("BackgroundId", UUID)
 
 _lock = threading.Lock()
 _last_ms = 0

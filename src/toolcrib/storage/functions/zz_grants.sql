@@ -7,7 +7,8 @@ revoke execute on all functions in schema toolcrib from public;
 grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_system;
 
 grant select, insert, update, delete on
-    workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash, mcp_servers, bookmarks
+    workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash, mcp_servers, bookmarks,
+    background_processes
     to toolcrib_app;
 grant select, insert, update on
     users, refresh_tokens, change_sets, files, tool_calls, usage, approvals, grants, questions, runs, messages
@@ -28,7 +29,7 @@ begin
         'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files', 'trash',
         'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage',
         'approvals', 'grants', 'questions', 'runs', 'messages', 'processes', 'credentials', 'mcp_servers',
-        'bookmarks'
+        'bookmarks', 'background_processes'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -36,7 +37,8 @@ begin
     end loop;
     foreach v_table in array array[
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'trash',
-        'tool_calls', 'usage', 'approvals', 'grants', 'questions', 'runs', 'messages', 'mcp_servers', 'bookmarks'
+        'tool_calls', 'usage', 'approvals', 'grants', 'questions', 'runs', 'messages', 'mcp_servers', 'bookmarks',
+        'background_processes'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app
