@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-CODE   := src tests scripts $(wildcard bench)
+CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
 .DEFAULT_GOAL := help

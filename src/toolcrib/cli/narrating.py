@@ -12,6 +12,7 @@ import typer
 
 from toolcrib.cli.showing import one_line, plain
 from toolcrib.client import Told
+from toolcrib.library.words import Words
 
 _MOST_OUTPUT_LINES = 12
 _LINE = 160
@@ -33,7 +34,7 @@ class Narrator:
         self._quiet = quiet
         self._coloured = self._out.isatty() and "NO_COLOR" not in os.environ
         self._mark, self._done, self._failed = _marks(self._out)
-        self._said: dict[str, tuple[int, int]] = {}
+        self._words = Words()
         self._open_line = False
         self.last_plan: str | None = None
 
@@ -41,9 +42,12 @@ class Narrator:
         payload = told.payload
         match told.type:
             case "chat:text-delta":
-                self._text(payload["messageId"], payload["content"], payload["offset"], payload["attempt"])
+                if self._words.is_new_attempt(payload):
+                    self.aside("(begun again)")
+                self._say(self._words.fresh(payload))
             case "chat:stream-end":
-                self._rest(payload)
+                self._say(self._words.rest(payload))
+                self._end_line()
             case "chat:tool-start":
                 self._call(payload)
             case "chat:tool-result":
@@ -59,29 +63,11 @@ class Narrator:
         if not self._quiet:
             typer.echo(typer.style(text, fg=colour) if colour and self._coloured else text, err=not self._out.isatty())
 
-    def _text(self, source: str, text: str, offset: int, attempt: int) -> None:
-        before, length = self._said.get(source, (attempt, 0))
-        if attempt < before:
-            return
-        if attempt > before:
-            self.aside("(begun again)")
-            length = 0
-        # A piece that was shown already, whole or in part, comes again to who joins in the middle.
-        fresh = text[max(0, length - offset) :]
-        self._said[source] = (attempt, max(length, offset + len(text)))
-        if fresh:
-            self._out.write(plain(fresh))
+    def _say(self, words: str) -> None:
+        if words:
+            self._out.write(plain(words))
             self._out.flush()
-            self._open_line = not fresh.endswith("\n")
-
-    def _rest(self, payload: Mapping[str, Any]) -> None:
-        """What of a message was not heard while it was said."""
-        source, content = payload["messageId"], payload.get("content") or ""
-        _, length = self._said.pop(source, (0, 0))
-        if len(content) > length:
-            self._out.write(plain(content[length:]))
-            self._open_line = not content.endswith("\n")
-        self._end_line()
+            self._open_line = not words.endswith("\n")
 
     def _call(self, payload: Mapping[str, Any]) -> None:
         given = payload.get("input")

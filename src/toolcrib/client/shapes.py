@@ -47,6 +47,11 @@ class Approval(Shape):
     created_at: datetime
     expires_at: datetime
 
+    @property
+    def diff(self) -> str:
+        """What would change, line by line."""
+        return "\n".join(change["diff"] for change in self.changes if change.get("diff"))
+
 
 class Question(Shape):
     """One to four things that a call asks."""

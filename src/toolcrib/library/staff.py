@@ -1,11 +1,15 @@
 """The agent that answers in a place: a default one is made for a new directory, and others may be chosen."""
 
+import json
+from collections.abc import Sequence
+
 from toolcrib.client import Agent
 from toolcrib.domain.errors import Misconfigured, NotFound
 from toolcrib.library.place import Place
-from toolcrib.library.providers import Choice, first_choice, keep_named
+from toolcrib.library.providers import Choice, first_choice, keep_named, parse_choice
 
 DEFAULT_NAME = "assistant"
+PROGRAMS_NAME = "python"
 _TOOLS = (
     *("ls", "read", "cat", "file_info", "read_multiple_files", "grep", "glob", "find"),
     *("write", "edit", "rm", "mv", "touch", "mkdir", "bash", "web_search"),
@@ -13,12 +17,13 @@ _TOOLS = (
 )
 
 
-def definition(choice: Choice) -> str:
-    """What a new directory's agent may do: everything, and a person is asked before it changes anything."""
-    allowed = "\n".join(f"  {tool}: {{allowed: true}}" for tool in _TOOLS)
+def definition(choice: Choice, *, tools: Sequence[str] = (), prompt: str = "") -> str:
+    """What an agent of ours may do: everything, and a person is asked before it changes anything."""
+    allowed = "\n".join(f"  {tool}: {{allowed: true}}" for tool in (*_TOOLS, *tools))
+    own = f"prompt: {json.dumps(prompt)}\n" if prompt else ""
     return (
         f"provider: {choice.provider}\nmodel: {_quoted(choice.model)}\ntrust: guided\ntoolsets: [workspace]\n"
-        f"max_sandbox_violations: 3\ntool_permissions:\n{allowed}\n"
+        f"{own}max_sandbox_violations: 3\ntool_permissions:\n{allowed}\n"
     )
 
 
@@ -39,6 +44,18 @@ def chosen_agent(place: Place, name: str | None) -> Agent:
     if place.notes is None:
         raise Misconfigured(f"Say which agent: --agent NAME. There are: {known}.")
     return place.client.create_agent(place.id, name=wanted, definition=definition(first_choice(place.client)))
+
+
+def defined_agent(place: Place, *, model: str | None, tools: Sequence[str], prompt: str) -> Agent:
+    """The agent of Python programs in a directory, as this one wants it."""
+    keep_named(place.client)
+    choice = parse_choice(model) if model else first_choice(place.client)
+    wanted = definition(choice, tools=tools, prompt=prompt)
+    for agent in place.client.agents(place.id):
+        if agent.name == PROGRAMS_NAME:
+            same = agent.definition == wanted
+            return agent if same else place.client.change_agent(place.id, agent.id, definition=wanted)
+    return place.client.create_agent(place.id, name=PROGRAMS_NAME, definition=wanted)
 
 
 def make_default(place: Place, name: str) -> None:

@@ -218,7 +218,10 @@ def _other_servers(project: Path) -> Standing | None:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Being told to end, or losing the terminal, leaves the context like any other way."""
+    """Being told to end, or losing the terminal, leaves the context like any other way.
+
+    Unless the program that we are part of has its own mind about it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -226,9 +229,11 @@ def _ended_in_order() -> Iterator[None]:
     def leave(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    before = {one: signal.signal(one, leave) for one in (signal.SIGTERM, signal.SIGHUP)}
+    ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, leave)
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, get_type_hints, overload
 
 from pydantic import BaseModel, Field, create_model
 
@@ -15,6 +15,11 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments, ToolFunction
 
 
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
 def tool(
     *,
     name: str | None = None,
@@ -23,8 +28,21 @@ def tool(
     danger: Danger = Danger.DANGEROUS,
     effects: Callable[[Any], Effects] | None = None,
     repeatable: bool = False,
-) -> Callable[[Callable[..., Any]], Tool]:
-    """Makes a tool of a function.
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    toolset: str = "custom",
+    category: Category = Category.FILE,
+    danger: Danger = Danger.DANGEROUS,
+    effects: Callable[[Any], Effects] | None = None,
+    repeatable: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a tool of a function: ``@tool`` alone, or ``@tool(danger=Danger.SAFE)``.
 
     A parameter annotated ``ToolContext`` is filled by Toolcrib; the others are the arguments. Paths are declared
     with the types of ``toolcrib.workspace.paths``; unless ``effects`` says otherwise, a safe tool reads them and a
@@ -47,7 +65,7 @@ def tool(
             looks=False,
         )
 
-    return made
+    return made if function is None else made(function)
 
 
 def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str | None, type[BaseModel]]:

@@ -53,6 +53,14 @@ def test_the_name_is_the_functions_and_the_description_its_docstring() -> None:
     assert word_count.description == "Count how often words stand in a file.\n\nLonger words first."
 
 
+def test_the_decorator_needs_no_parentheses() -> None:
+    @tool
+    def ring(times: int) -> None:
+        """Ring the bell."""
+
+    assert (ring.name, ring.danger, ring.repeatable) == ("ring", Danger.DANGEROUS, False)
+
+
 def test_the_schema_comes_from_signature_and_docstring() -> None:
     schema = word_count.input_schema
 
@@ -183,7 +191,7 @@ def test_importing_the_package_alone_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     loaded, then = done.stdout.splitlines()
-    assert not {"pydantic", "psycopg", "fastapi", "toolcrib.tools"} & set(loaded.split())
+    assert not {"pydantic", "psycopg", "fastapi", "toolcrib.tools", "toolcrib.library"} & set(loaded.split())
     assert then == "True"
 
 
@@ -192,4 +200,6 @@ def test_the_package_offers_nothing_that_it_does_not_have() -> None:
 
     with pytest.raises(AttributeError, match="hammer"):
         _ = toolcrib.hammer
-    assert {"tool", "ToolContext"} <= set(dir(toolcrib))
+    offered = {"tool", "ToolContext", "Toolcrib", "AsyncToolcrib", "Approval", "Result", "Unfinished"}
+    assert offered <= set(dir(toolcrib))
+    assert all(getattr(toolcrib, name) is not None for name in toolcrib._OFFERED)

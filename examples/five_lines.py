@@ -1,0 +1,12 @@
+"""An agent on the current directory, asked one thing; you are asked before it changes something."""
+
+from toolcrib import Approval, Toolcrib
+
+
+def ask(approval: Approval) -> bool:
+    print(approval.tool, approval.shown, approval.diff, sep="\n")
+    return input("Allow it? [y/n] ") == "y"
+
+
+with Toolcrib(".", approve=ask) as crib:
+    print(crib.run("Add a haiku about locked rooms in haiku.md").text)

@@ -1,0 +1,26 @@
+"""A tool of one's own: a typed function. Its docstring is what the model reads."""
+
+from toolcrib import Called, Calling, Danger, Text, Toolcrib, tool
+
+
+@tool(danger=Danger.SAFE)
+def lookup_part(number: str, *, depot: str = "main") -> dict[str, str | int]:
+    """Look up a spare part by its number.
+
+    Args:
+        number: The part number, such as `A-113`.
+        depot: Which depot to look in.
+    """
+    return {"number": number, "depot": depot, "stock": 4}
+
+
+with Toolcrib(".", tools=[lookup_part], instructions="You answer questions about spare parts.") as crib:
+    for event in crib.stream("How many of A-113 do we have?"):
+        match event:
+            case Text(text):
+                print(text, end="", flush=True)
+            case Calling(tool=name, arguments=given):
+                print(f"[{name} {dict(given)}]")
+            case Called(ok=False, result=reason):
+                print(f"[failed: {reason}]")
+    print()

@@ -1,0 +1,27 @@
+"""Lets an agent change files, runs the project's tests, and takes the change back if they fail. With an event loop."""
+
+import asyncio
+import sys
+
+from toolcrib import Approval, AsyncToolcrib, Deny
+
+
+async def only_python_files(approval: Approval) -> bool | Deny:
+    paths = [change["path"] for change in approval.changes]
+    return all(path.endswith(".py") for path in paths) or Deny("Change Python files only.")
+
+
+async def main() -> int:
+    async with AsyncToolcrib(".", approve=only_python_files) as crib:
+        result = await crib.run("Make greet() polite")
+        for change in await crib.changes(result):
+            print(change["change"], change["path"])
+        tests = await asyncio.create_subprocess_exec(sys.executable, "-m", "unittest", "-q")
+        if await tests.wait() == 0:
+            return 0
+        undone = await crib.undo(result)
+        print(f"The tests fail; {len(undone['changes'])} change was taken back.")
+        return 1
+
+
+sys.exit(asyncio.run(main()))

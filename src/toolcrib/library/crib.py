@@ -1,0 +1,162 @@
+"""Toolcrib in a Python program: an agent on a directory, its tools, and undo."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+from uuid import UUID
+
+from toolcrib.client import Agent, Client, Record, Run
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.library import deeds
+from toolcrib.library.answering import Answer, Answering, Approve
+from toolcrib.library.conversing import Conversation
+from toolcrib.library.events import Event, Result, Unfinished
+from toolcrib.library.hearing import Ear
+from toolcrib.library.place import Place, open_place
+from toolcrib.library.staff import chosen_agent, defined_agent
+from toolcrib.tools.tool import Tool
+
+TrustLevel = Literal["supervised", "guided", "autonomous"]
+
+
+class Toolcrib:
+    """A directory with an agent in it. Used as a context; one conversation, one run at a time.
+
+    ``model`` is ``provider/model``; without it, what the environment offers is taken (``ANTHROPIC_API_KEY`` and its
+    kin, as for the command line). ``approve`` is asked about every call that needs a person, ``answer`` about
+    questions; without ``approve`` such calls are denied. ``tools`` are yours, made with ``@tool``; ``instructions``
+    and ``trust`` shape the agent. ``agent`` names one that exists instead, and ``server`` a server elsewhere.
+    """
+
+    def __init__(
+        self,
+        directory: str | PathLike[str] = ".",
+        *,
+        model: str | None = None,
+        approve: Approve | None = None,
+        answer: Answer | None = None,
+        tools: Iterable[Tool] = (),
+        instructions: str = "",
+        trust: TrustLevel | None = None,
+        agent: str | None = None,
+        server: str | None = None,
+        workspace: str | None = None,
+    ) -> None:
+        self._directory = Path(directory)
+        self._model = model
+        self._approve = approve
+        self._answer = answer
+        self._tools = tuple(tools)
+        self._instructions = instructions
+        self._trust = trust
+        self._agent_name = agent
+        self._server = server
+        self._workspace = workspace
+        self._opened = ExitStack()
+        self._place: Place | None = None
+        self._conversation: Conversation | None = None
+        self._run: Run | None = None
+        if agent is not None and (model or instructions or self._tools):
+            raise Misconfigured("An agent that exists has its model, its instructions and its tools. Leave them out.")
+
+    def __enter__(self) -> Self:
+        self._place = self._opened.enter_context(
+            open_place(self._directory, server=self._server, workspace=self._workspace, tools=self._tools)
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._place, self._conversation = None, None
+        self._opened.__exit__(kind, error, trace)
+
+    def run(self, prompt: str) -> Result:
+        """Asks the agent, and returns when it has answered; Unfinished if it ended otherwise."""
+        result = None
+        for event in self.stream(prompt):
+            result = event
+        assert isinstance(result, Result)
+        if not result.ok:
+            raise Unfinished(result)
+        return result
+
+    def stream(self, prompt: str) -> Iterator[Event]:
+        """Asks the agent, and tells what happens; the last event is the Result. Leaving it early stops the run."""
+        conversation = self._conversation or self.begin()
+        answering = Answering(self._there, approve=self._approve, answer=self._answer)
+        run = self._run = conversation.send(prompt)
+        ear, ended = Ear(run), False
+        try:
+            for told in conversation.follow(run):
+                for event in ear.hear(told):
+                    ended = isinstance(event, Result)
+                    yield event
+                answering.see_to(told)
+        finally:
+            self._run = None
+            if not ended:
+                conversation.stop(run)
+
+    def stop(self) -> None:
+        """Stops the run that goes on, if there is one. May be called from another thread."""
+        if self._run is not None and self._conversation is not None:
+            self._conversation.stop(self._run)
+
+    def begin(self, *, plan: bool = False) -> Conversation:
+        """Begins another conversation, in plan mode if wished: look, and propose. The first begins by itself."""
+        place, agent = self._there, self._agent()
+        session = place.client.create_session(
+            place.id, agent_id=agent.id, mode="plan" if plan else "build", trust=self._trust
+        )
+        self._conversation = Conversation(place, session)
+        return self._conversation
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Calls a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``."""
+        return self._there.client.call(self._there.id, tool, arguments)
+
+    def undo(self, result: Result | None = None, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
+        """Takes back what a run did to files, or the last one that did something; tells changes and conflicts.
+
+        Files that others have changed since are left alone, and are told as conflicts, unless ``force`` is set.
+        """
+        deed = deeds.Deed({"run_id": str(result.run_id)}) if result else deeds.last_deed(self._there)
+        return deeds.take_back(self._there, deed, dry_run=dry_run, force=force)
+
+    def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
+        """Does again what was undone last, if nothing was done since."""
+        return deeds.take_back(self._there, deeds.last_undo(self._there), dry_run=dry_run, force=force)
+
+    def changes(self, result: Result) -> list[Mapping[str, Any]]:
+        """What a run changed: ``path``, ``change``, ``diff`` …"""
+        return cast(list[Mapping[str, Any]], self.call("changes", run_id=str(result.run_id))["changes"])
+
+    def log(self, limit: int = 20) -> list[Record]:
+        """The newest records of the book: every call, by whom, allowed by whom, and what came of it."""
+        return self._there.client.book(self._there.id, limit=limit)
+
+    @property
+    def client(self) -> Client:
+        """For everything else: the HTTP API, typed."""
+        return self._there.client
+
+    @property
+    def workspace_id(self) -> UUID:
+        return self._there.id
+
+    @property
+    def _there(self) -> Place:
+        if self._place is None:
+            raise Misconfigured("A Toolcrib is opened before it is used: with Toolcrib(…) as crib: …")
+        return self._place
+
+    def _agent(self) -> Agent:
+        shaped = self._model or self._instructions or self._tools
+        if not shaped or self._server is not None:
+            return chosen_agent(self._there, self._agent_name)
+        names = tuple(one.name for one in self._tools)
+        return defined_agent(self._there, model=self._model, tools=names, prompt=self._instructions)

@@ -1,0 +1,363 @@
+"""Toolcrib from Python: an agent on a directory, approval by a function, tools of one's own, streaming, undo."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.laptop import Model, model_beside
+from tests.conftest import DatabaseUrls
+from tests.fakes.model_server import KEY
+from tests.integration.runs.conftest import says
+from toolcrib import (
+    Allow,
+    Approval,
+    AsyncToolcrib,
+    Called,
+    Calling,
+    Danger,
+    Deny,
+    Question,
+    Result,
+    Text,
+    ToolContext,
+    Toolcrib,
+    Unfinished,
+    tool,
+)
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.library.answering import NobodyToAnswer
+
+pytestmark = pytest.mark.req("CL-1", part="from Python")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WRITES = ("write", {"path": "/notes.md", "content": "# Notes\n"})
+REMOVES = ("rm", {"path": "/notes.md"})
+ASKS = (
+    "ask_user",
+    {
+        "questions": [
+            {
+                "name": "colour",
+                "question": "Which colour?",
+                "schema": {"type": "string"},
+                "buttons": [{"label": "Red", "value": "red"}, {"label": "Blue", "value": "blue"}],
+            }
+        ]
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    with model_beside() as fake:
+        yield fake
+
+
+@pytest.fixture
+def surroundings(
+    model: Model, database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """What a program finds in its environment: a database, a place for our files, and a model."""
+    named = {
+        "TOOLCRIB_DATABASE_URL": database_urls.app,
+        "TOOLCRIB_SYSTEM_DATABASE_URL": database_urls.system,
+        "TOOLCRIB_HOME": str(tmp_path_factory.mktemp("home")),
+        "OPENAI_API_KEY": KEY,
+        "OPENAI_BASE_URL": f"{model.url}/v1",
+    }
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    model.script = []
+    return named
+
+
+@pytest.fixture
+def project(surroundings: dict[str, str], tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+def test_five_lines_run_an_agent_whose_calls_a_function_approves(project: Path, model: Model) -> None:
+    model.script = [says("I shall write notes.", WRITES), says("They stand in notes.md.")]
+    seen = []
+
+    def ask(approval: Approval) -> bool:
+        seen.append((approval.tool, approval.diff, (project / "notes.md").exists()))
+        return True
+
+    with Toolcrib(project, approve=ask) as crib:
+        result = crib.run("Write notes")
+        changed = crib.changes(result)
+        read = crib.call("read", path="/notes.md")
+        book = [(record.tool, record.decision, record.outcome) for record in crib.log()]
+        undone = crib.undo(result)
+        gone = not (project / "notes.md").exists()
+        crib.redo()
+
+    (tool_name, diff, existed) = seen[0]
+    assert (tool_name, existed) == ("write", False)
+    assert "+# Notes" in diff
+    assert result.text == "They stand in notes.md."
+    assert result.ok
+    assert [(one["path"], one["change"]) for one in changed] == [("/notes.md", "made")]
+    assert read["content"] == "# Notes\n"
+    assert ("write", "ask", "done") in book
+    assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
+    assert gone
+    assert (project / "notes.md").read_text() == "# Notes\n"
+
+
+def test_without_a_function_nothing_that_needs_a_person_is_done(project: Path, model: Model) -> None:
+    model.script = [says("", WRITES), says("I may not.")]
+
+    with Toolcrib(project) as crib:
+        result = crib.run("Write notes")
+
+    assert result.text == "I may not."
+    assert list(project.iterdir()) == []
+    assert "Nobody can be asked here." in str(model.last.body["messages"][-1])
+
+
+def test_a_verdict_may_reach_further_or_say_why_not(project: Path, model: Model) -> None:
+    (project / "notes.md").write_text("mine\n")
+    model.script = [
+        *(says("", ("mkdir", {"path": "/one"})), says("", ("mkdir", {"path": "/two"})), says("", REMOVES)),
+        says("Done."),
+    ]
+    asked = []
+
+    def ask(approval: Approval) -> Allow | Deny:
+        asked.append(approval.tool)
+        return Deny("Leave my notes alone.") if approval.tool == "rm" else Allow("session")
+
+    with Toolcrib(project, approve=ask) as crib:
+        crib.run("Tidy up")
+
+    assert "rm" in asked
+    assert (project / "notes.md").exists()
+    assert (project / "one").is_dir()
+    assert "Leave my notes alone." in str(model.last.body["messages"][-1])
+
+
+def test_what_is_not_plainly_a_yes_is_a_no(project: Path, model: Model) -> None:
+    model.script = [says("", WRITES), says("I may not.")]
+
+    def anything(_: Approval) -> Any:
+        return "yes"
+
+    with Toolcrib(project, approve=anything) as crib:
+        crib.run("Write notes")
+
+    assert list(project.iterdir()) == []
+
+
+def test_questions_are_answered_by_a_function_or_end_the_run(project: Path, model: Model) -> None:
+    asked: list[Question] = []
+
+    def answer(question: Question) -> dict[str, str]:
+        asked.append(question)
+        return {"colour": "blue"}
+
+    model.script = [says("", ASKS), says("Blue it is.")]
+    with Toolcrib(project, answer=answer) as crib:
+        told = crib.run("Paint it").text
+    model.script = [says("", ASKS)]
+    with Toolcrib(project) as crib, pytest.raises(NobodyToAnswer, match="Which colour") as nobody:
+        crib.run("Paint it")
+
+    assert told == "Blue it is."
+    assert asked[0].questions[0]["question"] == "Which colour?"
+    assert "answer=" in nobody.value.message
+
+
+def test_own_tools_pass_the_gate_and_are_described_by_their_functions(project: Path, model: Model) -> None:
+    @tool(danger=Danger.SAFE)
+    async def stock(number: str) -> dict[str, int]:
+        """How many of a part there are."""
+        return {number: 4}
+
+    @tool
+    def order(number: str, context: ToolContext) -> str:
+        """Order a part."""
+        return f"ordered {number}"
+
+    approved: list[str] = []
+
+    def ask(approval: Approval) -> bool:
+        approved.append(approval.tool)
+        return True
+
+    model.script = [says("", ("stock", {"number": "A-1"})), says("", ("order", {"number": "A-1"})), says("Done.")]
+    with Toolcrib(project, tools=[stock, order], instructions="You know parts.", approve=ask) as crib:
+        events = list(crib.stream("Order A-1"))
+        own = crib.call("stock", number="B-2")
+        with pytest.raises(Misconfigured, match="lacks your tools"), Toolcrib(project, tools=[stock]):
+            pass
+
+    offered = {one["function"]["name"]: one["function"]["description"] for one in model.last.body["tools"]}
+    assert offered["stock"] == "How many of a part there are."
+    assert "You know parts." in str(model.last.body["messages"][0])
+    # The dangerous one only.
+    assert approved == ["order"]
+    assert own == {"B-2": 4}
+    calls = [(event.tool, event.ok) for event in events if isinstance(event, Called)]
+    assert calls == [("stock", True), ("order", True)]
+
+
+def test_events_come_as_they_happen_and_end_with_the_result(project: Path, model: Model) -> None:
+    model.script = [says("Look: ", ("ls", {"path": "/"})), says("Empty.")]
+
+    with Toolcrib(project) as crib:
+        events = list(crib.stream("What is here?"))
+
+    assert "".join(event.text for event in events if isinstance(event, Text)) == "Look: Empty."
+    assert [event.tool for event in events if isinstance(event, Calling)] == ["ls"]
+    assert isinstance(events[-1], Result)
+
+
+def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Model) -> None:
+    model.script = [says("One."), says("Two."), says("Three.")]
+
+    with Toolcrib(project) as crib:
+        first = crib.run("First")
+        second = crib.run("Second")
+        remembered = str(model.last.body["messages"])
+        crib.begin(plan=True)
+        third = crib.run("Third")
+        forgotten = str(model.last.body["messages"])
+
+    assert first.session_id == second.session_id != third.session_id
+    assert "First" in remembered
+    assert "First" not in forgotten
+
+
+def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
+    with Toolcrib(project, model="openai-compatible/gpt-fake") as crib, pytest.raises(Unfinished) as failed:
+        crib.run("no scene is called so")
+
+    assert failed.value.result.ending == "failed"
+    assert "no such scene" in failed.value.message
+
+
+def test_a_run_that_its_program_leaves_is_stopped(project: Path, model: Model) -> None:
+    model.script = [says("", WRITES), says("Never said.")]
+
+    def give_up(_: Approval) -> bool:
+        raise LookupError("the program's own trouble")
+
+    with Toolcrib(project, approve=give_up) as crib:
+        with pytest.raises(LookupError):
+            crib.run("Write notes")
+        (session,) = crib.client.sessions(crib.workspace_id)
+        told = crib.client.watch(crib.workspace_id, session.id, after=0)
+        ended = next(one.payload for one in told if one.payload.get("state") == "ended" and "runId" in one.payload)
+
+    assert ended["ending"] == "cancelled"
+    assert list(project.iterdir()) == []
+
+
+async def test_a_program_with_an_event_loop_is_not_held_up(project: Path, model: Model) -> None:
+    model.script = [says("", WRITES), says("Written.")]
+    asked_in = []
+
+    async def ask(_: Approval) -> bool:
+        asked_in.append(asyncio.get_running_loop())
+        return True
+
+    async with AsyncToolcrib(project, approve=ask) as crib:
+        events = [event async for event in crib.stream("Write notes")]
+        read = await crib.call("read", path="/notes.md")
+        undone = await crib.undo()
+
+    assert asked_in == [asyncio.get_running_loop()]
+    assert isinstance(events[-1], Result)
+    assert events[-1].text == "Written."
+    assert read["content"] == "# Notes\n"
+    assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
+
+
+async def test_cancelling_the_task_stops_the_run(project: Path, model: Model) -> None:
+    model.script = [says("", WRITES), says("Never said.")]
+    asked = asyncio.Event()
+
+    async def ask(_: Approval) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    async with AsyncToolcrib(project, approve=ask) as crib:
+        running = asyncio.create_task(crib.run("Write notes"))
+        await asyncio.wait_for(asked.wait(), 30)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 30)
+
+    assert list(project.iterdir()) == []
+
+
+def test_a_programs_own_signal_handlers_stay(project: Path) -> None:
+    def own(*_: object) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        with Toolcrib(project):
+            during = signal.getsignal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert during is own
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "toolcrib-server"]
+
+
+def test_it_is_opened_before_it_is_used_and_an_agent_is_named_or_shaped(project: Path) -> None:
+    with pytest.raises(Misconfigured, match="with Toolcrib"):
+        Toolcrib(project).run("Hello")
+    with pytest.raises(Misconfigured, match="Leave them out"):
+        Toolcrib(project, agent="reviewer", instructions="Review.")
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_an_example_runs_as_it_is(name: str, project: Path, surroundings: dict[str, str], model: Model) -> None:
+    (project / "greeting.py").write_text("def greet() -> str:\n    return 'Oi'\n")
+    (project / "test_greeting.py").write_text(
+        "import unittest\nfrom greeting import greet\n\n\nclass Greeting(unittest.TestCase):\n"
+        "    def test_greet(self):\n        self.assertEqual(greet(), 'Oi')\n"
+    )
+    haiku = {"path": "/haiku.md", "content": "An old silent lock\n"}
+    polite = {"path": "/greeting.py", "old_string": "Oi", "new_string": "Good day"}
+    scripts = {
+        "five_lines.py": [says("", ("write", haiku)), says("It is written.")],
+        "own_tool.py": [says("", ("lookup_part", {"number": "A-113"})), says("There are 4.")],
+        "undo_when_tests_fail.py": [says("", ("read", {"path": "/greeting.py"})), says("", ("edit", polite)), says("")],
+    }
+    expected = {
+        "five_lines.py": (0, "It is written.", "+An old silent lock"),
+        "own_tool.py": (0, "There are 4.", "lookup_part"),
+        "undo_when_tests_fail.py": (1, "1 change was taken back.", "changed /greeting.py"),
+    }
+    model.script = scripts[name]
+
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        input="y\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=project,
+        env={"PATH": os.environ["PATH"], "HOME": str(project), **surroundings},
+    )
+
+    status, *words = expected[name]
+    assert ran.returncode == status, ran.stderr
+    for word in words:
+        assert word in ran.stdout
+    assert "Oi" in (project / "greeting.py").read_text()
