@@ -12,6 +12,7 @@ from toolcrib.server import errors
 from toolcrib.server.edge import Edge
 from toolcrib.server.hosts import Hosts
 from toolcrib.server.mcp.door import Door
+from toolcrib.server.openai import routes as openai_routes
 from toolcrib.server.openapi import describe, operation_id
 from toolcrib.server.routes import (
     agents,
@@ -82,6 +83,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         auth,
     ):
         app.include_router(module.router, prefix="/api/v1")
+    app.include_router(openai_routes.router)
     app.include_router(health.router)
     errors.install(app)
     app.add_middleware(

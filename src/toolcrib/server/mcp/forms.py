@@ -11,6 +11,7 @@ from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import CallId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.domain.questions import Item
+from toolcrib.server.links import waiting_link
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
 # What the protocol's forms know; the answer is checked against the whole schema anyway.
@@ -64,7 +65,7 @@ class Pending:
         return f"{self.kind}:{self.id}:{self.call_id}"
 
     def link(self, origin: str, workspace_id: UUID) -> str:
-        return f"{origin}/api/v1/workspaces/{workspace_id}/{self.kind}s/{self.id}"
+        return waiting_link(origin, workspace_id, self.kind, self.id)
 
 
 def form(items: Sequence[Item]) -> ElicitRequestFormParams | None:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from toolcrib.domain.callers import Caller
 from toolcrib.server.auth import Principal, caller_for
+from toolcrib.server.links import origin_of
 
 # Where a request carries it.
 VISIT: Final = "toolcrib.visit"
@@ -23,7 +24,7 @@ class Visit:
     @property
     def origin(self) -> str:
         """By what name the client calls this server."""
-        return str(self._request.base_url).rstrip("/")
+        return origin_of(self._request)
 
     def caller(self) -> Caller:
         """A caller with a call id of its own."""
