@@ -8,6 +8,7 @@ import typer
 
 from toolcrib.cli.configuration import load_settings
 from toolcrib.cli.logs import configure_logs
+from toolcrib.domain.platforms import require_linux
 from toolcrib.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -24,6 +25,7 @@ def serve(
 
     Example: toolcrib serve --port 3000
     """
+    require_linux()
     configure_logs()
     settings = load_settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

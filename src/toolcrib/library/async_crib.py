@@ -5,13 +5,15 @@ import concurrent.futures
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from toolcrib.client import Approval, Question, Record
 from toolcrib.library.answering import Verdict
 from toolcrib.library.crib import Toolcrib, TrustLevel
 from toolcrib.library.events import Event, Result, Unfinished
-from toolcrib.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.tools.tool import Tool
 
 # Both kinds of function are taken: a coroutine runs in the program's loop, another function in a thread.
 AsyncApprove = Callable[[Approval], Verdict | Awaitable[Verdict]]
@@ -31,7 +33,7 @@ class AsyncToolcrib:
         model: str | None = None,
         approve: AsyncApprove | None = None,
         answer: AsyncAnswer | None = None,
-        tools: Iterable[Tool] = (),
+        tools: Iterable["Tool"] = (),
         instructions: str = "",
         trust: TrustLevel | None = None,
         agent: str | None = None,

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from uuid import UUID
 
 from toolcrib.client import Agent, Client, Record, Run
@@ -17,7 +17,9 @@ from toolcrib.library.events import Event, Result, Unfinished
 from toolcrib.library.hearing import Ear
 from toolcrib.library.place import Place, open_place
 from toolcrib.library.staff import chosen_agent, defined_agent
-from toolcrib.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolcrib.tools.tool import Tool
 
 TrustLevel = Literal["supervised", "guided", "autonomous"]
 
@@ -38,7 +40,7 @@ class Toolcrib:
         model: str | None = None,
         approve: Approve | None = None,
         answer: Answer | None = None,
-        tools: Iterable[Tool] = (),
+        tools: Iterable["Tool"] = (),
         instructions: str = "",
         trust: TrustLevel | None = None,
         agent: str | None = None,

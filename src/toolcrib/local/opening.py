@@ -24,6 +24,7 @@ from pydantic import SecretStr, ValidationError
 
 from toolcrib.domain.errors import Misconfigured, NotFound
 from toolcrib.domain.ids import UserId, WorkspaceId
+from toolcrib.domain.platforms import require_linux
 from toolcrib.local.database import Urls, database, named_in_environment
 from toolcrib.local.directories import Directories, project_key
 from toolcrib.local.locks import FileLock
@@ -75,6 +76,7 @@ def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = la
 
     ``tell`` is told what takes a while.
     """
+    require_linux()
     tree = _tree(directory)
     directories = Directories.of_user()
     _refuse_own_files(tree, directories)

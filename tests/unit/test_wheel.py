@@ -1,0 +1,98 @@
+"""What is installed is whole: the wheel has every file of the package, and works where nothing else of ours is."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from toolcrib import __version__
+from toolcrib.domain import platforms
+from toolcrib.domain.errors import Misconfigured
+from toolcrib.storage.migrate import fingerprint
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "toolcrib"
+
+pytestmark = [pytest.mark.req("CL-1", part="packaging"), pytest.mark.xdist_group("wheel")]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh virtual environment with the wheel in it. What it depends on is lent by ours: no network is needed."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=False)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    # Later on the path than the wheel's own, and without what would lead to the checkout.
+    (packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("toolcrib/")}
+
+    present = {
+        f"toolcrib/{path.relative_to(PACKAGE)}"
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == present
+    assert "toolcrib/py.typed" in packed
+    assert any(name.endswith(".sql") for name in packed)
+
+
+def test_it_is_the_same_for_every_machine_and_says_what_it_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        facts = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if "dist-info" in name}
+
+    about = Parser().parsestr(facts["METADATA"])
+    assert wheel.name == f"toolcrib-{__version__}-py3-none-any.whl"
+    assert "Root-Is-Purelib: true" in facts["WHEEL"]
+    assert "toolcrib = toolcrib.cli.main:main" in facts["entry_points.txt"]
+    assert (about["Name"], about["Version"], about["License-Expression"]) == ("toolcrib", __version__, "Apache-2.0")
+    assert "Operating System :: POSIX :: Linux" in about.get_all("Classifier", [])
+
+
+def test_it_works_where_only_the_wheel_is(installed: Path) -> None:
+    program = (
+        "import sys, toolcrib; from toolcrib.cli.main import main; from toolcrib.storage.migrate import fingerprint; "
+        "print(toolcrib.__file__); print(fingerprint()); sys.argv = ['toolcrib', '--version']; main()"
+    )
+    ran = subprocess.run(
+        [installed / "bin" / "python", "-P", "-c", program],
+        cwd=installed,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    where, database, version = ran.stdout.splitlines()
+    assert where.startswith(str(installed))
+    assert database == fingerprint()
+    assert version == f"toolcrib {__version__}"
+
+
+def test_other_systems_are_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+    with pytest.raises(Misconfigured, match=r"Linux only, and this is darwin.*--server"):
+        platforms.require_linux()
