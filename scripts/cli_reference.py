@@ -7,7 +7,7 @@ from typing import Any
 
 import typer.main
 
-from toolcrib.cli.main import app
+from toolcrib.cli.main import command_line
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 
@@ -45,7 +45,7 @@ its run.
 
 def page() -> str:
     """The whole page."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(command_line())
     parts = [HEAD]
     for words, command in _commands(root, ("toolcrib",)):
         parts.append(_section(words, command))

@@ -8,7 +8,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from scripts import cli_reference
-from toolcrib.cli.main import app
+from toolcrib.cli.main import command_line
 
 COLUMNS, LINES = 80, 36
 
@@ -19,7 +19,8 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
         yield from commands(child, (*words, name))
 
 
-ALL = dict(commands(typer.main.get_command(app)))
+APP = command_line()
+ALL = dict(commands(typer.main.get_command(APP)))
 
 
 @pytest.mark.req("CL-2")
@@ -34,7 +35,7 @@ def test_every_command_is_there() -> None:
 @pytest.mark.req("CL-2", part="help")
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_fits_a_screen_and_shows_an_example(words: tuple[str, ...]) -> None:
-    shown = CliRunner(env={"COLUMNS": str(COLUMNS), "TERM": "dumb"}).invoke(app, [*words, "--help"])
+    shown = CliRunner(env={"COLUMNS": str(COLUMNS), "TERM": "dumb"}).invoke(APP, [*words, "--help"])
 
     lines = shown.output.splitlines()
     assert shown.exit_code == 0
@@ -52,7 +53,7 @@ def test_the_reference_says_what_the_commands_say() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_offered_for_every_shell(shell: str) -> None:
     runner = CliRunner(env={"_TOOLCRIB_COMPLETE": f"source_{shell}"})
-    script = runner.invoke(app, prog_name="toolcrib").output
+    script = runner.invoke(APP, prog_name="toolcrib").output
 
     assert "toolcrib" in script
     assert "_TOOLCRIB_COMPLETE" in script

@@ -1,69 +1,71 @@
 """The ``toolcrib`` command: puts the commands together and tells errors as a person wants to hear them."""
 
+import gc
+import os
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import toolcrib
-from toolcrib.cli import (
-    agents,
-    answer,
-    approve,
-    audit,
-    chat,
-    db,
-    doctor,
-    key,
-    log,
-    mcp,
-    models,
-    run,
-    serve,
-    sessions,
-    tool,
-    undo,
-    user,
-    workspace,
-)
-from toolcrib.cli.showing import one_line
 from toolcrib.domain.errors import ToolcribError
 
-app = typer.Typer(
-    name="toolcrib",
-    help=(
-        "Agents with tools in your project directory: you are asked, it is written down, and you can undo it.\n\n"
-        "Without a command: a chat in this directory.\n\n"
-        "Example: cd my-project && toolcrib"
-    ),
-    pretty_exceptions_enable=False,
-    # Plain help: half as long as in boxes, and it reads well aloud.
-    rich_markup_mode=None,
+# As help lists them. Each is in the module of its name, as a function or as an `app` of its own.
+COMMANDS = (
+    *("chat", "run", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
+    *("serve", "approve", "answer", "doctor", "mcp", "db", "audit"),
 )
-app.command("chat")(chat.chat)
-app.command("run")(run.run)
-app.command("tool", context_settings=tool.TAKES_ANYTHING)(tool.tool)
-app.command("undo")(undo.undo)
-app.command("redo")(undo.redo)
-app.command("log")(log.log)
-app.command("sessions")(sessions.sessions)
-app.add_typer(agents.app, name="agents")
-app.add_typer(models.app, name="models")
-app.add_typer(workspace.app, name="workspace")
-app.add_typer(key.app, name="key")
-app.add_typer(user.app, name="user")
-app.command("serve")(serve.serve)
-app.command("approve")(approve.approve)
-app.command("answer")(answer.answer)
-app.command("doctor")(doctor.doctor)
-app.command("mcp")(mcp.mcp)
-app.add_typer(db.app, name="db")
-app.add_typer(audit.app, name="audit")
+_ELSEWHERE = {"redo": "undo"}
+_COLLECT_AFTER = 50_000
 
 
-@app.callback(invoke_without_command=True)
-def options(
+def main() -> None:
+    """Entry point of the console script."""
+    # Loading makes many lasting objects. Going through them over and over, as Python does, is a fifth of the start.
+    gc.set_threshold(_COLLECT_AFTER)
+    try:
+        command_line(*_wanted(sys.argv[1:]))()
+    except ToolcribError as error:
+        flaws = "" if any(flaw in error.message for flaw in error.fields.values()) else _listed(error.fields)
+        typer.secho(f"toolcrib: {error.message}{flaws}", fg=typer.colors.RED, err=True)
+        sys.exit(2)
+
+
+def command_line(*names: str) -> typer.Typer:
+    """The commands of these names; loading all of them would take longer than most take to run."""
+    app = typer.Typer(
+        name="toolcrib",
+        help=(
+            "Agents with tools in your project directory: you are asked, it is written down, and you can undo it.\n\n"
+            "Without a command: a chat in this directory.\n\n"
+            "Example: cd my-project && toolcrib"
+        ),
+        pretty_exceptions_enable=False,
+        # Plain help: half as long as in boxes, and it reads well aloud.
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(_options)
+    for name in names or COMMANDS:
+        module = import_module(f"toolcrib.cli.{_ELSEWHERE.get(name, name)}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            settings = getattr(module, "TAKES_ANYTHING", None)
+            app.command(name, context_settings=settings)(getattr(module, name))
+    return app
+
+
+def _wanted(words: list[str]) -> tuple[str, ...]:
+    """The command that is meant; all of them where that is not plain, or where they are to be listed."""
+    if "_TOOLCRIB_COMPLETE" in os.environ:
+        return COMMANDS
+    first = words[0] if words else "chat"
+    return (first,) if first in COMMANDS else COMMANDS
+
+
+def _options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.", is_eager=True)] = False,
 ) -> None:
@@ -71,18 +73,12 @@ def options(
         typer.echo(f"toolcrib {toolcrib.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
+        from toolcrib.cli import chat
+
         context.invoke(chat.chat)
 
 
-def main() -> None:
-    """Entry point of the console script."""
-    try:
-        app()
-    except ToolcribError as error:
-        flaws = "" if any(flaw in error.message for flaw in error.fields.values()) else _listed(error.fields)
-        typer.secho(f"toolcrib: {error.message}{flaws}", fg=typer.colors.RED, err=True)
-        sys.exit(2)
-
-
 def _listed(fields: Mapping[str, str]) -> str:
+    from toolcrib.cli.showing import one_line
+
     return "".join(f"\n  {one_line(field, 60)}: {one_line(flaw)}" for field, flaw in fields.items())

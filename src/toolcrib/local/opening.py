@@ -114,7 +114,7 @@ def _served(
     note = project / "server.json"
     note.unlink(missing_ok=True)
     # Loading the program takes as long as starting the database does; so both are done at once.
-    loading = threading.Thread(target=import_module, args=("toolcrib.wiring",), daemon=True)
+    loading = threading.Thread(target=_load_server, daemon=True)
     loading.start()
     if named_in_environment() is None and not directories.cluster.exists():
         tell("Making a database for you. This is done once and takes a few seconds.")
@@ -130,6 +130,11 @@ def _served(
                 yield Local(tree, standing, _jwt_secret(secrets), serves=True, log=project / "server.log")
             finally:
                 note.unlink(missing_ok=True)
+
+
+def _load_server() -> None:
+    for module in ("toolcrib.wiring", "toolcrib.server.listening"):
+        import_module(module)
 
 
 def _tree(directory: Path) -> Path:

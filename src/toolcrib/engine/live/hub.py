@@ -19,7 +19,6 @@ from toolcrib.domain.ids import SessionId, WorkspaceId
 from toolcrib.engine.live.channel import Channel
 from toolcrib.engine.live.coalesce import Coalescer
 from toolcrib.engine.live.keys import Key, key_of
-from toolcrib.engine.live.redis import RedisWire
 from toolcrib.engine.live.so_far import SoFar
 from toolcrib.engine.live.subscription import Subscription
 from toolcrib.engine.live.wire import Alone, Wire
@@ -59,6 +58,9 @@ class Live:
             if redis_url is None:
                 yield live
             else:
+                # Not at the top: one node alone needs no Redis, and starts sooner without its client.
+                from toolcrib.engine.live.redis import RedisWire
+
                 async with RedisWire.open(redis_url, node=node, ears=live) as wire:
                     live._wire = wire
                     yield live
