@@ -12,6 +12,7 @@ from toolcrib.client.shapes import (
     Approval,
     KeptCall,
     Key,
+    McpServer,
     Message,
     Model,
     Person,
@@ -122,6 +123,28 @@ class Client:
 
     def delete_agent(self, workspace_id: UUID, agent_id: UUID) -> None:
         self._http.send("DELETE", f"/workspaces/{workspace_id}/agents/{agent_id}")
+
+    def mcp_servers(self, workspace_id: UUID) -> list[McpServer]:
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/mcp-servers")["items"]
+        return [McpServer.model_validate(item) for item in found]
+
+    def create_mcp_server(self, workspace_id: UUID, *, name: str, **how: Any) -> McpServer:
+        """``command`` or ``url``, and ``secrets`` and ``safe_tools`` if there are some; for owners."""
+        made = self._http.send("POST", f"/workspaces/{workspace_id}/mcp-servers", {"name": name, **how})
+        return McpServer.model_validate(made)
+
+    def look_at_mcp_server(self, workspace_id: UUID, server_id: UUID) -> McpServer:
+        """Connects to it and lists its tools anew; for owners."""
+        path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/look"
+        return McpServer.model_validate(self._http.send("POST", path))
+
+    def approve_mcp_server(self, workspace_id: UUID, server_id: UUID, *, sha256: str) -> McpServer:
+        """Allows the tools of the list that was seen last, if it has this hash; for owners."""
+        path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/approve"
+        return McpServer.model_validate(self._http.send("POST", path, {"sha256": sha256}))
+
+    def delete_mcp_server(self, workspace_id: UUID, server_id: UUID) -> None:
+        self._http.send("DELETE", f"/workspaces/{workspace_id}/mcp-servers/{server_id}")
 
     def sessions(self, workspace_id: UUID, *, limit: int = 50) -> list[Session]:
         """The newest first."""

@@ -112,6 +112,32 @@ class Agent(Shape):
     rules: dict[str, Any]
 
 
+class McpTool(Shape):
+    """A tool as an MCP server describes it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    sha256: str
+
+
+class McpServer(Shape):
+    """An MCP server of a workspace: what it offered last, and what an owner has accepted of it."""
+
+    id: UUID
+    name: str
+    command: list[str]
+    url: str | None
+    enabled: bool
+    safe_tools: list[str]
+    approved: list[McpTool]
+    seen: list[McpTool] | None
+    seen_sha256: str | None
+    changed: list[str]
+    awaits_approval: bool
+    problem: str | None
+
+
 class Access(Shape):
     """Stored access to a model provider; the secret is not shown."""
 

@@ -176,8 +176,9 @@ def _settings(urls: Urls, secrets: Secrets, tree: Path, project: Path) -> Settin
     usual = {
         "audit_key": SecretStr(secrets.audit_key),
         "credentials_key": SecretStr(secrets.credentials_key),
-        # The user's own network: a model on this machine or beside it is theirs to use.
+        # The user's own network: a model or an MCP server on this machine or beside it is theirs to use.
         "private_model_hosts": ("*",),
+        "private_mcp_hosts": ("*",),
         "pool_size": 6,
     }
     said = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
