@@ -23,7 +23,8 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True)
 class Answer:
-    """``cut``: the connection drops after the pieces, within a body that promised more; ``hang``: it stays open."""
+    """``cut``: the connection drops after the pieces, within a body that promised more; ``hang``: it stays open;
+    ``held``: the last piece is not sent before this is set."""
 
     pieces: tuple[bytes, ...]
     status: int = 200
@@ -31,6 +32,7 @@ class Answer:
     content_type: str = SSE
     cut: bool = False
     hang: bool = False
+    held: asyncio.Event | None = None
     # Ends the body by closing, as HTTP/1.0 does: a cut cannot be told from the end.
     until_closed: bool = False
 
@@ -80,7 +82,9 @@ class ModelServer:
         headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
         head = f"HTTP/1.1 {answer.status} Said\r\ncontent-type: {answer.content_type}\r\n{length}\r\n{headers}\r\n"
         writer.write(head.encode())
-        for piece in answer.pieces:
+        for number, piece in enumerate(answer.pieces, start=1):
+            if answer.held is not None and number == len(answer.pieces):
+                await answer.held.wait()
             writer.write(piece if answer.until_closed else b"%x\r\n%s\r\n" % (len(piece), piece))
             await writer.drain()
         if answer.hang:

@@ -15,6 +15,8 @@ from toolcrib.domain.ids import new_id
 from toolcrib.domain.streams import FinishReason
 
 TURNS = 10
+# Turns in which a shell command is run, too.
+SHELL_TURNS = (2, 6)
 PROVIDERS = ("openai-compatible", "anthropic", "ollama")
 _TASK = re.compile(r"Task (\d+)")
 
@@ -25,7 +27,7 @@ def folder(task: int) -> str:
 
 @contextmanager
 def working_model() -> Iterator[ModelServer]:
-    """The strict fake, on a loop of its own, with answers that make ten turns of file tools for every task."""
+    """The strict fake, on a loop of its own, whose answers make ten turns of file tools and commands for each task."""
     ready, held = threading.Event(), list[ModelServer]()
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -89,6 +91,8 @@ def _scene(task: int, turn: int) -> Scene:
     ]
     if turn == 0:
         calls[1] = ("write", {"path": f"{here}/log.txt", "content": "0\nEND\n"})
+    if turn in SHELL_TURNS:
+        calls.append(("bash", {"command": f"echo {turn} >> .{here}/shell.txt"}))
     if turn == TURNS // 2:
         # Not repeatable: whoever finds it begun must not begin it again.
         calls.append(("plan_write", {"title": f"Plan of task {task}", "content": "Go on."}))

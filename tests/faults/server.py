@@ -3,6 +3,7 @@
 import os
 import random
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -75,6 +76,18 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._process = None
+
+    def freeze(self) -> None:
+        """As a host does it whose virtual machine is moved: nothing runs in it any more, and it does not know."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def logged(self) -> str:
+        return self._log.read_text()
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another command of an operator, with the server's settings."""

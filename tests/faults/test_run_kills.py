@@ -7,16 +7,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 from uuid import UUID
 
-import httpx2
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.fakes.model_server import KEY, ModelServer
+from tests.fakes.model_server import ModelServer
 from tests.faults.databases import migrated_database, urls_of
-from tests.faults.scripted import PROVIDERS, TURNS, folder, working_model
+from tests.faults.office import Office
+from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder, working_model
 from tests.faults.server import Server
 from tests.faults.truth import Workspace
 
@@ -26,7 +25,6 @@ pytestmark = [
     pytest.mark.xdist_group("kill"),
 ]
 
-PASSWORD = "correct horse battery staple"
 MOST_SECONDS = 1.0
 AT_ONCE = 4
 RULES = """
@@ -34,10 +32,13 @@ provider: {provider}
 model: {provider}-fake
 trust: autonomous
 context_window: 1000000
-tool_permissions: {{write: {{allowed: true}}, edit: {{allowed: true}}, ls: {{allowed: true}}, plan_write: {{allowed: true}}}}
-"""  # noqa: E501
-# Local addresses of the providers differ in where their paths begin.
-BASES = {"openai-compatible": "/v1", "anthropic": "", "ollama": ""}
+tool_permissions:
+  write: {{allowed: true}}
+  edit: {{allowed: true}}
+  ls: {{allowed: true}}
+  plan_write: {{allowed: true}}
+  bash: {{allowed: true}}
+"""
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ class Campaign:
     """Sessions with agents of every provider, and the tasks that they were given."""
 
     servers: list[Server]
-    token: str
+    office: Office
     sessions: list[str]
     truth: Workspace
     tasks: int = 0
@@ -120,9 +121,9 @@ class Campaign:
     async def keep_busy(self) -> None:
         """Hands tasks in until so many are unfinished: a kill in idleness shows nothing."""
         while self._unfinished() < AT_ONCE:
+            server = self.servers[self.tasks % len(self.servers)]
             session = self.sessions[self.tasks % len(self.sessions)]
-            message = {"text": f"Task {self.tasks}"}
-            await self._send(f"/workspaces/{self.truth.id}/sessions/{session}/messages", message)
+            await self.office.say(server, session, f"Task {self.tasks}")
             self.tasks += 1
 
     async def all_ended(self) -> None:
@@ -155,6 +156,8 @@ class Campaign:
                 assert (here / f"{turn}.txt").read_text() == f"{task}-{turn}\n"
                 assert len(self.truth.versions(f"{folder(task)}/{turn}.txt")) == 1
             assert len(self.truth.versions(f"{folder(task)}/log.txt")) == TURNS
+            # Appending twice would show.
+            assert (here / "shell.txt").read_text().split() == [*map(str, SHELL_TURNS)]
 
     def _check_calls(self) -> None:
         calls = self.truth.rows(
@@ -186,39 +189,13 @@ class Campaign:
         )
         return int(count)
 
-    async def _send(self, path: str, body: Any) -> None:
-        for server in self.servers:
-            async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
-                sent = await http.post(
-                    f"{server.origin}/api/v1{path}", json=body, headers={"Authorization": f"Bearer {self.token}"}
-                )
-            assert sent.is_success, sent.text
-            return
-
 
 async def _campaign(servers: list[Server], urls: DatabaseUrls, model: ModelServer) -> Campaign:
-    base = f"{servers[0].origin}/api/v1"
-    async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=30) as http:
-
-        async def send(method: str, path: str, body: Any) -> Any:
-            response = await http.request(method, path, json=body)
-            assert response.is_success, response.text
-            return response.json() if response.content else None
-
-        person = {"email": "ada@example.com", "password": PASSWORD}
-        await send("POST", "/auth/register", person)
-        token = (await send("POST", "/auth/login", person))["access_token"]
-        http.cookies.clear()
-        http.headers["Authorization"] = f"Bearer {token}"
-        workspace = (await send("POST", "/workspaces", {"name": "killed"}))["id"]
-        sessions = []
-        for provider in PROVIDERS:
-            access = {"secret": KEY, "base_url": f"{model.url}{BASES[provider]}"}
-            await send("PUT", f"/credentials/{provider}", access)
-            agent = {"name": provider, "definition": RULES.format(provider=provider)}
-            agent_id = (await send("POST", f"/workspaces/{workspace}/agents", agent))["id"]
-            for _ in range(2):
-                session = await send("POST", f"/workspaces/{workspace}/sessions", {"agent_id": agent_id})
-                sessions.append(session["id"])
-    project = servers[0].data_dir / "workspaces" / workspace / "project"
-    return Campaign(servers, token, sessions, Workspace(urls.owner, UUID(workspace), project))
+    here = servers[0]
+    office = await Office.opened(here)
+    agents = [
+        await office.agent(here, model, RULES.format(provider=provider), provider=provider) for provider in PROVIDERS
+    ]
+    sessions = [await office.session(here, agent) for agent in agents for _ in range(2)]
+    project = here.data_dir / "workspaces" / office.workspace / "project"
+    return Campaign(servers, office, sessions, Workspace(urls.owner, UUID(office.workspace), project))

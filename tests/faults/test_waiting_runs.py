@@ -1,5 +1,6 @@
 """Runs that wait for a person hold nothing of any server, outlive it, and go on when the person has decided."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import psycopg
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.fakes.model_server import KEY, ModelServer
+from tests.fakes.model_server import ModelServer
 from tests.faults.databases import migrated_database, urls_of
+from tests.faults.office import Office
 from tests.faults.scripted import working_model
 from tests.faults.server import Server
 from tests.integration.runs.conftest import says
@@ -19,7 +21,6 @@ pytestmark = [pytest.mark.req("SC-3", part="runs, over a kill"), pytest.mark.xdi
 
 RUNS = 20
 _PATIENCE = 3_000
-_PERSON = {"email": "ada@example.com", "password": "correct horse battery staple"}
 _RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000\ntool_permissions: {write: {allowed: true}}"
 
 
@@ -46,8 +47,9 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
 def test_runs_that_wait_hold_nothing_and_outlive_their_server(
     server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:
-    with httpx2.Client(base_url=f"{server.origin}/api/v1", trust_env=False, timeout=30) as http:
-        workspace, agent = _office(http, model)
+    office, agent = asyncio.run(_office(server, model))
+    workspace, headers = office.workspace, {"Authorization": f"Bearer {office.token}"}
+    with httpx2.Client(base_url=f"{server.origin}/api/v1", headers=headers, trust_env=False, timeout=30) as http:
         _wait_for_runs(http, urls, model, workspace, agent, 1)
         threads = _threads(server)
         _wait_for_runs(http, urls, model, workspace, agent, RUNS)
@@ -69,16 +71,9 @@ def test_runs_that_wait_hold_nothing_and_outlive_their_server(
     assert len(list(project.glob("*.txt"))) == RUNS + 1
 
 
-def _office(http: httpx2.Client, model: ModelServer) -> tuple[str, str]:
-    http.post("/auth/register", json=_PERSON).raise_for_status()
-    token = http.post("/auth/login", json=_PERSON).raise_for_status().json()["access_token"]
-    http.cookies.clear()
-    http.headers["Authorization"] = f"Bearer {token}"
-    access = {"secret": KEY, "base_url": f"{model.url}/v1"}
-    http.put("/credentials/openai-compatible", json=access).raise_for_status()
-    workspace = http.post("/workspaces", json={"name": "w"}).raise_for_status().json()["id"]
-    agent = http.post(f"/workspaces/{workspace}/agents", json={"name": "a", "definition": _RULES})
-    return workspace, agent.raise_for_status().json()["id"]
+async def _office(server: Server, model: ModelServer) -> tuple[Office, str]:
+    office = await Office.opened(server)
+    return office, await office.agent(server, model, _RULES, provider="openai-compatible")
 
 
 def _wait_for_runs(

@@ -124,6 +124,8 @@ class Workspace:
                 select t.change_set_id, a.files from toolcrib.tool_calls t
                 join toolcrib.audit a on a.workspace_id = t.workspace_id and a.call_id = t.id
                 where t.workspace_id = %(workspace)s and t.change_set_id is not null
+                  -- That someone else tried the same and came too late stands in the book, too.
+                  and a.files <> '[]'
                 """
             )
         }

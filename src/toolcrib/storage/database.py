@@ -55,6 +55,8 @@ _OPTIONS = " ".join(
         "jit=off",
         # Whoever waits for a lock holds a connection: a stuck neighbour must not eat up the pool.
         "lock_timeout=20s",
+        # A process that was stopped amid a transaction would keep its locks for as long as it is stopped.
+        "idle_in_transaction_session_timeout=300s",
     )
 )
 

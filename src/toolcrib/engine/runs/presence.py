@@ -15,13 +15,14 @@ log = structlog.get_logger(__name__)
 
 
 class Presence:
-    """Beats four times in a lease. ``lost`` when it could not for half of one: then others may take over any moment."""
+    """Beats four times in a lease. When it could not for half of one, others may take over any moment, or have."""
 
     def __init__(self, dsn: str, *, node: str, lease: float) -> None:
         self.id = ProcessId(new_id())
         self.lease = lease
         self._heart = Heart(dsn, self.id, node)
         self._last = time.monotonic()
+        self._was_late = False
         self._stop = threading.Event()
 
     @classmethod
@@ -37,14 +38,21 @@ class Presence:
             presence._stop.set()
             thread.join(timeout=10)
 
+    def was_lost(self) -> bool:
+        """Whether it could not be told for half a lease, now or at any time since this was last asked."""
+        lost, self._was_late = self._was_late or self._is_late, False
+        return lost
+
     @property
-    def lost(self) -> bool:
+    def _is_late(self) -> bool:
         return time.monotonic() - self._last > self.lease / 2
 
     def _beat_for_ever(self) -> None:
         while not self._stop.wait(self.lease / 4):
             try:
                 self._heart.beat()
+                # A process that was stopped for a while beats again before anybody here has asked.
+                self._was_late = self._was_late or self._is_late
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat is tried
                 log.warning("presence.no_beat", error=str(error))

@@ -72,7 +72,7 @@ class Runner:
             await self._processes.leave(self._presence.id)
 
     async def _round(self, tasks: asyncio.TaskGroup) -> None:
-        if self._presence.lost:
+        if self._presence.was_lost():
             # Others may have taken over by now; what is still tried here would be refused.
             log.warning("runner.presence_lost", runs=len(self._at_work))
             for run_id in list(self._at_work):
