@@ -3,7 +3,9 @@
 usage: python -m bench.model PORT
 
 ``scripted-N`` asks for `read_file` of sample-0000.txt, sample-0001.txt … in N turns, then says 200 words, the last of
-them `w199`. ``paced-N-MS`` says N words, one every MS milliseconds; each is the moment at which it was written.
+them `w199`. ``counted-N-MS`` does the same with `read_sample`, and thinks for MS milliseconds before each answer.
+``paced-N-MS`` says N words, one every MS milliseconds; each is the moment at which it was written. Whoever asks for no
+model is told how often others did.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 WORDS = [f"w{number} " for number in range(199)] + ["w199"]
-_NAMED = re.compile(rb'"model"\s*:\s*"(scripted|paced)-(\d+)(?:-(\d+))?"')
+_NAMED = re.compile(rb'"model"\s*:\s*"(scripted|counted|paced)-(\d+)(?:-(\d+))?"')
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _TAIL = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
@@ -23,6 +25,8 @@ _TAIL = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 class Model(asyncio.Protocol):
     """One connection."""
+
+    requests = 0
 
     def __init__(self) -> None:
         self._read = b""
@@ -45,18 +49,21 @@ class Model(asyncio.Protocol):
     def _answer(self, body: bytes) -> None:
         named = _NAMED.search(body)
         if named is None:
-            self._transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")
+            told = b'{"requests": %d}' % Model.requests
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(told), told))
             return
-        count = int(named[2])
-        if named[1] == b"paced":
+        Model.requests += 1
+        kind, count = named[1], int(named[2])
+        if kind == b"paced":
             task = asyncio.ensure_future(self._paced(count, int(named[3] or 20) / 1000))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
         # Every result has this key, and nothing else.
         done = body.count(b'"tool_call_id"')
-        pieces = _words() if done >= count else _call(done)
-        self._transport.write(_HEAD + b"".join(map(_chunk, pieces)) + _TAIL)
+        pieces = _words() if done >= count else _call("read_sample" if kind == b"counted" else "read_file", done)
+        answer = _HEAD + b"".join(map(_chunk, pieces)) + _TAIL
+        asyncio.get_running_loop().call_later(int(named[3] or 0) / 1000, self._transport.write, answer)
 
     async def _paced(self, count: int, gap: float) -> None:
         began = time.monotonic()
@@ -72,10 +79,10 @@ def _words() -> Iterator[Any]:
     yield "stop"
 
 
-def _call(number: int) -> Iterator[Any]:
+def _call(name: str, number: int) -> Iterator[Any]:
     arguments = json.dumps({"path": f"sample-{number:04d}.txt"})
     call = {"index": 0, "id": f"call_{number:04d}", "type": "function"}
-    yield {"tool_calls": [call | {"function": {"name": "read_file", "arguments": ""}}]}
+    yield {"tool_calls": [call | {"function": {"name": name, "arguments": ""}}]}
     yield {"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}
     yield "tool_calls"
 

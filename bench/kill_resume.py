@@ -1,0 +1,276 @@
+"""``kill -9`` at a random moment of a task of twenty calls, start again, go on: what was done twice?
+
+usage: python -m bench kill_resume [--kills 100] [--think-ms 0] [--langgraph PYTHON]
+
+Every call writes a line to a log before it does anything else, so one that was done twice stands there twice. Ours
+ends with an error if one does. LangGraph is put beside it by the Python of a virtualenv that has it; which versions,
+and what others scored, stands in docs/decisions/0009-runs.md.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import httpx2
+import psycopg
+
+from bench.office import model_server
+from bench.servers import fresh_database, url_of
+from toolcrib.domain.ids import new_id
+from toolcrib.storage import migrate
+from toolcrib.storage.access import Access, StoredAccess
+from toolcrib.storage.accounts import Accounts, Person
+from toolcrib.storage.agents import Agents
+from toolcrib.storage.credentials import Lock
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.workspaces import Workspaces
+
+CALLS = 20
+# So long a process must be silent before another takes its runs over.
+_LEASE = 2
+_NODE = "bench"
+_LOOK_SECONDS = 0.002
+_RESUME_SECONDS = 120
+_RULES = """
+provider: openai-compatible
+model: counted-{calls}-{think_ms}
+trust: autonomous
+toolsets: [bench]
+context_window: 10000000
+tool_permissions: {{read_sample: {{allowed: true}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one kill left behind."""
+
+    ended: bool
+    begun_at_kill: int
+    again: int
+    unknown: int
+    asked_again: int
+    last_words: str = ""
+
+
+class Peer(Protocol):
+    """A runtime in a process that can be killed."""
+
+    @property
+    def name(self) -> str: ...
+
+    def new_task(self) -> str: ...
+
+    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]: ...
+
+    def unknown(self, task: str) -> int:
+        """Calls of which it says that nobody can tell whether they took effect."""
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--think-ms", type=int, default=0)
+    parser.add_argument("--langgraph", type=Path)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    options = parser.parse_args(argv)
+    print(f"seed {options.seed}, load {os.getloadavg()[0]:.1f}\n")
+    print("| runtime | kills | went on to the end | calls begun at the kill | done twice: in all, worst | unknown "
+          "| model asked again |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, model_server() as model_url:
+        scratch = Path(folder)
+        with ours(scratch, model_url, think_ms=options.think_ms) as peer:
+            mine = trials(peer, scratch, model_url, kills=options.kills, seed=options.seed)
+            _report(peer, mine)
+        for durability in ("async", "sync") if options.langgraph else ():
+            with langgraph(options.langgraph, model_url, durability, think_ms=options.think_ms) as other:
+                _report(other, trials(other, scratch, model_url, kills=options.kills, seed=options.seed))
+    if wrong := [trial for trial in mine if trial.again or not trial.ended]:
+        raise SystemExit(f"{len(wrong)} kills did harm: {wrong[0]}")
+
+
+def trials(peer: Peer, scratch: Path, model_url: str, *, kills: int, seed: int) -> list[Trial]:
+    """So many kills, each at some moment between its first call and its last."""
+    chance, found = random.Random(seed), list[Trial]()
+    span = _seconds_of_a_task(peer, scratch / secrets.token_hex(8))
+    while len(found) < kills:
+        trial = _trial(peer, scratch / secrets.token_hex(8), model_url, after=chance.uniform(0, span))
+        if trial is not None:
+            found.append(trial)
+    return found
+
+
+def _trial(peer: Peer, log: Path, model_url: str, *, after: float) -> Trial | None:
+    """None if it had ended before it could be killed."""
+    task, asked = peer.new_task(), _asked(model_url)
+    killed = peer.start("start", task, log)
+    _wait_for_first_call(killed, log)
+    time.sleep(after)
+    if killed.poll() is not None:
+        return None
+    killed.kill()
+    killed.communicate()
+    begun = len(_called(log))
+    going_on = peer.start("resume", task, log)
+    try:
+        said, _ = going_on.communicate(timeout=_RESUME_SECONDS)
+    except subprocess.TimeoutExpired:
+        going_on.kill()
+        said, _ = going_on.communicate()
+    done, unknown = Counter(_called(log)), peer.unknown(task)
+    return Trial(
+        # A call that nobody can tell of may have been stopped before its first line.
+        ended=said.endswith("done\n") and CALLS - unknown <= len(done) <= CALLS,
+        begun_at_kill=begun,
+        again=done.total() - len(done),
+        unknown=unknown,
+        asked_again=_asked(model_url) - asked - (CALLS + 1),
+        last_words=said[-400:],
+    )
+
+
+def _seconds_of_a_task(peer: Peer, log: Path) -> float:
+    """From its first call to its last."""
+    process = peer.start("start", peer.new_task(), log)
+    said, _ = process.communicate(timeout=_RESUME_SECONDS)
+    moments = [int(line.split()[1]) for line in log.read_text().splitlines()]
+    if len(moments) != CALLS:
+        raise SystemExit(f"{peer.name} does not do the task even if nobody kills it: {said[-2000:]}")
+    return (moments[-1] - moments[0]) / 1e9
+
+
+def _wait_for_first_call(process: subprocess.Popen[str], log: Path) -> None:
+    deadline = time.monotonic() + _RESUME_SECONDS
+    while not _called(log) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _called(log: Path) -> list[str]:
+    return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _asked(model_url: str) -> int:
+    return int(httpx2.get(f"{model_url}/models", trust_env=False).json()["requests"])
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our engine: the database, the person, and the agent that all tasks are given to."""
+
+    owner_url: str
+    database_urls: tuple[str, str]
+    environment: dict[str, str]
+    tenant: Tenant
+    rules: str
+    name: str = "ours, the tool not repeatable"
+
+    def new_task(self) -> str:
+        return asyncio.run(self._new_session())
+
+    async def _new_session(self) -> str:
+        async with Database.open(*self.database_urls, pool_size=2) as database:
+            agent = await Agents(database).create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
+            return str((await Sessions(database).create(self.tenant, agent_id=agent.id)).id)
+
+    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]:
+        who = [str(self.tenant.workspace_id), str(self.tenant.user_id)]
+        command = [sys.executable, "-m", "bench.killable", action, *who, task, str(log)]
+        return _piped(command, self.environment)
+
+    def unknown(self, task: str) -> int:
+        with psycopg.connect(self.owner_url) as connection:
+            row = connection.execute(
+                "select count(*) from toolcrib.tool_calls where session_id = %s and state = 'unknown'", (task,)
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@contextmanager
+def ours(scratch: Path, model_url: str, *, think_ms: int = 0) -> Iterator[Ours]:
+    with fresh_database() as name:
+        migrate.upgrade(url_of(name))
+        urls = (url_of(name, migrate.APP_ROLE), url_of(name, migrate.SYSTEM_ROLE))
+        environment = {
+            "TOOLCRIB_DATABASE_URL": urls[0],
+            "TOOLCRIB_SYSTEM_DATABASE_URL": urls[1],
+            "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
+            "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+            "TOOLCRIB_DATA_DIR": str(scratch / "data"),
+            "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+            "TOOLCRIB_LEASE_SECONDS": str(_LEASE),
+            "TOOLCRIB_NODE": _NODE,
+        }
+        lock = Lock(environment["TOOLCRIB_JWT_SECRET"])
+        tenant = asyncio.run(_tenant(urls, lock, model_url))
+        yield Ours(url_of(name), urls, environment, tenant, _RULES.format(calls=CALLS, think_ms=think_ms))
+
+
+async def _tenant(urls: tuple[str, str], lock: Lock, model_url: str) -> Tenant:
+    async with Database.open(*urls, pool_size=2) as database:
+        profile = await Accounts(database).create_user(email="ada@example.org", full_name=None, password_hash="x")
+        person = Person(profile.user_id)
+        workspace = await Workspaces(database).create(person, name="bench", node=_NODE)
+        await Access(database, lock).store(person, "openai-compatible", StoredAccess("x", model_url))
+        return Tenant(workspace.id, profile.user_id)
+
+
+@dataclass(frozen=True)
+class LangGraph:
+    """LangGraph with its PostgreSQL checkpointer."""
+
+    python: Path
+    environment: dict[str, str]
+    name: str
+
+    def new_task(self) -> str:
+        return str(new_id())
+
+    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]:
+        script = Path(__file__).parent / "peers" / "langgraph_peer.py"
+        return _piped([str(self.python), str(script), action, task, str(log)], self.environment)
+
+    def unknown(self, task: str) -> int:
+        return 0
+
+
+@contextmanager
+def langgraph(python: Path, model_url: str, durability: str, *, think_ms: int = 0) -> Iterator[LangGraph]:
+    with fresh_database() as name:
+        environment = {
+            "PEER_DATABASE": url_of(name),
+            "PEER_MODEL_URL": model_url,
+            "PEER_MODEL": f"counted-{CALLS}-{think_ms}",
+            "PEER_DURABILITY": durability,
+        }
+        yield LangGraph(python, environment, f"LangGraph, durability {durability}")
+
+
+def _piped(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def _report(peer: Peer, found: list[Trial]) -> None:
+    again = [trial.again for trial in found]
+    ended, begun, unknown, asked = (
+        sum(getattr(trial, part) for trial in found) for part in ("ended", "begun_at_kill", "unknown", "asked_again")
+    )
+    print(
+        f"| {peer.name} | {len(found)} | {ended} | {begun} | {sum(again)}, {max(again)} | {unknown} | {asked} |",
+        flush=True,
+    )

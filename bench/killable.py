@@ -1,0 +1,70 @@
+"""Our whole engine in a process that `bench kill_resume` kills: one task of twenty calls, begun or gone on with.
+
+usage: python -m bench.killable start|resume WORKSPACE USER SESSION LOG      (settings come from the environment)
+
+Its one tool writes a line to the log before it reads a file, and is declared not repeatable.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from uuid import UUID
+
+from bench import BODY
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.ids import SessionId, UserId, WorkspaceId
+from toolcrib.domain.runs import RunState
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Tenant
+from toolcrib.tools.define import tool
+from toolcrib.tools.tool import Tool
+from toolcrib.wiring import services
+
+_LOOK_SECONDS = 0.02
+
+
+def main(action: str, workspace: str, user: str, session: str, log: str) -> None:
+    tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
+    ending = asyncio.run(_work(action, tenant, SessionId(UUID(session)), Path(log)))
+    print(ending, flush=True)
+
+
+async def _work(action: str, tenant: Tenant, session: SessionId, log: Path) -> str:
+    async with services(Settings(), tools=[_reader(log)]) as parts:
+        if action == "start":
+            run = await parts.desk.submit(tenant, session, "Read the sample files one by one and report.", via="bench")
+        else:
+            [run] = await parts.desk.page(tenant, session, before=None, limit=1)
+        while run.state is not RunState.ENDED:
+            await asyncio.sleep(_LOOK_SECONDS)
+            run = await parts.desk.get(tenant, run.id)
+    return str(run.ending)
+
+
+def _reader(log: Path) -> Tool:
+    lines = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    @tool(
+        name="read_sample",
+        toolset="bench",
+        category=Category.FILE,
+        danger=Danger.SAFE,
+        effects=lambda _: Effects(),
+        repeatable=False,
+    )
+    async def read_sample(path: str) -> str:
+        """Reads one of the sample files.
+
+        Args:
+            path: Its name.
+        """
+        os.write(lines, f"{path} {time.monotonic_ns()}\n".encode())
+        return BODY
+
+    return read_sample
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
