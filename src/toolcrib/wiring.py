@@ -25,7 +25,7 @@ from toolcrib.engine.runs.advance import Advance
 from toolcrib.engine.runs.desk import Desk
 from toolcrib.engine.runs.presence import Presence
 from toolcrib.engine.runs.runner import Runner
-from toolcrib.engine.seals import Sealer
+from toolcrib.engine.seals import Sealer, Verifier
 from toolcrib.engine.waiting import Waiting
 from toolcrib.engine.watchers import Nobody, Watchers
 from toolcrib.mcp.toolbox import Toolbox
@@ -52,6 +52,7 @@ from toolcrib.storage.grants import Grants
 from toolcrib.storage.growth import Growth
 from toolcrib.storage.keys import Keys
 from toolcrib.storage.mcp_servers import McpServers
+from toolcrib.storage.past_calls import PastCalls
 from toolcrib.storage.plan_mode import PlanMode
 from toolcrib.storage.processes import Processes
 from toolcrib.storage.questions import Questions as QuestionRows
@@ -62,6 +63,7 @@ from toolcrib.storage.since import Since
 from toolcrib.storage.tickets import Tickets
 from toolcrib.storage.trash import TrashEntries, TrashLimits
 from toolcrib.storage.undo import Undoing
+from toolcrib.storage.usage import Usage
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
 from toolcrib.tools.shell.bash import bash_with
@@ -251,10 +253,12 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
         presence = opened.enter_context(
             Presence.kept(settings.system_url, node=settings.node, lease=settings.lease_seconds)
         )
-        engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id)
+        sandbox = Sandbox()
+        engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id, sandbox=sandbox)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         await engine.waiting.recover()
-        sealer = Sealer(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
+        sealing = Sealing(database)
+        sealer = Sealer(sealing, audit_key(settings), anchor=settings.audit_anchor)
         bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
         collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
         front = await opened.enter_async_context(desk(settings, database, engine, providers, presence, live))
@@ -275,6 +279,10 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 agents=Agents(database),
                 files=engine.shelves.files,
                 audit=Audit(database),
+                verifier=Verifier(sealing, audit_key(settings), anchor=settings.audit_anchor),
+                usage=Usage(database),
+                past_calls=PastCalls(database),
+                sandbox=sandbox,
                 calls=Calls(database),
                 sessions=Sessions(database),
                 bookmarks=Bookmarks(database),

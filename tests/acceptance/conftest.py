@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone, Workspace
 from tests.conftest import DatabaseUrls
+from tests.described import Described
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +21,19 @@ def server(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def http(server: Serving) -> Iterator[httpx2.Client]:
-    """A client of the API that keeps no cookies: who asks is said with each request."""
+    """A client of the API that keeps no cookies: who asks is said with each request.
+
+    Every answer that it gets must be as the API is described.
+    """
     with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
+        described = Described(client.get("/openapi.json").json())
+
+        def check(response: httpx2.Response) -> None:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                response.read()
+                described.check(response)
+
+        client.event_hooks = {"response": [check]}
         yield client
 
 

@@ -23,7 +23,7 @@ from toolcrib.domain.callers import Agent
 from toolcrib.domain.effects import Danger
 from toolcrib.domain.errors import Forbidden, Superseded
 from toolcrib.domain.ids import AgentId, CallId, new_id
-from toolcrib.engine.seals import Sealer, verify
+from toolcrib.engine.seals import Sealer, Verifier, verify
 from toolcrib.settings import Settings
 from toolcrib.storage.audit import Sealing
 from toolcrib.storage.database import Database, Tenant
@@ -213,6 +213,8 @@ async def test_verify_finds(damage: tuple[str, ...], message: str, book: Book) -
     assert message in ended.said
     assert "NOT WHOLE" in ended.said
     assert "Traceback" not in ended.said
+    verifier = Verifier(Sealing(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    assert message in " ".join((await verifier.stretch(0)).problems)
 
 
 async def test_a_change_of_any_column_of_a_record_is_found(book: Book) -> None:

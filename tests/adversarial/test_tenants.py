@@ -51,13 +51,15 @@ pytestmark = pytest.mark.xdist_group("tenants")
 PUBLIC = {"register", "login", "refresh", "health"}
 # Routes that name no workspace: each gives or changes what is the caller's own.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
-       "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models"}  # fmt: skip
+       "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",
+       "get_status"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is refused.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
     "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "get_run", "list_mcp_servers", "get_mcp_server",
+    "list_session_calls", "get_usage",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",

@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 # Small enough that sealing a batch does not hold up the calls of a busy server.
 _BATCH = 500
+# How many seals, or records under them, are verified at one asking.
+_STRETCH = 5_000
 _FIELDS = tuple(field.name for field in fields(BookedRecord))
 _START = Seal(number=0, covered=(), open=(), top=0, records=0, mac=bytes(32))
 
@@ -100,12 +102,60 @@ async def verify(sealing: Sealing, key: bytes, *, anchor: Path | None = None) ->
             sealed += seal.records
             last = seal
     outside = await sealing.outside_seals()
-    waiting = {*_members(last.open)}
-    slipped_in = [position for position in outside if position <= last.top and position not in waiting]
-    if slipped_in:
-        problems.append(f"Records that no seal covers stand among sealed ones: {_listed(runs(slipped_in))}.")
+    slipped_in = _among_sealed(outside, last)
+    problems += _slipped_in(outside, last)
     problems += _cut_off(noted, last)
     return Verification(last.number, sealed, len(outside) - len(slipped_in), tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What ``Verifier`` found in a part of the chain: from the seal after ``first`` to ``last``, of ``newest``."""
+
+    first: int
+    last: int
+    newest: int
+    top: int
+    sealed: int
+    problems: tuple[str, ...]
+
+
+class Verifier:
+    """Recomputes the chain piece by piece, for those who ask while the server serves: one piece at a time."""
+
+    def __init__(self, sealing: Sealing, key: bytes, *, anchor: Path | None = None) -> None:
+        self._sealing = sealing
+        self._key = key
+        self._anchor = anchor
+        self._busy = asyncio.Lock()
+
+    async def stretch(self, after: int) -> Stretch:
+        """The next few seals; ``_STRETCH`` records or a little more, so that the work has a bound."""
+        async with self._busy:
+            noted = _noted(self._anchor)
+            newest = await self._sealing.newest() or _START
+            start = _START if after == 0 else await self._sealing.seal(after)
+            if start is None:
+                problem = f"Seal {after} is missing."
+                return Stretch(after, after, newest.number, newest.top, 0, (problem,))
+            return await self._from(start, newest, noted)
+
+    async def _from(self, start: Seal, newest: Seal, noted: str | None) -> Stretch:
+        problems: list[str] = []
+        last, sealed = start, 0
+        for seal in await self._sealing.seals_after(start.number, limit=_STRETCH):
+            problems += await _faults(self._sealing, self._key, last, seal)
+            sealed += seal.records
+            last = seal
+            if sealed >= _STRETCH:
+                break
+        # Someone may have put a record before the first.
+        above = start.top if start.number else None
+        outside = await self._sealing.outside_seals_between(above, last.top)
+        problems += _slipped_in(outside, newest if newest.number > last.number else last)
+        if last.number >= newest.number:
+            problems += _cut_off(noted, last)
+        return Stretch(start.number, last.number, max(newest.number, last.number), last.top, sealed, tuple(problems))
 
 
 async def _faults(sealing: Sealing, key: bytes, last: Seal, seal: Seal) -> Iterable[str]:
@@ -124,6 +174,16 @@ async def _faults(sealing: Sealing, key: bytes, last: Seal, seal: Seal) -> Itera
             "it was changed, or the key is not the one it was sealed with."
         ]
     return []
+
+
+def _among_sealed(outside: Iterable[int], newest: Seal) -> list[int]:
+    waiting = {*_members(newest.open)}
+    return [position for position in outside if position <= newest.top and position not in waiting]
+
+
+def _slipped_in(outside: Iterable[int], newest: Seal) -> Iterable[str]:
+    found = _among_sealed(outside, newest)
+    return [f"Records that no seal covers stand among sealed ones: {_listed(runs(found))}."] if found else []
 
 
 def _noted(anchor: Path | None) -> str | None:

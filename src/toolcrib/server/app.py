@@ -25,6 +25,7 @@ from toolcrib.server.routes import (
     mcp_servers,
     members,
     models,
+    past,
     questions,
     runs,
     sessions,
@@ -71,6 +72,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         approvals,
         questions,
         runs,
+        past,
         models,
         sessions,
         websocket,
@@ -83,6 +85,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
         auth,
     ):
         app.include_router(module.router, prefix="/api/v1")
+    app.include_router(health.status_router, prefix="/api/v1")
     app.include_router(openai_routes.router)
     app.include_router(health.router)
     errors.install(app)

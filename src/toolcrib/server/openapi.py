@@ -5,8 +5,10 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import create_model
 
 from toolcrib.server.cookies import ACCESS
+from toolcrib.server.results import RESULTS
 
 # For routes that need no token: ``openapi_extra=PUBLIC``.
 PUBLIC: Final[dict[str, Any]] = {"security": []}
@@ -36,6 +38,17 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for operation in path.values():
             # Ours are 400, in the envelope of all errors.
             operation["responses"].pop("422", None)
+    document["components"]["schemas"] |= _results_of_tools()
     for unused in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(unused, None)
     return document
+
+
+def _results_of_tools() -> dict[str, Any]:
+    """`ToolResults`, an object that nobody sends: all tools have one address, and it has their results by name."""
+    fields: dict[str, Any] = {name: (result, ...) for name, result in RESULTS.items()}
+    words = "What the result of each tool is, by the tool's name. No answer has this shape itself."
+    results = create_model("ToolResults", __doc__=words, **fields)
+    schema = results.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+    shared: dict[str, Any] = schema.pop("$defs")
+    return {**shared, "ToolResults": schema}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.doors import Doors
 from toolcrib.server.limits import RateLimits
 from toolcrib.server.passwords import Passwords
@@ -22,8 +23,10 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.past_calls import PastCalls
 from toolcrib.storage.sessions import Sessions
 from toolcrib.storage.tickets import Tickets
+from toolcrib.storage.usage import Usage
 from toolcrib.storage.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.questions import Questions
     from toolcrib.engine.runs.access import ModelAccess
     from toolcrib.engine.runs.desk import Desk
+    from toolcrib.engine.seals import Verifier
     from toolcrib.mcp.toolbox import Toolbox
     from toolcrib.providers.registry import Providers
     from toolcrib.tools.registry import Registry
@@ -50,6 +54,10 @@ class Services:
     agents: Agents
     files: Files
     audit: Audit
+    verifier: "Verifier"
+    usage: Usage
+    past_calls: PastCalls
+    sandbox: Sandbox
     calls: Calls
     sessions: Sessions
     bookmarks: Bookmarks

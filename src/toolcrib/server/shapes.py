@@ -1,6 +1,6 @@
 """Shapes that several routes share."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -33,8 +33,23 @@ class Shown(BaseModel):
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
+# How far a call is that is kept as a row.
+CallState = Literal["running", "done", "refused", "waiting", "unknown"]
+
+
+class KeptError(Shown):
+    """An error as it is kept with what it ended."""
+
+    code: str = Field(examples=["TOOL_FAILED"])
+    message: str
+    fields: dict[str, str] | None = None
+
+
 class Page(Shown, Generic[ItemT]):
     """Some items of a list, and where the next ones begin; null at the end."""
 
     items: list[ItemT]
-    next: str | None = Field(default=None, description="Give it as `before` to get the next page.")
+    next: str | None = Field(
+        default=None,
+        description="Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.",
+    )

@@ -14,6 +14,9 @@ from toolcrib.domain.callers import Role
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.json_text import json_text
 
+# How many records a page looks at: a filter that fits none of a million must not read a million.
+_LOOK = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class BookedRecord:
@@ -53,6 +56,27 @@ class Seal:
     mac: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records are asked for; what is none is left open. ``since`` counts, ``until`` does not."""
+
+    user_id: UUID | None = None
+    agent_id: UUID | None = None
+    session_id: UUID | None = None
+    tool: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BookPage:
+    """Records, the newest first, and before which position the next page begins; none at the book's beginning."""
+
+    records: list[BookedRecord]
+    next: int | None
+
+
 class Audit:
     """Writing records and reading one's own workspace's."""
 
@@ -65,18 +89,60 @@ class Audit:
             rows = json_text([audit_row(record) for record in records])
             await connection.execute("select toolcrib.record_audit(%s)", (rows,), prepare=True)
 
-    async def page(self, tenant: Tenant, *, before: int | None, limit: int) -> list[BookedRecord]:
-        """A workspace's records, the newest first; for its owners."""
+    async def page(
+        self, tenant: Tenant, *, before: int | None, limit: int, wanted: Wanted | None = None, look: int = _LOOK
+    ) -> BookPage:
+        """A workspace's records, the newest first; for its owners.
+
+        At most ``look`` records are looked at, however few of them are wanted: a page may be short, and not the last.
+        """
         async with self._database.transaction(tenant, Role.OWNER) as connection:
             cursor = await connection.execute(
-                _SELECT
-                + """
-                where workspace_id = %(workspace)s and (%(before)s::bigint is null or position < %(before)s)
+                f"""
+                with looked_at as not materialized (
+                    {_SELECT}
+                    where workspace_id = %(workspace)s and (%(before)s::bigint is null or position < %(before)s)
+                    order by position desc limit %(look)s
+                )
+                select * from looked_at
+                where (%(user)s::uuid is null or user_id = %(user)s)
+                  and (%(agent)s::uuid is null or agent_id = %(agent)s)
+                  and (%(session)s::uuid is null or session_id = %(session)s)
+                  and (%(tool)s::text is null or tool = %(tool)s)
+                  and (%(outcome)s::text is null or outcome = %(outcome)s)
+                  and (%(since)s::timestamptz is null or at >= %(since)s)
+                  and (%(until)s::timestamptz is null or at < %(until)s)
                 order by position desc limit %(limit)s
-                """,
-                {"workspace": tenant.workspace_id, "before": before, "limit": limit},
+                """,  # noqa: S608 - a constant of this module
+                {
+                    "workspace": tenant.workspace_id,
+                    "before": before,
+                    "look": look,
+                    "limit": limit,
+                    **_parameters(wanted or Wanted()),
+                },
             )
-            return [BookedRecord(*row) for row in await cursor.fetchall()]
+            records = [BookedRecord(*row) for row in await cursor.fetchall()]
+            if len(records) == limit:
+                return BookPage(records, records[-1].position)
+            return BookPage(records, await _looked_down_to(connection, tenant, before=before, look=look))
+
+    async def require_reader(self, tenant: Tenant) -> None:
+        """Forbidden for who may not read the book."""
+        async with self._database.transaction(tenant, Role.OWNER):
+            return
+
+    async def unsealed(self, tenant: Tenant, *, top: int) -> int:
+        """How many of a workspace's records lie beyond the newest seal, counted no further than a page looks."""
+        async with self._database.transaction(tenant, Role.OWNER) as connection:
+            cursor = await connection.execute(
+                """
+                select count(*) from (select from toolcrib.audit where workspace_id = %s and position > %s limit %s) new
+                """,
+                (tenant.workspace_id, top, _LOOK),
+            )
+            row = await cursor.fetchone()
+            return int(row[0]) if row else 0
 
 
 class Sealing:
@@ -160,18 +226,62 @@ class Sealing:
     async def outside_seals(self) -> list[int]:
         """Positions that no seal covers: not sealed yet, or slipped in behind the chain's back."""
         async with self._database.system() as connection:
+            cursor = await connection.execute(_OUTSIDE + "order by a.position")
+            return [position for (position,) in await cursor.fetchall()]
+
+    async def outside_seals_between(self, above: int | None, up_to: int) -> list[int]:
+        """The same, in one stretch of the book; without ``above``, from its beginning."""
+        async with self._database.system() as connection:
             cursor = await connection.execute(
-                """
-                select a.position from toolcrib.audit a
-                where not exists (select from toolcrib.seals s
-                                  where a.position <= s.top and s.covered @> a.position)
-                order by a.position
-                """
+                _OUTSIDE
+                + "and a.position > coalesce(%s, -9223372036854775808) and a.position <= %s order by a.position",
+                (above, up_to),
             )
             return [position for (position,) in await cursor.fetchall()]
 
+    async def seal(self, number: int) -> Seal | None:
+        async with self._database.system() as connection:
+            cursor = await connection.execute(_SEALS + "where number = %s", (number,))
+            row = await cursor.fetchone()
+            return _seal(row) if row else None
+
+    async def newest(self) -> Seal | None:
+        async with self._database.system() as connection:
+            return await self.last(connection)
+
+
+def _parameters(wanted: Wanted) -> dict[str, Any]:
+    return {
+        "user": wanted.user_id,
+        "agent": wanted.agent_id,
+        "session": wanted.session_id,
+        "tool": wanted.tool,
+        "outcome": wanted.outcome,
+        "since": wanted.since,
+        "until": wanted.until,
+    }
+
+
+async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int | None, look: int) -> int | None:
+    """The last position that a page looked at; none if there is nothing beyond it."""
+    cursor = await connection.execute(
+        """
+        select position from toolcrib.audit
+        where workspace_id = %(workspace)s and (%(before)s::bigint is null or position < %(before)s)
+        order by position desc offset %(most)s limit 2
+        """,
+        {"workspace": tenant.workspace_id, "before": before, "most": look - 1},
+    )
+    rows = await cursor.fetchall()
+    return rows[0][0] if len(rows) == 2 else None
+
 
 _SEALER_LOCK = 0x746F6F6C7365616C
+
+_OUTSIDE = """
+    select a.position from toolcrib.audit a
+    where not exists (select from toolcrib.seals s where a.position <= s.top and s.covered @> a.position)
+"""
 
 _SEALS = "select number, covered, open, top, records, mac from toolcrib.seals "
 

@@ -7,13 +7,16 @@ import pytest
 from fastapi import FastAPI
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from tests.described import Described
 from tests.integration.server.people import API, PASSWORD, Founder, Newcomer, Someone, new_email
 from tests.integration.server.wire import Room, listening
 from toolcrib.domain.ids import WorkspaceId
 from toolcrib.engine.live import Live
 from toolcrib.engine.runs.access import ModelAccess
 from toolcrib.engine.runs.desk import Desk
+from toolcrib.engine.seals import Verifier
 from toolcrib.providers.registry import Providers, open_providers
+from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.app import create_app
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
@@ -22,18 +25,20 @@ from toolcrib.settings import Settings
 from toolcrib.storage.access import Access
 from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.agents import Agents
-from toolcrib.storage.audit import Audit
+from toolcrib.storage.audit import Audit, Sealing
 from toolcrib.storage.bookmarks import Bookmarks
 from toolcrib.storage.calls import Calls
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.files import Files
 from toolcrib.storage.grants import Grants
 from toolcrib.storage.keys import Keys
+from toolcrib.storage.past_calls import PastCalls
 from toolcrib.storage.runs import Runs
 from toolcrib.storage.sessions import Sessions
 from toolcrib.storage.tickets import Tickets
+from toolcrib.storage.usage import Usage
 from toolcrib.storage.workspaces import Workspaces
-from toolcrib.wiring import assemble, credentials_lock
+from toolcrib.wiring import assemble, audit_key, credentials_lock
 
 
 @pytest.fixture
@@ -50,7 +55,8 @@ async def providers() -> AsyncIterator[Providers]:
 
 @pytest.fixture
 def services(settings: Settings, database: Database, live: Live, providers: Providers) -> Services:
-    engine = assemble(settings, database, live=live)
+    sandbox = Sandbox()
+    engine = assemble(settings, database, live=live, sandbox=sandbox)
     access = Access(database, credentials_lock(settings))
     return Services(
         settings=settings,
@@ -61,6 +67,10 @@ def services(settings: Settings, database: Database, live: Live, providers: Prov
         agents=Agents(database),
         files=Files(database),
         audit=Audit(database),
+        verifier=Verifier(Sealing(database), audit_key(settings), anchor=settings.audit_anchor),
+        usage=Usage(database),
+        past_calls=PastCalls(database),
+        sandbox=sandbox,
         calls=Calls(database),
         sessions=Sessions(database),
         bookmarks=Bookmarks(database),
@@ -88,7 +98,17 @@ def app(services: Services) -> FastAPI:
 
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=API) as opened:
+    """Every answer that it gets must be as the API is described."""
+    described = Described(app.openapi())
+
+    async def check(response: httpx2.Response) -> None:
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            await response.aread()
+            described.check(response)
+
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url=API, event_hooks={"response": [check]}
+    ) as opened:
         yield opened
 
 

@@ -1,13 +1,15 @@
 """Approvals: what waits for a person in a workspace, deciding it, and the rules that decisions left behind."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from toolcrib.domain.approvals import ApprovalState, GrantRule, Judgement, Scope
+from toolcrib.domain.changes import ChangeKind
+from toolcrib.domain.files import NodeKind
 from toolcrib.domain.ids import ApprovalId, CallId, GrantId, SessionId
 from toolcrib.server.auth import APerson, Authenticated, tenant_for
 from toolcrib.server.bodies import StrictRoute
@@ -37,6 +39,40 @@ class ShownRule(Shown):
     commands: list[str] | None
 
 
+class Side(Shown):
+    """A file before or after."""
+
+    sha256: str | None
+    size: int
+    mode: str
+
+
+class ForeseenChange(Shown):
+    """What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent."""
+
+    path: str | None
+    change: ChangeKind | Literal["more"]
+    kind: NodeKind | None = None
+    from_: str | None = Field(default=None, alias="from")
+    target: str | None = Field(default=None, description="Of a link.")
+    before: Side | None = None
+    after: Side | None = None
+    added: int | None = None
+    removed: int | None = None
+    diff: str | None = Field(default=None, description="Unified.")
+    cut: bool | None = Field(default=None, description="There is a diff, and it is too long for a list.")
+    count: int | None = None
+
+
+class ForeseenEffects(Shown):
+    reads: list[str]
+    writes: list[str]
+    runs: str | None
+    contacts: list[str]
+    protected: list[str] | None = Field(default=None, description="Names that only a person can let pass.")
+    output: Any = Field(default=None, description="What a command said whose effect is asked about.")
+
+
 class ApprovalAnswer(Shown):
     """A call that waits, or waited, for a person, with what it would do."""
 
@@ -47,10 +83,10 @@ class ApprovalAnswer(Shown):
     agent_id: UUID | None
     agent_name: str | None
     tool: str
-    shown: Any = Field(description="The arguments, long ones shortened.")
+    shown: dict[str, Any] | str = Field(description="The arguments, long ones shortened.")
     arguments_sha256: str = Field(description="The hash of the exact arguments. Send it back with the decision.")
-    changes: list[dict[str, Any]] = Field(description="What would become of each file, with diffs where known.")
-    effects: dict[str, Any]
+    changes: list[ForeseenChange] = Field(description="What would become of each file, with diffs where known.")
+    effects: ForeseenEffects
     rule: str = Field(description="The rule that asks.")
     reason: str
     isolation: str | None
@@ -76,7 +112,12 @@ class Decided(Given):
     arguments_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
-@router.get("/approvals", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_approvals")
+@router.get(
+    "/approvals",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN"),
+    name="list_approvals",
+)
 async def list_all(
     workspace_id: UUID,
     principal: Authenticated,
@@ -99,7 +140,10 @@ async def list_all(
 
 
 @router.get(
-    "/approvals/{approval_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_approval"
+    "/approvals/{approval_id}",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="get_approval",
 )
 async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, services: Injected) -> ApprovalAnswer:
     """One approval, open or not."""
@@ -109,6 +153,7 @@ async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, s
 
 @router.post(
     "/approvals/{approval_id}/decision",
+    response_model_exclude_unset=True,
     responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
     name="decide_approval",
 )
@@ -131,6 +176,7 @@ async def decide(
 
 @router.post(
     "/calls/{call_id}/withdraw",
+    response_model_exclude_unset=True,
     responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
     name="withdraw_call",
 )

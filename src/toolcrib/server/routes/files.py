@@ -9,7 +9,8 @@ from toolcrib.domain.outcomes import Outcome
 from toolcrib.server.auth import Authenticated, Principal, caller_for
 from toolcrib.server.bodies import StrictRoute
 from toolcrib.server.errors import examples
-from toolcrib.server.routes.tools import Called, answer
+from toolcrib.server.results import Comparison, DeletedFiles, FileInfo, FileVersions, Restored, VersionWithContent
+from toolcrib.server.routes.tools import WAITS, Called, answer
 from toolcrib.server.services import Injected, Services
 from toolcrib.server.shapes import Given
 from toolcrib.tools.call import ToolCall
@@ -20,13 +21,13 @@ _REFUSALS = examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND")
 Limit = Annotated[int, Query(ge=1, le=500)]
 
 
-@router.get("/files", response_model=Called, responses=_REFUSALS)
+@router.get("/files", response_model=Called[FileInfo], responses=_REFUSALS)
 async def find_file(workspace_id: UUID, path: str, principal: Authenticated, services: Injected) -> Response:
     """What stands at a path, on disk or in the history."""
     return answer(await _call(services, principal, workspace_id, "file_info", path=path))
 
 
-@router.get("/deleted-files", response_model=Called, responses=_REFUSALS)
+@router.get("/deleted-files", response_model=Called[DeletedFiles], responses=_REFUSALS)
 async def list_deleted_files(
     workspace_id: UUID, principal: Authenticated, services: Injected, limit: Limit = 50
 ) -> Response:
@@ -34,7 +35,7 @@ async def list_deleted_files(
     return answer(await _call(services, principal, workspace_id, "deleted_files", limit=limit))
 
 
-@router.get("/files/{file_id}/versions", response_model=Called, responses=_REFUSALS)
+@router.get("/files/{file_id}/versions", response_model=Called[FileVersions], responses=_REFUSALS)
 async def list_versions(
     workspace_id: UUID,
     file_id: UUID,
@@ -49,13 +50,13 @@ async def list_versions(
     )
 
 
-@router.get("/versions/{version_id}", response_model=Called, responses=_REFUSALS)
+@router.get("/versions/{version_id}", response_model=Called[VersionWithContent], responses=_REFUSALS)
 async def read_version(workspace_id: UUID, version_id: UUID, principal: Authenticated, services: Injected) -> Response:
     """A version with its content."""
     return answer(await _call(services, principal, workspace_id, "file_version", version_id=version_id))
 
 
-@router.get("/versions/{from_version}/compare/{to_version}", response_model=Called, responses=_REFUSALS)
+@router.get("/versions/{from_version}/compare/{to_version}", response_model=Called[Comparison], responses=_REFUSALS)
 async def compare_versions(
     workspace_id: UUID, from_version: UUID, to_version: UUID, principal: Authenticated, services: Injected
 ) -> Response:
@@ -78,7 +79,9 @@ class Restoring(Given):
     version_id: UUID | None = None
 
 
-@router.post("/files/{file_id}/restore", response_model=Called, responses=_REFUSALS | examples("CONFLICT"))
+@router.post(
+    "/files/{file_id}/restore", response_model=Called[Restored], responses=WAITS | _REFUSALS | examples("CONFLICT")
+)
 async def restore_file(
     workspace_id: UUID, file_id: UUID, wanted: Restoring, principal: Authenticated, services: Injected
 ) -> Response:

@@ -19,6 +19,18 @@ from toolcrib.server.shapes import Given, Page, Shown
 router = APIRouter(prefix="/workspaces/{workspace_id}/questions", tags=["questions"], route_class=StrictRoute)
 
 
+class ButtonShape(Shown):
+    label: str
+    value: str
+
+
+class ItemShape(Shown):
+    name: str
+    question: str
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema of the answer.")
+    buttons: list[ButtonShape] | None = None
+
+
 class QuestionAnswer(Shown):
     """A question, and its answers once there are some."""
 
@@ -27,7 +39,7 @@ class QuestionAnswer(Shown):
     session_id: UUID | None
     run_id: UUID | None
     agent_id: UUID | None
-    questions: list[dict[str, Any]] = Field(description="One to four: name, question, JSON Schema, buttons.")
+    questions: list[ItemShape] = Field(description="One to four: name, question, JSON Schema, buttons.")
     state: QuestionState
     answers: dict[str, Any] | None
     by_button: list[str]
@@ -46,7 +58,9 @@ class Answered(Given):
     )
 
 
-@router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_questions")
+@router.get(
+    "", response_model_exclude_unset=True, responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_questions"
+)
 async def list_all(
     workspace_id: UUID,
     principal: Authenticated,
@@ -68,7 +82,12 @@ async def list_all(
     return Page(items=items, next=str(items[-1].id) if len(items) == limit else None)
 
 
-@router.get("/{question_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_question")
+@router.get(
+    "/{question_id}",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="get_question",
+)
 async def get(workspace_id: UUID, question_id: UUID, principal: Authenticated, services: Injected) -> QuestionAnswer:
     """One question, open or not."""
     return _shown(await services.questions.get(tenant_for(principal, workspace_id), QuestionId(question_id)))
@@ -76,6 +95,7 @@ async def get(workspace_id: UUID, question_id: UUID, principal: Authenticated, s
 
 @router.post(
     "/{question_id}/answer",
+    response_model_exclude_unset=True,
     responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
     name="answer_question",
 )
@@ -100,7 +120,7 @@ def _shown(question: Question) -> QuestionAnswer:
         session_id=question.session_id,
         run_id=question.run_id,
         agent_id=question.agent_id,
-        questions=items_shape(question),
+        questions=[ItemShape.model_validate(item) for item in items_shape(question)],
         state=question.state,
         answers=None if question.answers is None else dict(question.answers),
         by_button=list(question.by_button),

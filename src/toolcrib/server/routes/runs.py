@@ -1,11 +1,11 @@
 """Messages to an agent, and the runs that answer them."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from toolcrib.domain.ids import RunId, SessionId
 from toolcrib.domain.runs import Ending, RunState
@@ -13,12 +13,19 @@ from toolcrib.server.auth import APerson, Authenticated, tenant_for
 from toolcrib.server.bodies import StrictRoute
 from toolcrib.server.errors import examples
 from toolcrib.server.services import Injected
-from toolcrib.server.shapes import Given, Page, Shown
+from toolcrib.server.shapes import Given, KeptError, Page, Shown
 
 router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["runs"], route_class=StrictRoute)
 
 # PostgreSQL keeps no NUL.
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200_000, pattern=r"^[^\x00]*$")]
+
+
+_BEGINNING = 300
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _BEGINNING else f"{text[:_BEGINNING]}…"
 
 
 class NewMessage(Given):
@@ -34,9 +41,12 @@ class RunAnswer(Shown):
     session_id: UUID
     user_id: UUID
     agent_id: UUID | None
+    asked: Annotated[str, BeforeValidator(_beginning)] = Field(
+        validation_alias="prompt", description="How the message begins that it answers."
+    )
     state: RunState
     ending: Ending | None = Field(description="Why it ended; null while it has not.")
-    error: dict[str, Any] | None
+    error: KeptError | None
     turns: int
     input_tokens: int
     output_tokens: int
@@ -47,15 +57,39 @@ class RunAnswer(Shown):
     ended_at: datetime | None
 
 
+class FunctionShape(Shown):
+    name: str
+    arguments: str = Field(description="JSON, as the model wrote it.")
+
+
+class ToolCallShape(Shown):
+    id: str = Field(description="The provider's name for it.")
+    type: Literal["function"]
+    function: FunctionShape
+    call_id: UUID
+
+
+class MessageMetadata(Shown):
+    """What there is besides the text; all of it only where it applies."""
+
+    tool_calls: list[ToolCallShape] | None = None
+    thinking: str | None = None
+    note: dict[str, Any] | None = Field(default=None, description="What the provider wants to get back.")
+    concluded: bool | None = None
+    cut: bool | None = Field(default=None, description="The answer was broken off.")
+    summarised_by: Literal["model", "rule"] | None = None
+    messages: list[UUID] | None = Field(default=None, description="Those that a summary stands for.")
+
+
 class MessageAnswer(Shown):
     """A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`."""
 
     id: UUID
     position: int
     run_id: UUID | None
-    role: str
+    role: Literal["user", "assistant", "summary"]
     content: str
-    metadata: dict[str, Any] | None
+    metadata: MessageMetadata | None
     created_at: datetime | None
 
 
@@ -74,7 +108,12 @@ async def send(
     return RunAnswer.model_validate(run)
 
 
-@router.get("/sessions/{session_id}/messages", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_messages")
+@router.get(
+    "/sessions/{session_id}/messages",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN"),
+    name="list_messages",
+)
 async def messages(
     workspace_id: UUID,
     session_id: UUID,

@@ -2,26 +2,29 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
-from toolcrib.domain.callers import Agent, Caller
+from toolcrib.domain.callers import Agent, Caller, Role
 from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import AgentId, CallId, SessionId, WorkspaceId
 from toolcrib.domain.outcomes import Outcome
+from toolcrib.policy.decisions import Verdict
 from toolcrib.server.auth import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
 from toolcrib.server.bodies import StrictRoute, strict_json
 from toolcrib.server.errors import examples
 from toolcrib.server.services import Injected, services_of
-from toolcrib.server.shapes import Given, Shown
+from toolcrib.server.shapes import CallState, Given, KeptError, Shown
 from toolcrib.tools.call import ToolCall
 from toolcrib.tools.tool import ToolDefinition
 
 router = APIRouter(tags=["tools"], route_class=StrictRoute)
+
+ResultT = TypeVar("ResultT")
 
 
 class Call(Given):
@@ -32,13 +35,25 @@ class Call(Given):
     session_id: UUID | None = Field(default=None, description="The session that the call belongs to.")
 
 
-class Called(BaseModel):
-    """A call that succeeded. ``cut`` is there when the result was shortened for a model: fetch it by its id."""
+class Cut(BaseModel):
+    """A result was shortened for a model; the whole is fetched by the call's id."""
+
+    cut: Literal[True]
+    bytes: int = Field(description="Of the whole.")
+    call_id: UUID
+
+
+class Called(BaseModel, Generic[ResultT]):
+    """A call that succeeded. ``cut`` is there when the result was shortened for a model."""
 
     success: Literal[True] = True
-    result: Any
+    result: ResultT
     error: None = None
-    cut: dict[str, Any] | None = None
+    cut: Cut | None = None
+
+
+class AnyCalled(Called[Any]):
+    """A call that succeeded. What ``result`` is depends on the tool: `ToolResults` has it by the tool's name."""
 
 
 class Pending(BaseModel):
@@ -58,6 +73,10 @@ class Accepted(BaseModel):
     result: Pending
     error: None = None
 
+
+WAITS: Final[dict[int | str, dict[str, Any]]] = {
+    202: {"model": Accepted, "description": "A person must decide first; fetch the outcome by the call's id."}
+}
 
 _EXAMPLES: dict[str, Any] = {
     "ls": {"value": {"tool": "ls", "args": {"path": "/documents", "recursive": False, "limit": 100}}},
@@ -83,9 +102,9 @@ _CALL_SCHEMA = {"schema": Call.model_json_schema(), "examples": _EXAMPLES}
 
 @router.post(
     "/workspaces/{workspace_id}/tools",
-    response_model=Called,
+    response_model=AnyCalled,
     responses={
-        202: {"model": Accepted, "description": "A person must decide first; fetch the outcome by the call's id."},
+        **WAITS,
         **examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
     },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": _CALL_SCHEMA}}},
@@ -156,17 +175,25 @@ class Question(Given):
     agent_id: UUID | None = None
 
 
+class WithheldFile(Shown):
+    """A file of a batch that would not be given, though the others would."""
+
+    path: str
+    rule: str
+    reason: str
+
+
 class Explained(Shown):
     """What the gate would do with a call, and every rule that it would look at."""
 
     tool: str
     agent: str | None
-    verdict: str
+    verdict: Verdict
     rule: str
     reason: str
-    needs_role: str
+    needs_role: Role
     considered: list[str]
-    withheld: list[dict[str, str]]
+    withheld: list[WithheldFile]
 
 
 @router.post(
@@ -179,17 +206,7 @@ async def explain(workspace_id: UUID, question: Question, principal: APerson, se
     caller = await _as_asked(principal, workspace_id, question.agent_id, services)
     tool = (await services.registry.within(caller.workspace_id, question.tool)).get(question.tool)
     found = services.executor.explain(ToolCall(question.tool, question.args), caller, tool=tool)
-    withheld = [{"path": w.path, "rule": w.rule, "reason": w.reason} for w in found.withheld]
-    return Explained(
-        tool=found.tool,
-        agent=found.agent,
-        verdict=found.verdict,
-        rule=found.rule,
-        reason=found.reason,
-        needs_role=found.needs_role,
-        considered=list(found.considered),
-        withheld=withheld,
-    )
+    return Explained.model_validate(found)
 
 
 async def _as_asked(principal: Principal, workspace_id: UUID, agent_id: UUID | None, services: Injected) -> Caller:
@@ -204,11 +221,13 @@ class KeptCall(Shown):
 
     id: UUID
     tool: str
-    arguments: Any
-    state: str
-    result: Any
-    error: Any
+    arguments: dict[str, Any] = Field(description="Contents only as size and sha256.")
+    state: CallState
+    result: Any = Field(description="`ToolResults` has its shape by the tool's name.")
+    error: KeptError | None
     change_set_id: UUID | None
+    started_at: datetime
+    ended_at: datetime | None
 
 
 @router.get(

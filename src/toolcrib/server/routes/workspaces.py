@@ -29,6 +29,38 @@ class WorkspaceAnswer(Shown):
     created_at: datetime
 
 
+class UsageAnswer(Shown):
+    """What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before."""
+
+    files: int
+    deleted_files: int
+    versions: int
+    contents: int = Field(description="Each is stored once, however many versions have it.")
+    content_bytes: int
+    stored_bytes: int
+    trash_entries: int = Field(description="Displaced files that the history does not keep and undo can bring back.")
+    trash_bytes: int
+    sessions: int
+    calls: int
+    pending: int = Field(description="Committed changes that are not known to be on disk yet.")
+
+
+class LimitsAnswer(Shown):
+    """What the server's operator allows every workspace."""
+
+    max_file_bytes: int
+    max_request_bytes: int
+    trash_bytes: int
+    trash_days: float
+    keep_versions_days: float | None = Field(description="Null: versions are kept for ever.")
+    approval_seconds: float = Field(description="How long an approval or a question waits for a person.")
+
+
+class UsageAndLimits(Shown):
+    usage: UsageAnswer
+    limits: LimitsAnswer
+
+
 @router.post(
     "",
     status_code=201,
@@ -61,6 +93,15 @@ async def get(workspace_id: UUID, principal: Authenticated, services: Injected) 
     """One workspace, for its members and its agents."""
     workspace = await services.workspaces.get(tenant_for(principal, workspace_id))
     return WorkspaceAnswer.model_validate(workspace)
+
+
+@router.get("/{workspace_id}/usage", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_usage")
+async def usage(workspace_id: UUID, principal: APerson, services: Injected) -> UsageAndLimits:
+    """What a workspace takes up, and what it may. It is counted when asked: not to be asked all the time."""
+    found = await services.usage.of(tenant_for(principal, workspace_id))
+    return UsageAndLimits(
+        usage=UsageAnswer.model_validate(found), limits=LimitsAnswer.model_validate(services.settings)
+    )
 
 
 @router.patch(

@@ -56,6 +56,9 @@ def _change(reversal: Reversal) -> dict[str, Any]:
         "from_path": shown(now.place) if kind == "moved" else None,
         "change": kind,
         "kind": str((then or now).kind),
+        "file_id": str(reversal.file.id),
+        "version_now": str(reversal.file.version_id),
+        "version_then": str(reversal.version.id) if reversal.version else None,
         "hash_now": now.sha256.hex() if now.sha256 and not gone else None,
         "hash_then": then.sha256.hex() if then and then.sha256 else None,
     }
