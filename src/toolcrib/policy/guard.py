@@ -10,7 +10,8 @@ from toolcrib.domain.places import Mount, Place
 from toolcrib.policy.permissions import path_allowed, permission_for
 from toolcrib.policy.protected import PATTERNS, Protection
 
-_LOGS = Place(Mount.STATE, "/logs")
+# What Toolcrib itself writes there, and nobody else.
+LOGS = Place(Mount.STATE, "/logs")
 
 
 class Access(StrEnum):
@@ -63,9 +64,9 @@ class Guard:
         return Objection("mount.read-only", ReadOnlyMount(message))
 
     def state_logs(self, access: Access, place: Place) -> Objection | None:
-        if access is Access.READ or place.mount is not Mount.STATE or place.parts[:1] != _LOGS.parts:
+        if access is Access.READ or place.mount is not Mount.STATE or place.parts[:1] != LOGS.parts:
             return None
-        message = f"{place} cannot be written: only Toolcrib writes {_LOGS}. Write elsewhere in @state."
+        message = f"{place} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
         return Objection("state.logs", ReadOnlyMount(message))
 
     def paths(self, access: Access, place: Place) -> Objection | None:

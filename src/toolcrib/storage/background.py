@@ -77,7 +77,7 @@ class BackgroundProcesses:
                 raise Conflict(f"{most} background processes run already, which is all that may. Stop one first.")
 
     async def end(self, tenant: Tenant, id_: BackgroundId, *, at_ns: int, code: int | None, why: str | None) -> None:
-        """Writes down how it ended. One whose session is gone has no row any more."""
+        """Writes down how it ended."""
         async with self._database.transaction(tenant) as connection:
             await connection.execute(
                 """
@@ -131,6 +131,9 @@ class BackgroundProcesses:
                 join toolcrib.members m on m.workspace_id = b.workspace_id and m.user_id = b.user_id
                      and m.role <> 'viewer'
                 where b.process = %s and b.ended_ns is null and not b.unwanted
+                  and (b.session_id is null
+                       or exists (select from toolcrib.sessions s where s.workspace_id = b.workspace_id
+                                  and s.id = b.session_id))
                   and (b.agent_id is null
                        or exists (select from toolcrib.agents a where a.workspace_id = b.workspace_id
                                   and a.id = b.agent_id and a.deleted_at is null))
@@ -194,7 +197,8 @@ _ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.began_ns,
 _OWN = """b.workspace_id = %(workspace)s
     and case when %(session)s::uuid is null then b.session_id is null and b.user_id = %(user)s
              else b.session_id = %(session)s end
-    and (b.agent_id is not distinct from %(agent)s::uuid or %(agent)s::uuid is null and %(session)s::uuid is not null)"""
+    and (b.agent_id is not distinct from %(agent)s::uuid
+         or (%(agent)s::uuid is null and %(session)s::uuid is not null))"""
 
 
 def _owner(caller: Caller) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What was found on disk that the history did not know: changes by the author ``external``."""
+"""What was found on disk that the history did not know: changes by the author ``external``, or by a process of ours."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from toolcrib.domain.changes import Change
 from toolcrib.domain.files import File, FileType, NodeKind, NodeState
@@ -10,10 +11,11 @@ from toolcrib.storage.changes import Settled
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Changes to book, and how every file looks on disk."""
+    """Changes to book, how every file looks on disk, and when the disk says that each change was made, if it does."""
 
     changes: tuple[Change, ...]
     settled: tuple[Settled, ...]
+    dates_ns: Mapping[VersionId, int] = field(default_factory=dict)
 
 
 def external_change(file: File | None, state: NodeState | None, body: bytes | None) -> Change:

@@ -1,4 +1,4 @@
-"""Which places of a tree must be hidden from an agent's programs, found without walking again what has not changed.
+"""Which places of a tree an agent's programs may not see, or not write; what has not changed is not walked again.
 
 By their names, and by being another name (a hard link) of such a file. What cannot be looked into is hidden whole.
 """
@@ -27,7 +27,7 @@ Protects = Callable[[Place], str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What was seen in a folder: its folders, its names that some agent may not read, its files by their inodes."""
+    """What was seen in a folder: its folders, its names that are closed to some agent, its files by their inodes."""
 
     dates: tuple[int, int, int]
     seen_ns: int
@@ -46,14 +46,14 @@ class Hidden:
         self._trees: OrderedDict[Path, _Tree] = OrderedDict()
         self._lock = threading.Lock()
 
-    def below(self, root: Path, place: Place, protects: Protects) -> frozenset[str]:
-        """The paths below ``root``, which is the place ``place``, that must not be seen."""
+    def below(self, root: Path, place: Place, protects: Protects, *, aliases: bool = True) -> frozenset[str]:
+        """The paths below ``root``, which is the place ``place``, that are protected; with ``aliases``, by any name."""
         with self._lock:
             tree = self._trees.setdefault(root, _Tree())
             self._trees.move_to_end(root)
             if len(self._trees) > _TREES:
                 self._trees.popitem(last=False)
-        return tree.hidden(root, place, protects)
+        return tree.hidden(root, place, protects, aliases=aliases)
 
 
 class _Tree:
@@ -61,15 +61,15 @@ class _Tree:
         self._folders: dict[str, _Folder] = {}
         self._lock = threading.Lock()
 
-    def hidden(self, root: Path, place: Place, protects: Protects) -> frozenset[str]:
+    def hidden(self, root: Path, place: Place, protects: Protects, *, aliases: bool) -> frozenset[str]:
         with self._lock:
             opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
             try:
-                return self._hidden(opened, place, protects)
+                return self._hidden(opened, place, protects, aliases=aliases)
             finally:
                 os.close(opened)
 
-    def _hidden(self, root: int, place: Place, protects: Protects) -> frozenset[str]:
+    def _hidden(self, root: int, place: Place, protects: Protects, *, aliases: bool) -> frozenset[str]:
         fresh: dict[str, _Folder] = {}
         hidden: set[str] = set()
         linked: set[int] = set()
@@ -84,7 +84,8 @@ class _Tree:
             above = f"{path}/" if path else ""
             closed = {above + name for name in folder.closed if protects(_child(place, above + name))}
             hidden |= closed
-            linked.update(inode for name in closed for inode in _several_names(root, name))
+            if aliases:
+                linked.update(inode for name in closed for inode in _several_names(root, name))
             pending += [child for name in folder.folders if (child := above + name) not in closed]
         self._folders = fresh
         return frozenset(hidden | set(_aliases(fresh, linked)) - {""})
@@ -114,7 +115,7 @@ def _seen(root: int, path: str) -> _Folder:
                     folders.append(name)
                 else:
                     inodes[entry.inode()] = name
-                if (inside or is_suspect(name)) and _EVERYTHING.protects_reading(_at(f"{path}/{name}")):
+                if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(_at(f"{path}/{name}")):
                     closed.append(name)
         return _Folder(_dates(found), seen_ns, tuple(folders), tuple(closed), inodes)
     finally:

@@ -96,7 +96,12 @@ def is_stale(standing: Standing, seen: Seen, asked_about: set[Place]) -> bool:
         return seen.any_pending and node is not None and standing.place not in asked_about
     if file.is_virtual:
         return False
-    if file.pending or node is None or node.kind is not file.state.kind:
+    return file.pending or looks_different(file, node)
+
+
+def looks_different(file: File, node: Node | None) -> bool:
+    """Whether what stands on disk may not be what the history says, told without reading it."""
+    if node is None or node.kind is not file.state.kind:
         return True
     if node.kind is NodeKind.LINK:
         return node.target != file.state.target

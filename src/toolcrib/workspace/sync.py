@@ -1,5 +1,6 @@
 """Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,14 +10,17 @@ import structlog
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import EXTERNAL, Change, ChangeSet
 from toolcrib.domain.files import File, NodeKind, NodeState
+from toolcrib.domain.ids import VersionId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage import blobs
+from toolcrib.storage.background import present_within
 from toolcrib.storage.changes import Changes, Settled
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.files import below_within, pending_within, version_within
 from toolcrib.storage.trash import TrashLimits, put_in_within
 from toolcrib.workspace.aftermath import sorted_out, stranded, sweep
 from toolcrib.workspace.apply import Step, apply
+from toolcrib.workspace.attribution import attributed
 from toolcrib.workspace.disk import Disk
 from toolcrib.workspace.drift import observed, observed_whole, size_below, still_holds
 from toolcrib.workspace.findings import Found, external_change
@@ -38,13 +42,22 @@ class Sync:
         self._trash = trash or TrashLimits()
 
     async def reconcile(
-        self, tenant: Tenant, places: Sequence[Place], *, take_in: bool = False, whole: Collection[Place] = ()
-    ) -> None:
+        self,
+        tenant: Tenant,
+        places: Sequence[Place],
+        *,
+        take_in: bool = False,
+        whole: Collection[Place] = (),
+        all_were_known: bool = False,
+    ) -> tuple[ChangeSet, ...]:
         """Makes the history say what the disk holds at these places; with ``take_in``, of unknown files too.
 
         Of those in ``whole`` the history shall not keep the content, and folders are taken in with all that is in them.
         Waits for whoever is changing them. A change that is still pending then was left by a crash.
+        ``all_were_known``: what is unknown now was made since some process began, and may be its doing. Returns what
+        was booked.
         """
+        booked: tuple[ChangeSet, ...] = ()
         places = sorted(set(places))
         async with self._changes.locked(tenant, places) as locked:
             seen = await locked.look(places, Role.VIEWER)
@@ -58,10 +71,21 @@ class Sync:
                     )
                     found = await _with_lost_children(connection, tenant, found)
                 if found.changes:
-                    await locked.commit(ChangeSet(EXTERNAL, found.changes), seen.home, node=self._node)
+                    booked = await self._attributed(connection, tenant, found, all_were_known=all_were_known)
+                for change_set in booked:
+                    await locked.commit(change_set, seen.home, node=self._node)
             await locked.settle(found.settled)
         if crashed:
             await self.recover(tenant)
+        return booked
+
+    async def _attributed(
+        self, connection: Connection, tenant: Tenant, found: Found, *, all_were_known: bool
+    ) -> tuple[ChangeSet, ...]:
+        """What was found, by whom: by programs outside, or by a background process that ran at the time."""
+        oldest_ns = min(found.dates_ns.values(), default=time.time_ns())
+        processes = await present_within(connection, tenant, node=self._node, since_ns=oldest_ns)
+        return attributed(found, processes, all_were_known=all_were_known)
 
     async def recover(self, tenant: Tenant) -> int:
         """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
@@ -113,7 +137,7 @@ async def _with_lost_children(connection: Connection, tenant: Tenant, found: Fou
             if file.id not in known and not file.is_virtual:
                 changes.append(external_change(file, None, None))
                 settled.append(Settled(file.id, changes[-1].version_id, None))
-    return Found(tuple(changes), tuple(settled))
+    return Found(tuple(changes), tuple(settled), found.dates_ns)
 
 
 def _observe(
@@ -126,6 +150,7 @@ def _observe(
 ) -> Found:
     changes: list[Change] = []
     settled: list[Settled] = []
+    dates_ns: dict[VersionId, int] = {}
     for place, file in zip(places, files, strict=True):
         if file is None and not take_in:
             continue
@@ -139,11 +164,13 @@ def _observe(
             change = external_change(file, state, body)
             changes.append(change)
             version_id = change.version_id
+            if node is not None:
+                dates_ns[version_id] = node.fingerprint.ctime_ns
         assert version_id is not None
         file_id = file.id if file else changes[-1].file_id
         fingerprint = node.fingerprint if node and node.kind is not NodeKind.FOLDER else None
         settled.append(Settled(file_id, version_id, fingerprint))
-    return Found(tuple(changes), tuple(settled))
+    return Found(tuple(changes), tuple(settled), dates_ns)
 
 
 def _found_at(

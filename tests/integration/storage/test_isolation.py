@@ -57,7 +57,8 @@ insert into toolcrib.mcp_servers (workspace_id, id, name, transport, url, create
     values (%(workspace)s, %(id)s, 'm', 'http', 'http://m.example', %(user)s);
 insert into toolcrib.bookmarks (workspace_id, session_id, digest, told)
     values (%(workspace)s, %(id)s, %(hash)s, 1);
-insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process, began_ns)
+insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process,
+                                           began_ns)
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'true', 'namespaces', 'n', %(id)s, 0);
 insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)

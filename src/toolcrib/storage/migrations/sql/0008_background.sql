@@ -23,7 +23,6 @@ create table background_processes (
     stopped       text,
     -- Someone who cannot reach it wants it to end.
     unwanted      boolean not null default false,
-    primary key (workspace_id, id),
-    foreign key (workspace_id, session_id) references sessions on delete cascade
+    primary key (workspace_id, id)
 );
 create index background_processes_running on background_processes (process) where ended_ns is null;
