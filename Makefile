@@ -1,12 +1,13 @@
 # `make` alone explains itself. Everything runs from .venv, which `make setup` makes.
 
 PYTHON := .venv/bin/python
+NPM    := PATH="$(CURDIR)/.venv/bin:$$PATH" npm --prefix web --silent
 PYTEST := $(PYTHON) -m pytest
 CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv check format format-check lint types layers docs test \
+.PHONY: help setup venv check format format-check lint types layers docs web web-check web-types test \
         check-long race crash bench reqs lock clean
 
 help: ## Show this list
@@ -18,11 +19,12 @@ setup: ## Prepare this machine: system packages (as root), a PostgreSQL, the vir
 venv: ## Make or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs test ## The whole gate: format, lint, types, layers, docs, tests
+check: format-check lint types layers docs web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
 
 format: ## Format the code and put the imports in order
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
 	$(PYTHON) -m ruff format $(CODE)
+	$(NPM) run format
 
 format-check:
 	$(PYTHON) -m ruff format --check $(CODE)
@@ -39,6 +41,15 @@ layers: ## Check that imports point down the layers only
 docs: ## Check the links in the docs and the requirement ids that tests name
 	$(PYTHON) scripts/doclinks.py
 	$(PYTHON) scripts/reqs.py --quiet
+
+web: ## Build the web UI into the package
+	@scripts/setup web
+
+web-check: ## Check the web UI: types, lint, unit tests
+	$(NPM) run check
+
+web-types: ## Make the web UI's types from the API's description
+	$(PYTHON) scripts/api_types.py
 
 test: ## Run the tests that belong to the gate
 	$(PYTEST) -n 2 --dist loadgroup -m "not long and not race and not crash"

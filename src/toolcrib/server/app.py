@@ -14,6 +14,7 @@ from toolcrib.server.hosts import Hosts
 from toolcrib.server.mcp.door import Door
 from toolcrib.server.openai import routes as openai_routes
 from toolcrib.server.openapi import describe, operation_id
+from toolcrib.server.pages import Pages
 from toolcrib.server.routes import (
     agents,
     approvals,
@@ -88,6 +89,7 @@ def create_app(services: Services, *, lifespan: Lifespan | None = None) -> FastA
     app.include_router(health.status_router, prefix="/api/v1")
     app.include_router(openai_routes.router)
     app.include_router(health.router)
+    app.router.default = Pages(app.router.default)
     errors.install(app)
     app.add_middleware(
         Edge,

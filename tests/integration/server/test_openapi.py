@@ -22,7 +22,7 @@ async def test_the_document_is_served_and_pages_with_foreign_scripts_are_not(cli
     pages = [await client.get(f"http://localhost/{name}") for name in ("docs", "redoc")]
 
     assert document.json()["info"]["title"] == "Toolcrib"
-    assert [page.status_code for page in pages] == [404, 404]
+    assert all("://" not in page.text for page in pages)
 
 
 @pytest.mark.req("AP-3", part="OpenAPI")

@@ -1,0 +1,123 @@
+"""The web UI in Debian's Chromium, before a real server. Every test has a page that no error may come from."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright, expect
+
+from tests.acceptance.conftest import ada, grace, http, new_workspace, server, workspace
+from tests.acceptance.serving import Serving
+from tests.acceptance.workspace import Someone, Workspace
+from tests.conftest import ROOT
+from tests.fakes.model_server import ModelServer, model_server
+
+__all__ = ["ada", "grace", "http", "new_workspace", "server", "workspace"]
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+SCREENS = ROOT / ".cache" / "screens"
+
+# Several of you use this machine: what takes longer than this does not come at all.
+expect.set_options(timeout=15_000)
+
+Axe = Callable[[Page], Awaitable[None]]
+Screenshot = Callable[[Page, str], Awaitable[Path]]
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
+    """A page of a new visitor. A script that failed, or that the page's policy stopped, fails the test."""
+    context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
+    context.set_default_timeout(15_000)
+    faults: list[str] = []
+    opened = await context.new_page()
+    opened.on("pageerror", lambda error: faults.append(f"{error.message}\n{error.stack}"))
+    opened.on("console", lambda message: faults.extend(_fault(message)))
+    yield opened
+    await context.close()
+    assert faults == []
+
+
+@pytest.fixture
+async def workspace_page(page: Page, workspace: Workspace, ada: Someone, server: Serving) -> Page:
+    """Ada's page, at the chat of her new workspace."""
+    await log_in(page, ada, server)
+    await page.goto(f"/w/{workspace.id}/chat")
+    return page
+
+
+async def log_in(page: Page, someone: Someone, server: Serving) -> None:
+    """As the form would, but for the form: it has a test of its own."""
+    await page.context.add_cookies([{"name": "access_token", "value": someone.token, "url": server.origin}])
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    """The strict fake of a model; ``model.say(...)`` scripts its answers."""
+    async with model_server() as fake:
+        yield fake
+
+
+@pytest.fixture
+def axe() -> Axe:
+    """Fails if axe finds a serious fault in the page, in light or in dark."""
+
+    async def check(page: Page) -> None:
+        # Through the debugger, which the page's policy does not bind.
+        await page.evaluate(AXE.read_text())
+        for theme in ("light", "dark"):
+            await page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+            found: dict[str, Any] = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            assert [_told(one) for one in found["violations"] if one["impact"] in ("serious", "critical")] == [], theme
+        await page.evaluate("() => { delete document.documentElement.dataset.theme }")
+
+    return check
+
+
+@pytest.fixture
+def screenshot() -> Screenshot:
+    """Keeps a picture of the page, in light and in dark; ``make screens`` takes them into the documentation."""
+
+    async def take(page: Page, name: str) -> Path:
+        SCREENS.mkdir(parents=True, exist_ok=True)
+        for theme in ("dark", "light"):
+            await page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+            await page.screenshot(path=SCREENS / f"{name}-{theme}.png")
+        await page.evaluate("() => { delete document.documentElement.dataset.theme }")
+        return SCREENS / f"{name}-light.png"
+
+    return take
+
+
+def _fault(message: ConsoleMessage) -> list[str]:
+    # What the server refused is a fault only if the page does not cope with it, which tests look at themselves.
+    if message.type != "error" or message.text.startswith("Failed to load resource"):
+        return []
+    # A server that is restarted is not there for a moment.
+    return [] if "WebSocket connection" in message.text else [message.text]
+
+
+def _told(violation: dict[str, Any]) -> str:
+    nodes = "; ".join(node["html"][:200] + " " + str(node.get("failureSummary", "")) for node in violation["nodes"])
+    return f"{violation['id']}: {violation['help']}: {nodes}"

@@ -1,0 +1,106 @@
+/** The frame around every screen of a workspace: its name, the navigation, and the screen that is open. */
+import { ChevronsUpDown } from "lucide-react";
+import { Suspense, useMemo } from "react";
+import { Link, Redirect, useLocation } from "wouter";
+import { ErrorBoundary } from "../parts/ErrorBoundary";
+import { ErrorNote } from "../parts/ErrorNote";
+import { Loading } from "../parts/Loading";
+import { AccountMenu } from "./AccountMenu";
+import { Logo } from "./Logo";
+import { SCREENS, type Screen } from "./screens";
+import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
+import { useTitle } from "./title";
+import { useWorkspace } from "./workspaces";
+
+interface Props {
+  workspaceId: string;
+  screenName: string;
+}
+
+export function Shell({ workspaceId, screenName }: Props) {
+  const workspace = useWorkspace(workspaceId);
+  const screen = SCREENS.find((one) => one.name === screenName);
+  useTitle(screen?.label, workspace.data?.name);
+  useNavigationKeys(workspaceId);
+  if (screen === undefined) return <Redirect to={`/w/${workspaceId}/chat`} replace />;
+  const View = screen.view;
+  return (
+    <div className="flex h-full flex-col md:flex-row">
+      <a
+        href="#content"
+        className="absolute left-2 top-2 z-50 -translate-y-20 rounded-md bg-accent px-3 py-2 text-on-accent focus:translate-y-0"
+      >
+        Skip to the content
+      </a>
+      <header className="flex shrink-0 items-center gap-2 border-b border-line bg-surface px-3 py-1.5 md:w-52 md:flex-col md:items-stretch md:border-b-0 md:border-r md:p-2">
+        <Link
+          href="/"
+          className="flex min-w-0 grow items-center gap-2 rounded-md p-1.5 hover:bg-accent-soft md:grow-0"
+          aria-label={`Workspace ${workspace.data?.name ?? ""}: choose another`}
+        >
+          <Logo className="size-6" />
+          <span className="min-w-0 grow truncate font-semibold">{workspace.data?.name ?? "…"}</span>
+          <ChevronsUpDown aria-hidden className="size-4 shrink-0 text-muted" />
+        </Link>
+        <Navigation workspaceId={workspaceId} current={screen} place="hidden md:flex md:grow md:flex-col md:gap-0.5" />
+        <AccountMenu />
+      </header>
+      <main id="content" tabIndex={-1} className="min-h-0 min-w-0 grow focus-visible:outline-none">
+        {workspace.error ? (
+          <div className="p-4">
+            <ErrorNote error={workspace.error} />
+          </div>
+        ) : (
+          <ErrorBoundary key={screen.name}>
+            <Suspense fallback={<Loading what={screen.label} />}>
+              <View workspaceId={workspaceId} />
+            </Suspense>
+          </ErrorBoundary>
+        )}
+      </main>
+      <Navigation
+        workspaceId={workspaceId}
+        current={screen}
+        place="flex shrink-0 justify-around border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
+      />
+      <ShortcutList />
+    </div>
+  );
+}
+
+function Navigation({ workspaceId, current, place }: { workspaceId: string; current: Screen; place: string }) {
+  return (
+    <nav aria-label="Screens" className={place}>
+      {SCREENS.map(({ name, label, icon: Icon }) => (
+        <Link
+          key={name}
+          href={`/w/${workspaceId}/${name}`}
+          aria-current={name === current.name ? "page" : undefined}
+          className="flex min-w-0 flex-col items-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
+        >
+          <Icon aria-hidden className="size-5 md:size-4" />
+          <span className="max-w-full truncate">{label}</span>
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+function useNavigationKeys(workspaceId: string): void {
+  const [, go] = useLocation();
+  const showList = useShortcutList((list) => list.show);
+  useShortcutKeys();
+  useShortcuts(
+    useMemo<Shortcut[]>(
+      () => [
+        { keys: "?", does: "Show this list", act: showList },
+        ...SCREENS.map((screen) => ({
+          keys: `g ${screen.key}`,
+          does: `Go to ${screen.label}`,
+          act: () => go(`/w/${workspaceId}/${screen.name}`),
+        })),
+      ],
+      [workspaceId, go, showList],
+    ),
+  );
+}

@@ -1,0 +1,28 @@
+/** The workspaces of whoever is logged in. */
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { api, taken } from "../api/client";
+
+const KEY = ["workspaces"] as const;
+
+export function useWorkspaces() {
+  return useQuery({
+    queryKey: KEY,
+    queryFn: () => taken(api.GET("/api/v1/workspaces", { params: { query: { limit: 1000 } } })),
+  });
+}
+
+export function useWorkspace(workspaceId: string) {
+  return useQuery({
+    queryKey: [...KEY, workspaceId],
+    queryFn: () =>
+      taken(api.GET("/api/v1/workspaces/{workspace_id}", { params: { path: { workspace_id: workspaceId } } })),
+  });
+}
+
+export function useCreateWorkspace() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (name: string) => taken(api.POST("/api/v1/workspaces", { body: { name } })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
+  });
+}

@@ -1,0 +1,41 @@
+import { LoaderCircle } from "lucide-react";
+import type { ButtonHTMLAttributes } from "react";
+
+type Look = "primary" | "plain" | "quiet" | "danger";
+
+const LOOKS: Record<Look, string> = {
+  primary: "bg-accent text-on-accent hover:bg-accent-strong border-transparent",
+  plain: "bg-surface text-ink border-line-strong hover:bg-accent-soft",
+  quiet: "bg-transparent text-muted border-transparent hover:bg-accent-soft hover:text-ink",
+  danger: "bg-surface text-bad border-bad hover:bg-bad-soft",
+};
+
+interface Props extends ButtonHTMLAttributes<HTMLButtonElement> {
+  look?: Look;
+  small?: boolean;
+  wide?: boolean;
+  /** What was asked is under way: it cannot be asked again meanwhile. */
+  busy?: boolean;
+}
+
+export function Button({ look = "plain", small, wide, busy, className = "", children, disabled, ...rest }: Props) {
+  return (
+    <button
+      type="button"
+      {...rest}
+      disabled={disabled || busy}
+      aria-busy={busy || undefined}
+      className={`inline-flex items-center justify-center gap-1.5 rounded-md border font-medium whitespace-nowrap disabled:opacity-60 ${LOOKS[look]} ${small ? "min-h-7 px-2 text-xs" : "min-h-9 px-3.5"} ${wide ? "w-full" : ""} ${className}`}
+    >
+      {busy && <LoaderCircle aria-hidden className="size-4 animate-spin" />}
+      {children}
+    </button>
+  );
+}
+
+/** A button that is only an icon; `label` says what it does. */
+export function IconButton({ label, className = "", ...rest }: Props & { label: string }) {
+  return (
+    <Button look="quiet" aria-label={label} title={label} className={`size-8 min-h-8 px-0 ${className}`} {...rest} />
+  );
+}

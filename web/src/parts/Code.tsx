@@ -1,0 +1,42 @@
+import { Check, Copy } from "lucide-react";
+import { useState } from "react";
+import { IconButton } from "./Button";
+
+interface Props {
+  text: string;
+  /** What it is, for those who do not see it. */
+  label: string;
+  /** Long ones scroll within themselves. */
+  isTall?: boolean;
+}
+
+/** Text as it is, with a button that copies it. */
+export function Code({ text, label, isTall }: Props) {
+  return (
+    <div className="group relative">
+      <pre
+        tabIndex={0}
+        role="region"
+        aria-label={label}
+        className={`overflow-auto rounded-md border border-line bg-sunken px-3 py-2 font-mono text-xs leading-5 whitespace-pre-wrap wrap-anywhere ${isTall ? "max-h-[60vh]" : "max-h-72"}`}
+      >
+        {text}
+      </pre>
+      <CopyButton text={text} />
+    </div>
+  );
+}
+
+function CopyButton({ text }: { text: string }) {
+  const [isCopied, setIsCopied] = useState(false);
+  return (
+    <IconButton
+      label={isCopied ? "Copied" : "Copy"}
+      className="absolute top-1 right-1 size-7 min-h-7 bg-sunken opacity-0 group-hover:opacity-100 focus:opacity-100"
+      onClick={() => navigator.clipboard.writeText(text).then(() => setIsCopied(true))}
+      onBlur={() => setIsCopied(false)}
+    >
+      {isCopied ? <Check aria-hidden className="size-3.5" /> : <Copy aria-hidden className="size-3.5" />}
+    </IconButton>
+  );
+}

@@ -1,0 +1,39 @@
+import { useId } from "react";
+import { INPUT } from "./Field";
+
+interface Props {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+  /** Value to label, in order. */
+  options: Record<string, string>;
+  /** The label is said, not shown: the choice explains itself. */
+  isLabelHidden?: boolean;
+  disabled?: boolean;
+  small?: boolean;
+}
+
+/** A choice of one; the browser's own, which every keyboard and phone knows. */
+export function Select({ label, value, onChange, options, isLabelHidden, disabled, small }: Props) {
+  const id = useId();
+  return (
+    <div>
+      <label htmlFor={id} className={isLabelHidden ? "sr-only" : "mb-1 block text-sm font-medium"}>
+        {label}
+      </label>
+      <select
+        id={id}
+        value={value}
+        disabled={disabled}
+        onChange={(event) => onChange(event.target.value)}
+        className={small ? `${INPUT} py-0.5 pr-1 pl-1.5 text-xs` : INPUT}
+      >
+        {Object.entries(options).map(([option, words]) => (
+          <option key={option} value={option}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}

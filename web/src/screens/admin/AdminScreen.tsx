@@ -1,0 +1,5 @@
+import { Empty } from "../../parts/Empty";
+
+export default function AdminScreen() {
+  return <Empty title="Admin">This screen is being built.</Empty>;
+}
