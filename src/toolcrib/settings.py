@@ -37,8 +37,8 @@ class Settings(BaseSettings):
     jwt_previous_secret: SecretStr | None = Field(
         default=None, description="Still accepted while tokens signed with it live: for changing the secret."
     )
-    access_token_minutes: int = Field(default=15, ge=1, le=24 * 60)
-    refresh_token_days: int = Field(default=30, ge=1, le=365)
+    access_token_minutes: int = Field(default=15, ge=1, le=24 * 60, description="How long an access token lives.")
+    refresh_token_days: int = Field(default=30, ge=1, le=365, description="How long a login lasts without being used.")
     audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
     seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
 
@@ -85,8 +85,8 @@ class Settings(BaseSettings):
         default=None, description="A Redis that all nodes share, for live events between them; one node needs none."
     )
     node: str = Field(default_factory=socket.gethostname, description="This node's name; its disk holds its trees.")
-    host: str = Field(default="127.0.0.1")
-    port: int = Field(default=3000, ge=1, le=65535)
+    host: str = Field(default="127.0.0.1", description="The address that is listened on.")
+    port: int = Field(default=3000, ge=1, le=65535, description="The port that is listened on.")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("localhost", "127.0.0.1", "[::1]"),
         description="Host headers that are answered; comma-separated.",
@@ -98,7 +98,7 @@ class Settings(BaseSettings):
         default=None, description="Addresses whose X-Forwarded-For and -Proto are believed; comma-separated."
     )
     secure_cookies: bool = Field(default=True, description="Cookies travel over HTTPS only.")
-    max_request_bytes: int = Field(default=20_000_000, gt=0)
+    max_request_bytes: int = Field(default=20_000_000, gt=0, description="Larger requests are refused.")
     max_file_bytes: int = Field(default=10_000_000, gt=0, description="Larger files are not read or written by tools.")
     searxng_url: str | None = Field(
         default=None, description="A SearXNG that web_search asks first; it must give JSON."

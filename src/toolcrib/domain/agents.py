@@ -41,9 +41,11 @@ class ToolPermission(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    allowed: bool = False
+    allowed: bool = Field(default=False, description="Whether the agent may use the tool at all.")
     paths: tuple[str, ...] | None = Field(default=None, description="Globs; absent means the whole workspace.")
-    timeout: Annotated[float, BeforeValidator(_seconds)] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    timeout: Annotated[float, BeforeValidator(_seconds)] | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="How long a call may take: `120`, `90s` or `2m`."
+    )
     approve: Approve = Field(
         default=Approve.COMMAND, description="Of `bash`: whether to ask before it runs, or about what it would change."
     )
@@ -60,25 +62,38 @@ class AgentRules(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    trust: Trust = Trust.GUIDED
-    toolsets: tuple[str, ...] = ("workspace",)
-    tool_permissions: dict[str, ToolPermission] | None = None
-    max_read_bytes: int = Field(default=DEFAULT_MAX_READ_BYTES, gt=0)
-    max_write_bytes: int = Field(default=DEFAULT_MAX_WRITE_BYTES, gt=0)
+    trust: Trust = Field(
+        default=Trust.GUIDED,
+        description="How often a person is asked: `supervised` always, `guided` before what is dangerous, else never.",
+    )
+    toolsets: tuple[str, ...] = Field(
+        default=("workspace",), description="Whose dialects it speaks; a tool that is allowed by name needs none."
+    )
+    tool_permissions: dict[str, ToolPermission] | None = Field(
+        default=None, description="What it may use, and where; without it, it reads only."
+    )
+    max_read_bytes: int = Field(
+        default=DEFAULT_MAX_READ_BYTES, gt=0, description="The most that one `fs.read` gives; more is cut."
+    )
+    max_write_bytes: int = Field(
+        default=DEFAULT_MAX_WRITE_BYTES, gt=0, description="The most that one `fs.write` takes; more is refused."
+    )
     unprotect: tuple[str, ...] = Field(
         default=(), description="Protected-name patterns that the owner lifts for this agent."
     )
 
     provider: str | None = Field(default=None, max_length=100, description="Whose model: `anthropic`, `openai` …")
-    model: str | None = Field(default=None, max_length=200)
+    model: str | None = Field(default=None, max_length=200, description="The model, as its provider calls it.")
     prompt: str = Field(default="", max_length=30_000, description="The agent's own text; what it is offered follows.")
     context_window: int | None = Field(default=None, gt=0, description="In tokens, where the provider does not tell.")
-    max_output_tokens: int | None = Field(default=None, gt=0)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    thinking_tokens: int = Field(default=0, ge=0)
-    max_turns: int = Field(default=200, ge=1, le=10_000)
-    max_sandbox_violations: int = Field(default=0, ge=0)
-    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600)
+    max_output_tokens: int | None = Field(default=None, gt=0, description="The most that a model says in one turn.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="For providers that take one.")
+    thinking_tokens: int = Field(default=0, ge=0, description="How much a model may think before it answers.")
+    max_turns: int = Field(default=200, ge=1, le=10_000, description="A run that takes more is stopped.")
+    max_sandbox_violations: int = Field(
+        default=0, ge=0, description="A run that touches what is out of bounds more often is stopped."
+    )
+    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600, description="How long one turn of the model may take.")
     run_seconds: Seconds | None = Field(
         default=None, gt=0, description="Time at work; 30 minutes by default, 5 where no tool is offered."
     )

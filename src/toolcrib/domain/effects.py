@@ -7,6 +7,8 @@ from toolcrib.domain.places import Place
 
 
 class Category(StrEnum):
+    """What kind of thing a tool does."""
+
     FILE = "file"
     EXEC = "exec"
     SEARCH = "search"
@@ -16,6 +18,8 @@ class Category(StrEnum):
 
 
 class Danger(StrEnum):
+    """Whether a guided agent needs a person's yes for a call."""
+
     SAFE = "safe"
     DANGEROUS = "dangerous"
 
