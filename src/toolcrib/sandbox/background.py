@@ -20,7 +20,7 @@ from toolcrib.sandbox.command import Command, Started, admit, start
 from toolcrib.sandbox.limits import watch
 from toolcrib.sandbox.live import LiveView
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.stage import staged
+from toolcrib.sandbox.stage import Staged, staged
 from toolcrib.sandbox.zones import Zone
 
 KEPT_BYTES: Final = 1_000_000
@@ -177,7 +177,7 @@ class _Process:
         cwd = view.working_directory(command.cwd)
         binds: Sequence[Bind] = view.binds()
 
-        def words(program: int, status: int) -> Sequence[str]:
+        def words(program: int, status: int) -> Staged:
             inner = arguments(
                 binary,
                 argv,
@@ -189,7 +189,7 @@ class _Process:
             )
             return staged(inner, view.layers(), staging=view.folder, root_for=view.owner)
 
-        return start(words, cwd=view.folder)
+        return start(words)
 
     async def _live(self, contained: Started, view: LiveView, group: Cgroup | None) -> None:
         watching = [

@@ -18,7 +18,7 @@ from toolcrib.sandbox.levels import Level
 from toolcrib.sandbox.limits import Limits, watch
 from toolcrib.sandbox.output import Gathering, Output
 from toolcrib.sandbox.process import Contained
-from toolcrib.sandbox.stage import UNPREPARED
+from toolcrib.sandbox.stage import UNPREPARED, Staged
 
 DEFAULT_SECONDS: Final = 60.0
 # One argument of a program can hold 128 KiB.
@@ -93,7 +93,7 @@ class CommandResult:
         return self.output.dropped
 
 
-Arguments = Callable[[int, int], Sequence[str]]
+Arguments = Callable[[int, int], Staged]
 """Given the descriptors of the seccomp filter and of the state that bubblewrap reports."""
 
 
@@ -102,7 +102,6 @@ async def execute(
     arguments: Arguments,
     emit: Callable[[str], None],
     *,
-    cwd: Path,
     watched: Sequence[Path],
     level: Level = Level.NAMESPACES,
 ) -> CommandResult:
@@ -112,7 +111,7 @@ async def execute(
     reasons: list[str] = []
     timed_out = False
     group = Cgroup.make(command.limits)
-    contained = start(arguments, cwd=cwd)
+    contained = start(arguments)
     watcher: asyncio.Task[None] | None = None
     try:
         contained.listen(gathering.take)
@@ -148,12 +147,12 @@ async def execute(
     )
 
 
-def start(arguments: Arguments, *, cwd: Path) -> "Started":
+def start(arguments: Arguments) -> "Started":
     """Start contained. It waits inside until it was admitted."""
     program = seccomp.filter_file()
     given, input_ = os.pipe2(os.O_CLOEXEC)
     try:
-        contained = Started.start(lambda status: arguments(program, status), cwd=cwd, inherit=[program], stdin=given)
+        contained = Started.start(lambda status: arguments(program, status), inherit=[program], stdin=given)
     except BaseException:
         os.close(input_)
         raise

@@ -10,8 +10,7 @@ from typing import Self
 from toolcrib.domain.errors import ToolFailed
 from toolcrib.sandbox.bubblewrap import Bind
 from toolcrib.sandbox.overlay import give, stat_in
-from toolcrib.sandbox.root_stage import BASE
-from toolcrib.sandbox.stage import Layer, Owner
+from toolcrib.sandbox.stage import BASE, Layer, Owner
 from toolcrib.sandbox.transaction import ETC, WRITTEN, drop, fresh, owner_of
 from toolcrib.sandbox.zones import Zone
 

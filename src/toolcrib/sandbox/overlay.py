@@ -1,6 +1,6 @@
 """A view that copies on write: the tree below, fresh staging above. Prepares layers and reads them back; runs nothing.
 
-The mounting itself is done inside the sandbox's own namespaces (see stage.py), so that no mount outlives a command.
+The mounting itself is done inside the sandbox's own namespaces (see stager.py), so that no mount outlives a command.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import Final
 
 from toolcrib.domain.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.effect import Change, Entry, Kind
+from toolcrib.sandbox.stage import Overlay
 from toolcrib.sandbox.zones import Zone, is_masked
 
 # In a user namespace the marks of overlayfs are in the `user.` attributes.
@@ -45,22 +46,18 @@ class OverlayView:
         if owner:
             give(self._folder, owner)
 
-    def options(self) -> str:
-        """For mount(8), with descriptor 3 open on the tree and the transaction's staging as working directory.
-
-        ``volatile``: without it every command would end with a sync of the whole file system. Its mark, that the upper
-        may not survive a crash, is in the work folder: each mount has its own.
-        """
+    def laid(self) -> Overlay:
+        """What is mounted for the next command, with a work folder of its own."""
         name = self._folder.name
-        lower = f"{name}/mask:/proc/self/fd/3" if self.zone.masked else "/proc/self/fd/3"
+        overlay = Overlay(f"{name}/merged", mask=f"{name}/mask" if self.zone.masked else None)
         if not self.zone.writable:
-            return f"ro,lowerdir={lower},userxattr"
+            return overlay
         self._mounted += 1
         work = self._folder / f"work{self._mounted}"
         work.mkdir(mode=0o700)
         if self._owner:
             os.chown(work, *self._owner)
-        return f"lowerdir={lower},upperdir={name}/upper,workdir={name}/{work.name},userxattr,volatile"
+        return replace(overlay, upper=f"{name}/upper", work=f"{name}/{work.name}")
 
     def entries(self) -> Iterator[Entry]:
         """What the command did here. Makes what it locked readable, so that no command can follow."""

@@ -4,13 +4,11 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, Self
 
-from toolcrib.sandbox.stage import PATH
+from toolcrib.sandbox.stage import Staged, spawn
 
 _PIECE: Final = 1 << 16
 _PIECES_AT_ONCE: Final = 8
@@ -27,11 +25,13 @@ class Contained:
     Started in the thread of the event loop, and to be used there: the death signal is bound to the starting thread.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", output: int, status: int) -> None:
-        self._process = process
+    def __init__(self, pid: int, output: int, status: int) -> None:
+        self.pid = pid
+        # How it ended, once it was waited for; until then its number is its own.
+        self.returned: int | None = None
         self._output = output
         self._status = status
-        self._pidfd = os.pidfd_open(process.pid)
+        self._pidfd = os.pidfd_open(pid)
         self._loop = asyncio.get_running_loop()
         self._quiet = asyncio.Event()
         # Its first word came, or it will never speak.
@@ -45,27 +45,16 @@ class Contained:
     @classmethod
     def start(
         cls,
-        argv: Callable[[int], Sequence[str]],
+        staged: Callable[[int], Staged],
         *,
-        cwd: Path,
         inherit: Sequence[int] = (),
         stdin: int,
     ) -> Self:
-        """Start ``argv``, which is told the descriptor that bubblewrap reports its state on."""
+        """Start what is ``staged``, which is told the descriptor that bubblewrap reports its state on."""
         output, said = os.pipe2(os.O_CLOEXEC)
         status, reported = os.pipe2(os.O_CLOEXEC)
         try:
-            process = subprocess.Popen(  # noqa: S603 - the words of a sandbox, built here
-                argv(reported),
-                cwd=cwd,
-                env={"PATH": PATH},
-                stdin=stdin,
-                stdout=said,
-                stderr=said,
-                pass_fds=(reported, *inherit),
-                # One group, by which it can be ended while bubblewrap has not tied its processes together yet.
-                start_new_session=True,
-            )
+            pid = spawn(staged(reported), stdin=stdin, output=said, inherit=(reported, *inherit))
         except BaseException:
             os.close(output)
             os.close(status)
@@ -73,11 +62,7 @@ class Contained:
         finally:
             os.close(said)
             os.close(reported)
-        return cls(process, output, status)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        return cls(pid, output, status)
 
     def listen(self, take: Callable[[bytes], None]) -> None:
         """Hand every piece of output to ``take``, until the last writer is gone."""
@@ -107,9 +92,9 @@ class Contained:
         return self._reported().get("child-pid")
 
     def kill(self) -> None:
-        if self._process.returncode is None:
+        if self.returned is None:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
         if self._first is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
@@ -117,11 +102,7 @@ class Contained:
     async def ended(self) -> int | None:
         """Wait until nothing of it runs and all output was taken. None if it was killed or never ran."""
         await readable(self._pidfd)
-        if self._process.returncode is None:
-            # While its number is still its own: whatever of it was not tied to it yet.
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._bury()
         self._meet_first()
         if self._first is not None:
             self.kill()
@@ -131,9 +112,13 @@ class Contained:
         await self._quiet.wait()
         return self._reported().get("exit-code")
 
-    @property
-    def returned(self) -> int | None:
-        return self._process.returncode
+    def _bury(self) -> None:
+        if self.returned is not None:
+            return
+        # While its number is still its own: whatever of it was not tied to it yet.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.returned = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self) -> None:
         """Let go of the descriptors. What still runs is killed and awaited first by whoever started it."""

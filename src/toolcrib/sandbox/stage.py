@@ -1,74 +1,142 @@
-"""The way from the server to bubblewrap: root is given up, overlays are mounted in a user namespace.
-
-Every step is an exec of the one before, so that what is started here is the server's own child and dies with it. Built
-of the system's small programs: a Python of our own would take longer to start than all of them together.
-"""
+"""The way from the server to bubblewrap: what must be laid before it starts, and the stager that is told to do so."""
 
 import json
 import os
+import socket
+import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from toolcrib.sandbox import root_stage
+from toolcrib.domain.errors import ToolFailed
+from toolcrib.sandbox import stager
 
 Owner = tuple[int, int]
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-# Its exit code when it could not prepare the view; what went wrong is on its output.
-UNPREPARED: Final = root_stage.UNPREPARED
-
-# The death signal is set before the parent is looked at: a server that died in between leaves nothing running.
-_SCRIPT: Final = f"""
-[ "$PPID" = "$1" ] || exit {UNPREPARED}
-shift
-while [ "$1" != -- ]; do
-    exec 3<"$1" || exit {UNPREPARED}
-    mount -n -t overlay overlay -o "$2" "$3" || exit {UNPREPARED}
-    shift 3
-done
-shift
-exec 3<&-
-exec "$@"
-"""
-
-
+UNPREPARED: Final = stager.UNPREPARED
+BASE: Final = stager.BASE
 # Owns nothing on any disk and runs nothing else: whom commands of a root server run as.
 NOBODY: Final = 2_000_000_001
+# It answers within milliseconds; its own start takes some tens of them.
+_PATIENCE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Folders of the staging, by their paths in it: what lies over a tree, and where both are seen together.
+
+    Without an upper nothing can be written.
+    """
+
+    merged: str
+    mask: str | None = None
+    upper: str | None = None
+    work: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A tree and how a view of it is mounted: mount's options, with descriptor 3 open on the tree, and where."""
+    """A tree, and what is laid over it."""
 
     tree: Path
-    options: str | None = None
-    merged: str = ""
+    overlay: Overlay | None = None
 
 
-def staged(command: Sequence[str], layers: Sequence[Layer], *, staging: Path, root_for: Owner | None) -> list[str]:
-    """``command`` behind all the steps before it. A root server gives it up: ``root_for`` owns the trees then."""
-    if root_for:
-        return _root_staged(command, layers, staging, root_for)
-    argv: list[str] = []
-    mounts = [layer for layer in layers if layer.options]
-    if mounts:
-        argv += ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private", "--"]
-    argv += ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _SCRIPT, "stage", str(os.getpid())]
-    for mount in mounts:
-        argv += [str(mount.tree), str(mount.options), mount.merged]
-    return [*argv, "--", *command]
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A command, and what must be laid for it. Where the server is root, ``root_for`` owns the trees."""
+
+    command: Sequence[str]
+    layers: Sequence[Layer]
+    staging: Path
+    root_for: Owner | None
+
+    def told(self, numbers: Sequence[int]) -> bytes:
+        """As the stager reads it; ``numbers`` are those that the descriptors sent along are to have."""
+        return json.dumps(
+            {
+                "command": list(self.command),
+                "environment": {"PATH": PATH},
+                "layers": [
+                    {"tree": str(layer.tree), "overlay": layer.overlay and asdict(layer.overlay)}
+                    for layer in self.layers
+                ],
+                "staging": str(self.staging),
+                "owner": self.root_for,
+                "nobody": NOBODY,
+                "descriptors": list(numbers),
+            }
+        ).encode()
 
 
-def _root_staged(command: Sequence[str], layers: Sequence[Layer], staging: Path, owner: Owner) -> list[str]:
-    told = {
-        "parent": os.getpid(),
-        "owner": owner,
-        "nobody": NOBODY,
-        "staging": str(staging),
-        "zones": [{"tree": str(layer.tree), "options": layer.options, "merged": layer.merged} for layer in layers],
-        "command": list(command),
-    }
-    return [sys.executable, "-I", "-S", root_stage.__file__, json.dumps(told)]
+def staged(command: Sequence[str], layers: Sequence[Layer], *, staging: Path, root_for: Owner | None) -> Staged:
+    """``command`` behind all that must be done before it."""
+    return Staged(command, layers, staging, root_for)
+
+
+def spawn(what: Staged, *, stdin: int, output: int, inherit: Sequence[int]) -> int:
+    """Start it as a child of this process, and tell its number. ``inherit`` keep their numbers in it.
+
+    It dies with the calling thread, and so does the stager that is kept for that thread.
+    """
+    placed = {0: stdin, 1: output, 2: output, **{descriptor: descriptor for descriptor in inherit}}
+    message = what.told(tuple(placed))
+    try:
+        return _stager().spawn(message, tuple(placed.values()))
+    except ConnectionError:
+        # It was ended by someone.
+        return _stager(anew=True).spawn(message, tuple(placed.values()))
+
+
+_of_this_thread = threading.local()
+
+
+def _stager(*, anew: bool = False) -> "_Stager":
+    kept: _Stager | None = getattr(_of_this_thread, "stager", None)
+    if anew or kept is None or kept.server != os.getpid():
+        kept = _of_this_thread.stager = _Stager()
+    return kept
+
+
+class _Stager:
+    """A stager and the way to it. It ends when nobody here holds it any more."""
+
+    def __init__(self) -> None:
+        self.server = os.getpid()
+        self._way, its = socket.socketpair()
+        self._way.settimeout(_PATIENCE_SECONDS)
+        with its:
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", stager.__file__, str(its.fileno()), str(self.server)],
+                cwd="/",
+                env={"PATH": PATH},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                # What is typed at the server's terminal is not for it.
+                start_new_session=True,
+            )
+        weakref.finalize(self, _end, self.server, self._way, process)
+
+    def spawn(self, message: bytes, descriptors: Sequence[int]) -> int:
+        socket.send_fds(self._way, [stager.LENGTH.pack(len(message))], list(descriptors))
+        self._way.sendall(message)
+        answer = self._way.recv(stager.ANSWER.size, socket.MSG_WAITALL)
+        if len(answer) < stager.ANSWER.size:
+            raise ConnectionResetError("The process that starts commands ended.")
+        (pid,) = stager.ANSWER.unpack(answer)
+        if pid < 0:
+            raise ToolFailed(f"The sandbox did not start: {os.strerror(-pid)}.")
+        return int(pid)
+
+
+def _end(server: int, way: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    way.close()
+    if server == os.getpid():
+        process.kill()
+        process.wait()

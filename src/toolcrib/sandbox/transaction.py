@@ -24,8 +24,7 @@ from toolcrib.sandbox.effect import Effect
 from toolcrib.sandbox.egress import SOCKET, Egress, Network
 from toolcrib.sandbox.levels import Isolation
 from toolcrib.sandbox.overlay import OverlayView, give, ordered
-from toolcrib.sandbox.root_stage import BASE
-from toolcrib.sandbox.stage import PATH, Layer, staged
+from toolcrib.sandbox.stage import BASE, PATH, Layer, Staged, staged
 from toolcrib.sandbox.zones import INTERPRETER, Zone, interpreter_zones
 
 WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
@@ -80,7 +79,7 @@ class Transaction:
             environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{bridge.PORT}")
             binds.append(Bind(self._base / SOCKET, bridge.PLACE, writable=True))
 
-        def words(program: int, status: int) -> list[str]:
+        def words(program: int, status: int) -> Staged:
             inner = arguments(
                 self._binary,
                 argv,
@@ -92,9 +91,7 @@ class Transaction:
             )
             return staged(inner, self._layers(), staging=self._folder, root_for=self._owner)
 
-        return await execute(
-            command, words, emit, cwd=self._folder, watched=self._watched(), level=self._isolation.level
-        )
+        return await execute(command, words, emit, watched=self._watched(), level=self._isolation.level)
 
     async def effect(self) -> Effect:
         """What the commands did to the writable zones. Bodies can be opened until the transaction ends."""
@@ -147,12 +144,7 @@ class Transaction:
         return Path(BASE, "staging") if self._owner else self._folder
 
     def _layers(self) -> list[Layer]:
-        return [
-            Layer(zone.root, view.options(), str(view.merged.relative_to(self._folder)))
-            if isinstance(view, OverlayView)
-            else Layer(zone.root)
-            for zone, view in self._views
-        ]
+        return [Layer(zone.root, view.laid() if isinstance(view, OverlayView) else None) for zone, view in self._views]
 
     def _watched(self) -> list[Path]:
         return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]

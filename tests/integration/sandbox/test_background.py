@@ -26,6 +26,7 @@ SESSION = "session-1"
 
 @pytest.fixture
 async def background(tmp_path: Path) -> AsyncIterator[Background]:
+    await SANDBOX.probe()  # from here on the stager runs, and goes on
     before = len(list(descendants(os.getpid())))
     stand = Stand(tmp_path)
     async with Background(SANDBOX, stand.staging) as background:

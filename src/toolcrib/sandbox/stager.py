@@ -1,0 +1,259 @@
+"""Lays the views of commands and becomes bubblewrap, again and again: the small process that starts what is staged.
+
+A command must begin in namespaces of its own, with its views mounted there, and neither can be done to a child of the
+server but by a program that runs between the two. Starting one for each command costs more than all the rest; so this
+one waits, and makes a copy of itself when it is told what to lay. The copy is the server's child, not ours: it dies
+with the server, as we do.
+
+Where the server is root, root is given up. Inside a user namespace root's number keeps what the kernel gives to that
+number alone: writing ``/proc/sys``, for one, which is root on the host. So the views are mounted with the owner's
+number mapped to one that owns nothing at all, and everything after runs under it.
+
+Run as a program, by a bare interpreter, with its end of a socket and the server's number as arguments; imports nothing
+of ours. What it is told is in stage.py.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+# The exit code of what could not be prepared; what went wrong is on its output.
+UNPREPARED = 125
+# Where, in its own mount namespace, a view is laid for one who may not pass through the folders of a root server.
+BASE = "/mnt"
+LENGTH, ANSWER = struct.Struct("<I"), struct.Struct("<q")
+MOST_DESCRIPTORS = 16
+_PIECE = 1 << 16
+
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_AS_A_SIBLING, _NEW_MOUNTS, _NEW_USERS = 0x8000, 0x00020000, 0x10000000
+_READ_ONLY, _RECURSIVE, _PRIVATE = 0x1, 0x4000, 0x40000
+_HERE, _DETACHED, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 0x1, 0x1000, 0x4
+_IDMAP = 0x00100000
+_SET_DEATH_SIGNAL, _SET_SECURE_BITS = 1, 28
+_KEEP_POWERS = 0x4  # SECBIT_NO_SETUID_FIXUP
+
+# Not CDLL, which lets go of the interpreter's lock around a call: the copy that returns from clone must hold it.
+_libc = ctypes.PyDLL(None, use_errno=True)
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("users", ctypes.c_uint64),
+    )
+
+
+def main() -> None:
+    server = socket.socket(fileno=int(sys.argv[1]))
+    server.set_inheritable(False)
+    parent = int(sys.argv[2])
+    _die_with(parent)
+    mappings: dict[tuple[int, int], int] = {}
+    while told := _told(server):
+        stage, descriptors = told
+        try:
+            users = _mapping(mappings, stage["owner"], stage["nobody"]) if stage["owner"] else None
+            if _checked(_libc.syscall(_CLONE, ctypes.c_ulong(_AS_A_SIBLING), 0, 0, 0, 0)) == 0:
+                _live(stage, descriptors, users, server, parent)
+        except OSError as error:
+            server.sendall(ANSWER.pack(-(error.errno or 1)))
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _told(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The next stage and the descriptors that it needs; none once the server is gone."""
+    data, descriptors, _, _ = socket.recv_fds(server, LENGTH.size, MOST_DESCRIPTORS)
+    if len(data) < LENGTH.size:
+        return None
+    (left,) = LENGTH.unpack(data)
+    pieces = []
+    while left:
+        piece = server.recv(min(left, _PIECE))
+        if not piece:
+            return None
+        pieces.append(piece)
+        left -= len(piece)
+    return json.loads(b"".join(pieces)), descriptors
+
+
+def _live(
+    stage: dict[str, Any], descriptors: list[int], users: int | None, server: socket.socket, parent: int
+) -> NoReturn:
+    """The copy: takes its place, tells its number, lays the views and becomes the command."""
+    try:
+        # One group, by which it can be ended while bubblewrap has not tied its processes together yet.
+        os.setsid()
+        server.sendall(ANSWER.pack(os.getpid()))
+        users = users and fcntl.fcntl(users, fcntl.F_DUPFD_CLOEXEC, max(stage["descriptors"]) + 1)
+        _take(descriptors, stage["descriptors"])
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(ignored, signal.SIG_DFL)
+        os.chdir(stage["staging"])
+        if users is not None:
+            _lay_for_nobody(stage, users)
+            _become(stage["nobody"])
+        elif any(layer["overlay"] for layer in stage["layers"]):
+            _lay_for_ourselves(stage["layers"])
+        # Last: a change of who we are forgets it.
+        _die_with(parent)
+        os.execve(stage["command"][0], stage["command"], stage["environment"])  # noqa: S606 - bubblewrap
+    except OSError as error:
+        os.write(2, f"the view could not be prepared: {error}\n".encode())
+    finally:
+        os._exit(UNPREPARED)
+
+
+def _take(descriptors: list[int], numbers: list[int]) -> None:
+    """Put each descriptor where it is expected, by way of numbers that nobody expects."""
+    above = max(numbers) + 1
+    aside = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for descriptor, number in zip(aside, numbers, strict=True):
+        os.dup2(descriptor, number)
+
+
+def _lay_for_ourselves(layers: list[dict[str, Any]]) -> None:
+    """Overlays in a user namespace, where an ordinary user may mount them."""
+    user, group = os.getuid(), os.getgid()
+    _checked(_libc.unshare(_NEW_USERS | _NEW_MOUNTS))
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        _write(f"/proc/self/{name}", text)
+    _mount(None, "/", None, _RECURSIVE | _PRIVATE, None)
+    for layer in layers:
+        if layer["overlay"]:
+            _overlay(layer["tree"], layer["overlay"])
+
+
+def _lay_for_nobody(stage: dict[str, Any], users: int) -> None:
+    """All of the view below a base of its own, under the mapping."""
+    _checked(_libc.unshare(_NEW_MOUNTS))
+    _mount(None, "/", None, _RECURSIVE | _PRIVATE, None)
+    staging = _mapped(stage["staging"], users)
+    trees = [_mapped(layer["tree"], users) for layer in stage["layers"]]
+    _mount("tmpfs", BASE, "tmpfs", 0, "mode=755,size=64k")
+    _attach(staging, f"{BASE}/staging")
+    os.chdir(f"{BASE}/staging")
+    for number, (tree, layer) in enumerate(zip(trees, stage["layers"], strict=True)):
+        _attach(tree, f"{BASE}/{number}")
+        if layer["overlay"]:
+            with _making_as(stage["nobody"]):
+                _overlay(f"{BASE}/{number}", layer["overlay"])
+
+
+def _overlay(tree: str, layers: dict[str, str | None]) -> None:
+    """The tree is named by a descriptor: its path may hold what separates options."""
+    here = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    lower = f"/proc/self/fd/{here}"
+    if layers["mask"]:
+        lower = f"{layers['mask']}:{lower}"
+    options = f"lowerdir={lower},userxattr"
+    if layers["upper"]:
+        # Without `volatile` every command would end with a sync of the whole file system. Its mark, that the upper may
+        # not survive a crash, is in the work folder: each mount has its own.
+        options += f",upperdir={layers['upper']},workdir={layers['work']},volatile"
+    _mount("overlay", str(layers["merged"]), "overlay", 0 if layers["upper"] else _READ_ONLY, options)
+    os.close(here)
+
+
+def _mapping(known: dict[tuple[int, int], int], owner: tuple[int, int], nobody: int) -> int:
+    """A descriptor of a user namespace in which the owner's numbers are those that the copy becomes."""
+    key = (owner[0], owner[1])
+    if key not in known:
+        known[key] = _made_mapping(key, nobody)
+    return known[key]
+
+
+def _made_mapping(owner: tuple[int, int], nobody: int) -> int:
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        failed = _libc.unshare(_NEW_USERS)
+        os.write(tell, b"n" if failed else b"y")
+        signal.pause()
+    try:
+        if os.read(ready, 1) != b"y":
+            raise PermissionError(1, "no user namespace can be made")
+        for name, number in zip(("uid_map", "gid_map"), owner, strict=True):
+            _write(f"/proc/{child}/{name}", f"{number} {nobody} 1")
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(tell)
+
+
+def _mapped(path: str, users: int) -> int:
+    """A detached mount of ``path`` under the mapping."""
+    tree = _checked(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(path), _DETACHED | os.O_CLOEXEC))
+    wanted = _Attributes(_IDMAP, 0, 0, users)
+    _checked(_libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, ctypes.byref(wanted), ctypes.sizeof(wanted)))
+    return tree
+
+
+def _attach(tree: int, place: str) -> None:
+    os.mkdir(place)
+    _checked(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(place), _FROM_EMPTY_PATH))
+    os.close(tree)
+
+
+def _mount(source: str | None, place: str, kind: str | None, flags: int, options: str | None) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, place, kind, options)]
+    _checked(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
+
+
+@contextmanager
+def _making_as(nobody: int) -> Iterator[None]:
+    """Make files as another, with root's powers: an overlay makes its own as who mounted it, and root is not mapped."""
+    _checked(_libc.prctl(_SET_SECURE_BITS, _KEEP_POWERS))
+    _libc.setfsgid(nobody)
+    _libc.setfsuid(nobody)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(0)
+        _libc.setfsgid(0)
+        _checked(_libc.prctl(_SET_SECURE_BITS, 0))
+
+
+def _become(nobody: int) -> None:
+    os.setgroups([])
+    os.setresgid(nobody, nobody, nobody)
+    os.setresuid(nobody, nobody, nobody)
+
+
+def _die_with(parent: int) -> None:
+    """Set before the parent is looked at: a server that died in between leaves nothing running."""
+    _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(UNPREPARED)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _checked(answer: int) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
+
+
+if __name__ == "__main__":
+    main()
