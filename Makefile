@@ -8,7 +8,7 @@ UV     := 0.13.7
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs web web-check web-types test \
-        check-long race crash bench reqs lock clean
+        check-long race crash first-minute bench reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ race: ## Run the long races against the disk module
 
 crash: ## Kill the server 200 times and look at what is left
 	$(PYTEST) -m crash tests/faults
+
+first-minute: ## A new user's first minute, from the wheel to undo, with times
+	$(PYTHON) -m scripts.first_minute
 
 bench: ## Measure, beside the bare engine, in one run
 	$(PYTHON) -m bench

@@ -72,6 +72,8 @@ class Laptop:
     base: Path
     model: Model
     said: list[str] = field(default_factory=list)
+    # The command as it is installed.
+    program: str = TOOLCRIB
 
     @property
     def data(self) -> Path:
@@ -116,7 +118,7 @@ class Laptop:
         """The command as it is installed, in a terminal of 80 by 24."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [TOOLCRIB, *arguments],
+            [self.program, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
