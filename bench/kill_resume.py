@@ -90,8 +90,8 @@ def main(argv: Sequence[str]) -> None:
     print(f"seed {options.seed}, load {os.getloadavg()[0]:.1f}\n")
     print("| runtime | kills | went on to the end | calls begun at the kill | done twice: in all, worst | unknown "
           "| model asked again |\n|---|---|---|---|---|---|---|")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder, model_server() as model_url:
-        scratch = Path(folder)
+    with tempfile.TemporaryDirectory() as folder, model_server() as model:
+        scratch, model_url = Path(folder), model.url
         with ours(scratch, model_url, think_ms=options.think_ms) as peer:
             mine = trials(peer, scratch, model_url, kills=options.kills, seed=options.seed)
             _report(peer, mine)

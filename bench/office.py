@@ -38,13 +38,20 @@ tool_permissions: {{read_file: {{allowed: true}}}}
 """
 
 
+@dataclass(frozen=True)
+class ModelProcess:
+    """A model in a process of its own."""
+
+    url: str
+    pid: int
+
+
 @contextmanager
-def model_server() -> Iterator[str]:
-    """The model's address; it is a process of its own."""
+def model_server() -> Iterator[ModelProcess]:
     port = free_port()
     with subprocess.Popen([sys.executable, "-m", "bench.model", str(port)]) as process:
         try:
-            yield f"http://127.0.0.1:{port}/v1"
+            yield ModelProcess(f"http://127.0.0.1:{port}/v1", process.pid)
         finally:
             process.terminate()
 

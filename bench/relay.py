@@ -3,7 +3,9 @@
 usage: python -m bench relay [--reps 3] [--seconds 5] [--streams 1,25,100]
 
 The model says 50 words a second in every stream; each word is the moment at which it was written. The raw client reads
-the model's own stream; ours sends a message to a session each and reads what the server tells of it.
+the model's own stream; ours sends a message to a session each and reads what the server tells of it. All begin within
+one gap between two words, so that in the first second most of the work is that of beginning runs; `later` leaves that
+second out. The model, the client and PostgreSQL take their share of the same processors.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from pathlib import Path
 import httpx2
 from websockets.asyncio.client import connect
 
-from bench.office import model_server
+from bench.office import ModelProcess, model_server
 from bench.servers import fresh_database, member, our_server, url_of
 from toolcrib.storage import migrate
 
@@ -31,15 +33,26 @@ _RULES = "provider: openai-compatible\nmodel: {model}\ncontext_window: 100000\nt
 
 
 @dataclass(frozen=True)
-class Latencies:
+class Word:
+    """When the model wrote it, and how long it was on its way, both in milliseconds."""
+
+    written: float
+    wait: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one round of one kind of client found."""
+
     p50: float
     p99: float
-    server_cpu: float = 0.0
-
-    @classmethod
-    def of(cls, waits: list[float], *, server_cpu: float = 0.0) -> "Latencies":
-        ordered = sorted(waits)
-        return cls(ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], server_cpu)
+    later50: float
+    later99: float
+    # Of one processor, in percent.
+    server: float
+    client: float
+    model: float
+    server_us_a_word: float
 
 
 def main(argv: Sequence[str]) -> None:
@@ -49,12 +62,14 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--streams", default="1,25,100")
     options = parser.parse_args(argv)
     words = int(options.seconds * 1000 / GAP_MS)
-    with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as url:
+    with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as model:
         migrate.upgrade(url_of(name))
         with our_server(Path(folder), url_of(name, migrate.APP_ROLE)) as server:
-            bench = _Bench(server.port, server.pid, url, words)
-            print("| streams | raw p50 / p99 ms | ours p50 / p99 ms | added p50 / p99 ms | server CPU % |")
-            print("|---|---|---|---|---|")
+            bench = _Bench(server.port, server.pid, model, words)
+            print(f"load {os.getloadavg()[0]:.1f}\n")
+            print("| streams | raw p50 / p99 ms | ours p50 / p99 | later p50 / p99 | added p50 / p99 "
+                  "| CPU % server, client, model (raw: client, model) | server µs a word |\n"
+                  "|---|---|---|---|---|---|---|")  # fmt: skip
             for streams in map(int, options.streams.split(",")):
                 found = [bench.pair(streams) for _ in range(options.reps)]
                 _report(streams, found)
@@ -81,35 +96,52 @@ class _Person:
 
 
 class _Bench:
-    def __init__(self, port: int, pid: int, model_url: str, words: int) -> None:
-        self._port, self._pid, self._model_url, self._words = port, pid, model_url, words
+    def __init__(self, port: int, pid: int, model: ModelProcess, words: int) -> None:
+        self._port, self._pid, self._model_pid, self._model_url, self._words = port, pid, model.pid, model.url, words
         self._model = f"paced-{words}-{GAP_MS}"
-        self._people = [_Person(port, model_url, self._model) for _ in range(4)]
+        self._people = [_Person(port, model.url, self._model) for _ in range(4)]
 
-    def pair(self, streams: int) -> tuple[Latencies, Latencies]:
+    def pair(self, streams: int) -> tuple[Found, Found]:
         """The raw client and ours, one after the other."""
-        raw = Latencies.of(asyncio.run(self._all(streams, [self._raw] * streams)))
+        raw = self._round(streams, [self._raw] * streams)
         people = [self._people[number % len(self._people)] for number in range(streams)]
         sessions = [(person, person.session()) for person in people]
-        cpu, began = _cpu(self._pid), time.perf_counter()
-        waits = asyncio.run(self._all(streams, [partial(self._ours, *one) for one in sessions]))
-        load = 100 * (_cpu(self._pid) - cpu) / (time.perf_counter() - began)
-        return raw, Latencies.of(waits, server_cpu=load)
+        return raw, self._round(streams, [partial(self._ours, *one) for one in sessions])
 
-    async def _all(self, streams: int, reading: Sequence[Callable[[], Awaitable[list[float]]]]) -> list[float]:
-        async def later(number: int) -> list[float]:
+    def _round(self, streams: int, reading: Sequence[Callable[[], Awaitable[list[Word]]]]) -> Found:
+        pids = (self._pid, os.getpid(), self._model_pid)
+        before, began = [_cpu(pid) for pid in pids], time.perf_counter()
+        words = asyncio.run(self._all(streams, reading))
+        seconds = time.perf_counter() - began
+        server, client, model = (_cpu(pid) - spent for pid, spent in zip(pids, before, strict=True))
+        first = min(word.written for word in words)
+        p50, p99 = _quantiles(words)
+        later50, later99 = _quantiles([word for word in words if word.written > first + 1000] or words)
+        return Found(
+            p50=p50,
+            p99=p99,
+            later50=later50,
+            later99=later99,
+            server=100 * server / seconds,
+            client=100 * client / seconds,
+            model=100 * model / seconds,
+            server_us_a_word=1e6 * server / len(words),
+        )
+
+    async def _all(self, streams: int, reading: Sequence[Callable[[], Awaitable[list[Word]]]]) -> list[Word]:
+        async def later(number: int) -> list[Word]:
             # Spread over one gap, as streams are that nobody has started together.
             await asyncio.sleep(number * GAP_MS / 1000 / streams)
             return await reading[number]()
 
         found = await asyncio.gather(*map(later, range(streams)))
-        waits = [wait for some in found for wait in some]
-        if len(waits) != streams * self._words:
-            raise SystemExit(f"{len(waits)} words of {streams * self._words} came.")
-        return waits
+        words = [word for some in found for word in some]
+        if len(words) != streams * self._words:
+            raise SystemExit(f"{len(words)} words of {streams * self._words} came.")
+        return words
 
-    async def _raw(self) -> list[float]:
-        waits: list[float] = []
+    async def _raw(self) -> list[Word]:
+        words: list[Word] = []
         body = {"model": self._model, "stream": True, "messages": [{"role": "user", "content": "Speak."}]}
         async with (
             httpx2.AsyncClient(timeout=60, trust_env=False) as http,
@@ -118,11 +150,11 @@ class _Bench:
             async for line in reply.aiter_lines():
                 if line.startswith("data: {"):
                     delta = json.loads(line[6:])["choices"][0]["delta"]
-                    waits += _waits(delta.get("content", ""))
-        return waits
+                    words += _words(delta.get("content", ""))
+        return words
 
-    async def _ours(self, person: _Person, session: str) -> list[float]:
-        waits: list[float] = []
+    async def _ours(self, person: _Person, session: str) -> list[Word]:
+        words: list[Word] = []
         address = f"ws://127.0.0.1:{self._port}/api/v1/workspaces/{person.workspace}/ws"
         headers = {"authorization": f"Bearer {person.token}"}
         async with connect(address, additional_headers=headers, compression=None, open_timeout=60) as socket:
@@ -133,18 +165,23 @@ class _Bench:
             async for frame in socket:
                 message = json.loads(frame)
                 if message["type"] == "chat:text-delta":
-                    waits += _waits(message["payload"]["content"])
+                    words += _words(message["payload"]["content"])
                 if message["type"] == "chat:stream-end":
-                    return waits
+                    return words
                 if message["type"] == "chat:error" or message["payload"].get("ending") == "failed":
                     raise SystemExit(f"The server says: {message}")
-        return waits
+        return words
 
 
-def _waits(text: str) -> list[float]:
+def _words(text: str) -> list[Word]:
     """Pieces that were joined on their way count each."""
     now = time.monotonic_ns()
-    return [(now - int(word)) / 1e6 for word in text.split()]
+    return [Word(int(word) / 1e6, (now - int(word)) / 1e6) for word in text.split()]
+
+
+def _quantiles(words: list[Word]) -> tuple[float, float]:
+    ordered = sorted(word.wait for word in words)
+    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
 
 
 def _cpu(pid: int) -> float:
@@ -152,14 +189,17 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _report(streams: int, found: list[tuple[Latencies, Latencies]]) -> None:
-    raw50, raw99 = (statistics.median(getattr(raw, part) for raw, _ in found) for part in ("p50", "p99"))
-    our50, our99 = (statistics.median(getattr(ours, part) for _, ours in found) for part in ("p50", "p99"))
-    added50 = statistics.median(ours.p50 - raw.p50 for raw, ours in found)
-    added99 = statistics.median(ours.p99 - raw.p99 for raw, ours in found)
-    cpu = statistics.median(ours.server_cpu for _, ours in found)
+def _report(streams: int, found: list[tuple[Found, Found]]) -> None:
+    def of(which: int, part: str) -> float:
+        return float(statistics.median(getattr(pair[which], part) for pair in found))
+
+    added50, added99 = (
+        statistics.median(getattr(ours, part) - getattr(raw, part) for raw, ours in found) for part in ("p50", "p99")
+    )
     print(
-        f"| {streams} | {raw50:.1f} / {raw99:.1f} | {our50:.1f} / {our99:.1f}"
-        f" | {added50:+.1f} / {added99:+.1f} | {cpu:.0f} |",
+        f"| {streams} | {of(0, 'p50'):.1f} / {of(0, 'p99'):.1f} | {of(1, 'p50'):.1f} / {of(1, 'p99'):.1f}"
+        f" | {of(1, 'later50'):.1f} / {of(1, 'later99'):.1f} | {added50:+.1f} / {added99:+.1f}"
+        f" | {of(1, 'server'):.0f}, {of(1, 'client'):.0f}, {of(1, 'model'):.0f}"
+        f" ({of(0, 'client'):.0f}, {of(0, 'model'):.0f}) | {of(1, 'server_us_a_word'):.0f} |",
         flush=True,
     )

@@ -30,9 +30,9 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--crowd", type=int, default=20)
     options = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as url:
+    with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as model:
         migrate.upgrade(url_of(name))
-        asyncio.run(_measure(name, Path(folder), url, options))
+        asyncio.run(_measure(name, Path(folder), model.url, options))
 
 
 async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespace) -> None:
