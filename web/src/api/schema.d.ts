@@ -452,6 +452,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/sessions/{session_id}/calls": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Session Calls
+         * @description A session's calls, the newest first.
+         */
+        get: operations["list_session_calls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/providers": {
         parameters: {
             query?: never;
@@ -583,7 +603,7 @@ export interface paths {
         head?: never;
         /**
          * Change Session
-         * @description Gives a session another title, another trust, or both; for members.
+         * @description Gives a session another title, trust or mode; for members.
          */
         patch: operations["change_session"];
         trace?: never;
@@ -700,6 +720,26 @@ export interface paths {
          * @description Gives a workspace another name; for owners.
          */
         patch: operations["rename_workspace"];
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Usage
+         * @description What a workspace takes up, and what it may. It is counted when asked: not to be asked all the time.
+         */
+        get: operations["get_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/workspaces/{workspace_id}/members": {
@@ -1098,6 +1138,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Status
+         * @description The health of the node that answers, and how well it holds commands.
+         */
+        get: operations["get_status"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -1183,26 +1243,35 @@ export interface components {
          *     Without ``provider`` and ``model`` it can be used by a program with a key, and by no run.
          */
         AgentRules: {
-            /** @default guided */
+            /**
+             * @description How often a person is asked: `supervised` always, `guided` before what is dangerous, else never.
+             * @default guided
+             */
             trust: components["schemas"]["Trust"];
             /**
              * Toolsets
+             * @description Whose dialects it speaks; a tool that is allowed by name needs none.
              * @default [
              *       "workspace"
              *     ]
              */
             toolsets: string[];
-            /** Tool Permissions */
+            /**
+             * Tool Permissions
+             * @description What it may use, and where; without it, it reads only.
+             */
             tool_permissions?: {
                 [key: string]: components["schemas"]["ToolPermission"];
             } | null;
             /**
              * Max Read Bytes
+             * @description The most that one `fs.read` gives; more is cut.
              * @default 50000
              */
             max_read_bytes: number;
             /**
              * Max Write Bytes
+             * @description The most that one `fs.write` takes; more is refused.
              * @default 100000
              */
             max_write_bytes: number;
@@ -1217,7 +1286,10 @@ export interface components {
              * @description Whose model: `anthropic`, `openai` …
              */
             provider?: string | null;
-            /** Model */
+            /**
+             * Model
+             * @description The model, as its provider calls it.
+             */
             model?: string | null;
             /**
              * Prompt
@@ -1230,27 +1302,37 @@ export interface components {
              * @description In tokens, where the provider does not tell.
              */
             context_window?: number | null;
-            /** Max Output Tokens */
+            /**
+             * Max Output Tokens
+             * @description The most that a model says in one turn.
+             */
             max_output_tokens?: number | null;
-            /** Temperature */
+            /**
+             * Temperature
+             * @description For providers that take one.
+             */
             temperature?: number | null;
             /**
              * Thinking Tokens
+             * @description How much a model may think before it answers.
              * @default 0
              */
             thinking_tokens: number;
             /**
              * Max Turns
+             * @description A run that takes more is stopped.
              * @default 200
              */
             max_turns: number;
             /**
              * Max Sandbox Violations
+             * @description A run that touches what is out of bounds more often is stopped.
              * @default 0
              */
             max_sandbox_violations: number;
             /**
              * Turn Seconds
+             * @description How long one turn of the model may take.
              * @default 120
              */
             turn_seconds: number;
@@ -1588,6 +1670,34 @@ export interface components {
             /** Arguments Sha256 */
             arguments_sha256?: string | null;
         };
+        /**
+         * DecisionAnswer
+         * @description What was put to a person about a call, and what became of it.
+         */
+        DecisionAnswer: {
+            /**
+             * Approval Id
+             * Format: uuid
+             */
+            approval_id: string;
+            state: components["schemas"]["ApprovalState"];
+            scope: components["schemas"]["Scope"] | null;
+            /**
+             * Rule
+             * @description The rule that asked.
+             */
+            rule: string;
+            /** Reason */
+            reason: string;
+            /** Decided By */
+            decided_by: string | null;
+            /** Decided By Name */
+            decided_by_name: string | null;
+            /** Decided At */
+            decided_at: string | null;
+            /** Denial */
+            denial: string | null;
+        };
         /** DeletedFiles */
         DeletedFiles: {
             /** Files */
@@ -1832,6 +1942,23 @@ export interface components {
             arguments: string;
         };
         /**
+         * GapAnswer
+         * @description One thing that does not hold here.
+         */
+        GapAnswer: {
+            /** Name */
+            name: string;
+            /** Fact */
+            fact: string;
+            /** Remedy */
+            remedy: string;
+            /**
+             * Open
+             * @description It lowers the level; otherwise it is made good by something else.
+             */
+            open: boolean;
+        };
+        /**
          * GrantAnswer
          * @description A rule that a decision left behind.
          */
@@ -1949,6 +2076,26 @@ export interface components {
             /** Refused */
             refused: boolean;
         };
+        /**
+         * IsolationAnswer
+         * @description How well commands are held, found out by attempted escapes when the server started.
+         */
+        IsolationAnswer: {
+            level: components["schemas"]["Level"];
+            /** @description Below it, commands are off. */
+            minimum: components["schemas"]["Level"];
+            /**
+             * Offered
+             * @description Whether commands are run at all.
+             */
+            offered: boolean;
+            /** Held */
+            held: string[];
+            /** Gaps */
+            gaps: components["schemas"]["GapAnswer"][];
+            /** Overlay */
+            overlay: boolean;
+        };
         /** ItemShape */
         ItemShape: {
             /** Name */
@@ -2054,6 +2201,36 @@ export interface components {
             created_at: string;
             /** Expires At */
             expires_at: string | null;
+        };
+        /**
+         * Level
+         * @description From the strongest to none. Only ``namespaces`` is offered unless an operator says otherwise in words.
+         * @enum {string}
+         */
+        Level: "namespaces" | "process" | "none";
+        /**
+         * LimitsAnswer
+         * @description What the server's operator allows every workspace.
+         */
+        LimitsAnswer: {
+            /** Max File Bytes */
+            max_file_bytes: number;
+            /** Max Request Bytes */
+            max_request_bytes: number;
+            /** Trash Bytes */
+            trash_bytes: number;
+            /** Trash Days */
+            trash_days: number;
+            /**
+             * Keep Versions Days
+             * @description Null: versions are kept for ever.
+             */
+            keep_versions_days: number | null;
+            /**
+             * Approval Seconds
+             * @description How long an approval or a question waits for a person.
+             */
+            approval_seconds: number;
         };
         /** LogoutRequest */
         LogoutRequest: {
@@ -2470,6 +2647,16 @@ export interface components {
              */
             next?: string | null;
         };
+        /** Page[PastCallAnswer] */
+        Page_PastCallAnswer_: {
+            /** Items */
+            items: components["schemas"]["PastCallAnswer"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
         /** Page[QuestionAnswer] */
         Page_QuestionAnswer_: {
             /** Items */
@@ -2519,6 +2706,65 @@ export interface components {
              * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
              */
             next?: string | null;
+        };
+        /**
+         * PastCallAnswer
+         * @description A call of a session, without its result: that is fetched by its id.
+         */
+        PastCallAnswer: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Run Id
+             * @description Null for a call that was made outside runs.
+             */
+            run_id: string | null;
+            /**
+             * User Id
+             * Format: uuid
+             */
+            user_id: string;
+            /** Agent Id */
+            agent_id: string | null;
+            /**
+             * Tool
+             * @example write
+             */
+            tool: string;
+            /**
+             * Arguments
+             * @description Contents only as size and sha256.
+             */
+            arguments: {
+                [key: string]: unknown;
+            };
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "done" | "refused" | "waiting" | "unknown";
+            error: components["schemas"]["KeptError"] | null;
+            /**
+             * Files
+             * @description How many files it changed, counted up to 1,000.
+             */
+            files: number;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Ended At */
+            ended_at: string | null;
+            decision: components["schemas"]["DecisionAnswer"] | null;
+            /**
+             * Undone By
+             * @description The undo that took it back and stands. Undo that call to do this one again.
+             */
+            undone_by: string | null;
         };
         /**
          * Pending
@@ -2891,6 +3137,8 @@ export interface components {
             title?: string | null;
             /** @description Null: the agent's own. Counts from the next message on. */
             trust?: components["schemas"]["Trust"] | null;
+            /** @description Plan or build; a run that is under way goes on in it. */
+            mode?: components["schemas"]["Mode"] | null;
         };
         /** ShownRule */
         ShownRule: {
@@ -2912,6 +3160,35 @@ export interface components {
             size: number;
             /** Mode */
             mode: string;
+        };
+        /**
+         * StatusAnswer
+         * @description How a node stands.
+         */
+        StatusAnswer: {
+            /**
+             * Status
+             * @default ok
+             * @constant
+             */
+            status: "ok";
+            /**
+             * Database
+             * @default ok
+             * @constant
+             */
+            database: "ok";
+            /**
+             * Version
+             * @example 0.1.0
+             */
+            version: string;
+            /**
+             * Node
+             * @example node-1
+             */
+            node: string;
+            isolation: components["schemas"]["IsolationAnswer"];
         };
         /** TicketAnswer */
         TicketAnswer: {
@@ -3008,6 +3285,7 @@ export interface components {
         ToolPermission: {
             /**
              * Allowed
+             * @description Whether the agent may use the tool at all.
              * @default false
              */
             allowed: boolean;
@@ -3016,7 +3294,10 @@ export interface components {
              * @description Globs; absent means the whole workspace.
              */
             paths?: string[] | null;
-            /** Timeout */
+            /**
+             * Timeout
+             * @description How long a call may take: `120`, `90s` or `2m`.
+             */
             timeout?: number | null;
             /**
              * @description Of `bash`: whether to ask before it runs, or about what it would change.
@@ -3042,6 +3323,48 @@ export interface components {
          * @enum {string}
          */
         Trust: "supervised" | "guided" | "autonomous";
+        /** UsageAndLimits */
+        UsageAndLimits: {
+            usage: components["schemas"]["UsageAnswer"];
+            limits: components["schemas"]["LimitsAnswer"];
+        };
+        /**
+         * UsageAnswer
+         * @description What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before.
+         */
+        UsageAnswer: {
+            /** Files */
+            files: number;
+            /** Deleted Files */
+            deleted_files: number;
+            /** Versions */
+            versions: number;
+            /**
+             * Contents
+             * @description Each is stored once, however many versions have it.
+             */
+            contents: number;
+            /** Content Bytes */
+            content_bytes: number;
+            /** Stored Bytes */
+            stored_bytes: number;
+            /**
+             * Trash Entries
+             * @description Displaced files that the history does not keep and undo can bring back.
+             */
+            trash_entries: number;
+            /** Trash Bytes */
+            trash_bytes: number;
+            /** Sessions */
+            sessions: number;
+            /** Calls */
+            calls: number;
+            /**
+             * Pending
+             * @description Committed changes that are not known to be on disk yet.
+             */
+            pending: number;
+        };
         /** UserAnswer */
         UserAnswer: {
             /**
@@ -3186,6 +3509,492 @@ export interface components {
              * @example website
              */
             name: string;
+        };
+        /** Changed */
+        Changed: {
+            /** Path */
+            path: string;
+            /** From Path */
+            from_path: string | null;
+            /**
+             * Change
+             * @enum {string}
+             */
+            change: "made" | "changed" | "moved" | "deleted";
+            kind: components["schemas"]["NodeKind"];
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Added
+             * @default null
+             */
+            added: number | null;
+            /**
+             * Removed
+             * @default null
+             */
+            removed: number | null;
+            /**
+             * Diff
+             * @description Unified; absent where there is nothing to show as text.
+             * @default null
+             */
+            diff: string | null;
+        };
+        /**
+         * Changes
+         * @description What calls, a run or a session did, file by file: from before the first of them to what the last left.
+         */
+        Changes: {
+            /** Changes */
+            changes: components["schemas"]["Changed"][];
+            /** Total */
+            total: number;
+        };
+        /** Clash */
+        Clash: {
+            /** Path */
+            path: string;
+            /** Reason */
+            reason: string;
+            ours: components["schemas"]["FileVersion"];
+            theirs: components["schemas"]["FileVersion"] | null;
+        };
+        /** Edited */
+        Edited: {
+            /** Path */
+            path: string;
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Version Id
+             * Format: uuid
+             */
+            version_id: string;
+            /** Hash */
+            hash: string;
+            /**
+             * Note
+             * @description There if the passage was found otherwise than letter by letter.
+             * @default null
+             */
+            note: string | null;
+        };
+        /** Entry */
+        Entry: {
+            /**
+             * Id
+             * @description Null for what only the disk knows.
+             */
+            id: string | null;
+            /**
+             * Synced
+             * @description Whether the history knows it.
+             */
+            synced: boolean;
+            /** Name */
+            name: string;
+            /** Display Name */
+            display_name: string;
+            /**
+             * Path
+             * @example /src/main.rs
+             */
+            path: string;
+            /**
+             * File Type
+             * @description Capitalised.
+             * @example Document
+             * @example Folder
+             */
+            file_type: string;
+            /** Is Virtual */
+            is_virtual: boolean;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** FilesByGlob */
+        FilesByGlob: {
+            /** Pattern */
+            pattern: string;
+            /** Base Path */
+            base_path: string;
+            /** Matches */
+            matches: components["schemas"]["FoundByGlob"][];
+        };
+        /** Found */
+        Found: {
+            /** Path */
+            path: string;
+            /** Name */
+            name: string;
+            /** Synced */
+            synced: boolean;
+            file_type: components["schemas"]["FileType"];
+            /**
+             * Size
+             * @description Null for folders.
+             */
+            size: number | null;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** FoundByGlob */
+        FoundByGlob: {
+            /** Path */
+            path: string;
+            /** Name */
+            name: string;
+            /** Synced */
+            synced: boolean;
+            file_type: components["schemas"]["FileType"];
+            /**
+             * Size
+             * @description Null for folders.
+             */
+            size: number | null;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Is Virtual */
+            is_virtual: boolean;
+        };
+        /** FoundFiles */
+        FoundFiles: {
+            /** Matches */
+            matches: components["schemas"]["Found"][];
+        };
+        /** Listing */
+        Listing: {
+            /** Path */
+            path: string;
+            /** Entries */
+            entries: components["schemas"]["Entry"][];
+        };
+        /** Match */
+        Match: {
+            /** Path */
+            path: string;
+            /** Line Number */
+            line_number: number;
+            /** Line Text */
+            line_text: string;
+            /**
+             * Before Context
+             * @default null
+             */
+            before_context: string[] | null;
+            /**
+             * After Context
+             * @default null
+             */
+            after_context: string[] | null;
+            /**
+             * Context
+             * @default null
+             */
+            context: string[] | null;
+        };
+        /** Matches */
+        Matches: {
+            /** Matches */
+            matches: components["schemas"]["Match"][];
+            /**
+             * Timed Out
+             * @default null
+             */
+            timed_out: boolean | null;
+            /**
+             * Truncated
+             * @default null
+             */
+            truncated: boolean | null;
+            /**
+             * Files Withheld
+             * @default null
+             */
+            files_withheld: number | null;
+            /**
+             * Hint
+             * @description What to know of a result that is not all.
+             * @default null
+             */
+            hint: string | null;
+        };
+        /** Moved */
+        Moved: {
+            /** From Path */
+            from_path: string;
+            /** To Path */
+            to_path: string;
+        };
+        /** Named */
+        Named: {
+            /** Path */
+            path: string;
+            /** File Id */
+            file_id: string | null;
+        };
+        /** Plan */
+        Plan: {
+            /** Path */
+            path: string;
+            /** Name */
+            name: string;
+            /** Metadata */
+            metadata: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Error
+             * @default null
+             */
+            error: string | null;
+        };
+        /** PlanModeLeft */
+        PlanModeLeft: {
+            /**
+             * Mode
+             * @constant
+             */
+            mode: "build";
+            /** Plan File */
+            plan_file: string;
+        };
+        /** PlanReading */
+        PlanReading: {
+            /** Path */
+            path: string;
+            /**
+             * Metadata
+             * @description Null for a plan without frontmatter.
+             */
+            metadata: {
+                [key: string]: unknown;
+            } | null;
+            /** Content */
+            content: string;
+            /** Hash */
+            hash: string;
+            /** Total Lines */
+            total_lines: number;
+        };
+        /** PlanWritten */
+        PlanWritten: {
+            /** Path */
+            path: string;
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Version Id
+             * Format: uuid
+             */
+            version_id: string;
+            /** Hash */
+            hash: string;
+            /** Metadata */
+            metadata: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** Plans */
+        Plans: {
+            /** Plans */
+            plans: components["schemas"]["Plan"][];
+            /** Total */
+            total: number;
+        };
+        /** Reading */
+        Reading: {
+            /** Path */
+            path: string;
+            /**
+             * Content
+             * @description Text, or the value of a file that was written as JSON.
+             */
+            content: unknown;
+            /** Total Lines */
+            total_lines: number | null;
+            /** Truncated */
+            truncated: boolean | null;
+            /** Offset */
+            offset: number | null;
+            /** Limit */
+            limit: number | null;
+            /**
+             * Hash
+             * @description Of the whole file. Give it to `edit` as `last_read_hash`.
+             */
+            hash: string;
+            /** Synced */
+            synced: boolean;
+        };
+        /** ReadingOfMany */
+        ReadingOfMany: {
+            /** Path */
+            path: string;
+            /** Success */
+            success: boolean;
+            /** Content */
+            content: unknown;
+            /** Hash */
+            hash: string | null;
+            /** Synced */
+            synced: boolean | null;
+            /** Error */
+            error: string | null;
+            /** Total Lines */
+            total_lines: number | null;
+            /** Truncated */
+            truncated: boolean | null;
+        };
+        /** Readings */
+        Readings: {
+            /** Files */
+            files: components["schemas"]["ReadingOfMany"][];
+        };
+        /** Reversed */
+        Reversed: {
+            /** Path */
+            path: string;
+            /** From Path */
+            from_path: string | null;
+            /**
+             * Change
+             * @enum {string}
+             */
+            change: "made" | "changed" | "moved" | "deleted";
+            kind: components["schemas"]["NodeKind"];
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Version Now
+             * Format: uuid
+             * @description What stands there now; of a file that is gone, its deletion.
+             */
+            version_now: string;
+            /**
+             * Version Then
+             * @description What it goes back to; null where it was not there before.
+             */
+            version_then: string | null;
+            /** Hash Now */
+            hash_now: string | null;
+            /** Hash Then */
+            hash_then: string | null;
+        };
+        /** ShownFile */
+        ShownFile: {
+            /** Path */
+            path: string;
+            /** Content */
+            content: string | null;
+            /** Line Count */
+            line_count: number | null;
+            /** Synced */
+            synced: boolean | null;
+            /** Offset */
+            offset: number | null;
+            /** Limit */
+            limit: number | null;
+            /** Total Lines */
+            total_lines: number | null;
+            /** Error */
+            error: string | null;
+        };
+        /** ShownFiles */
+        ShownFiles: {
+            /** Content */
+            content: string;
+            /** Files */
+            files: components["schemas"]["ShownFile"][];
+        };
+        /** Undone */
+        Undone: {
+            /** Dry Run */
+            dry_run: boolean;
+            /**
+             * Call Id
+             * Format: uuid
+             * @description Undo this call to redo.
+             */
+            call_id: string;
+            /** Changes */
+            changes: components["schemas"]["Reversed"][];
+            /**
+             * Conflicts
+             * @description Files that are left alone.
+             */
+            conflicts: components["schemas"]["Clash"][];
+        };
+        /** Written */
+        Written: {
+            /** Path */
+            path: string;
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Version Id
+             * Format: uuid
+             */
+            version_id: string;
+            /** Hash */
+            hash: string;
+        };
+        /**
+         * ToolResults
+         * @description What the result of each tool is, by the tool's name. No answer has this shape itself.
+         */
+        ToolResults: {
+            ls: components["schemas"]["Listing"];
+            read: components["schemas"]["Reading"];
+            read_multiple_files: components["schemas"]["Readings"];
+            cat: components["schemas"]["ShownFiles"];
+            write: components["schemas"]["Written"];
+            edit: components["schemas"]["Edited"];
+            rm: components["schemas"]["Named"];
+            mkdir: components["schemas"]["Named"];
+            touch: components["schemas"]["Named"];
+            mv: components["schemas"]["Moved"];
+            grep: components["schemas"]["Matches"];
+            find: components["schemas"]["FoundFiles"];
+            glob: components["schemas"]["FilesByGlob"];
+            file_info: components["schemas"]["FileInfo"];
+            plan_list: components["schemas"]["Plans"];
+            plan_read: components["schemas"]["PlanReading"];
+            plan_write: components["schemas"]["PlanWritten"];
+            plan_edit: components["schemas"]["Edited"];
+            exit_plan_mode: components["schemas"]["PlanModeLeft"];
+            file_versions: components["schemas"]["FileVersions"];
+            file_version: components["schemas"]["VersionWithContent"];
+            file_compare: components["schemas"]["Comparison"];
+            file_restore: components["schemas"]["Restored"];
+            deleted_files: components["schemas"]["DeletedFiles"];
+            changes: components["schemas"]["Changes"];
+            undo: components["schemas"]["Undone"];
         };
     };
     responses: never;
@@ -4519,6 +5328,68 @@ export interface operations {
             };
         };
     };
+    list_session_calls: {
+        parameters: {
+            query?: {
+                before?: string | null;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_PastCallAnswer_"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     list_providers: {
         parameters: {
             query?: never;
@@ -5365,6 +6236,55 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    get_usage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageAndLimits"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6803,6 +7723,53 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    get_status: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatusAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
