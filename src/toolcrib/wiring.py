@@ -41,6 +41,7 @@ from toolcrib.storage.accounts import Accounts
 from toolcrib.storage.agents import Agents
 from toolcrib.storage.approvals import Approvals as ApprovalRows
 from toolcrib.storage.audit import Audit, Sealing
+from toolcrib.storage.background import BackgroundProcesses
 from toolcrib.storage.blobs import Blobs
 from toolcrib.storage.bookmarks import Bookmarks
 from toolcrib.storage.calls import Calls
@@ -66,7 +67,13 @@ from toolcrib.storage.undo import Undoing
 from toolcrib.storage.usage import Usage
 from toolcrib.storage.workspaces import Workspaces
 from toolcrib.tools.registry import Registry, tools_in
+from toolcrib.tools.shell.background import BackgroundShell
 from toolcrib.tools.shell.bash import bash_with
+from toolcrib.tools.shell.bash_input import bash_input_with
+from toolcrib.tools.shell.bash_list import bash_list_with
+from toolcrib.tools.shell.bash_output import bash_output_with
+from toolcrib.tools.shell.bash_start import bash_start_with
+from toolcrib.tools.shell.bash_stop import bash_stop_with
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.shell.staging import Staging
 from toolcrib.tools.studio.web_search import web_search_with
@@ -98,6 +105,7 @@ class Engine:
     waiting: Waiting
     bell: Bell
     shell: Shell
+    background: BackgroundShell
     toolbox: Toolbox
 
 
@@ -119,7 +127,6 @@ def assemble(
     sandbox = sandbox or Sandbox()
     shell = Shell(sandbox, settings.data_dir / "staging")
     toolbox = Toolbox(McpServers(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox))
-    registry = Registry([*tools_in(toolcrib.tools), search, bash_with(shell), plan_exit, *tools], added=toolbox)
     shelves = Shelves(
         files=files,
         blobs=blobs,
@@ -136,7 +143,21 @@ def assemble(
         trash_bytes=settings.trash_bytes,
     )
     # Who runs a call is the process, not the node: of the same node there may be several.
-    process, patience, bell = str(process_id or new_id()), timedelta(seconds=settings.approval_seconds), Bell()
+    process_id = process_id or ProcessId(new_id())
+    committer = Committer(changes, mounts, node=settings.node, trash=trash_limits(settings))
+    background = BackgroundShell(
+        sandbox,
+        shell,
+        shelves,
+        committer,
+        BackgroundProcesses(database),
+        Audit(database),
+        process=process_id,
+        lease=settings.lease_seconds,
+    )
+    commands = [bash_with(shell), *background_tools(background)]
+    registry = Registry([*tools_in(toolcrib.tools), search, *commands, plan_exit, *tools], added=toolbox)
+    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_seconds), Bell()
     approval_rows, calls = ApprovalRows(database), Calls(database)
     approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.ring)
     questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.ring)
@@ -144,7 +165,7 @@ def assemble(
         registry=registry,
         shelves=shelves,
         recorder=Recorder(
-            Committer(changes, mounts, node=settings.node, trash=trash_limits(settings)),
+            committer,
             Book(Audit(database)),
             calls,
             live,
@@ -167,7 +188,13 @@ def assemble(
         decided=bell.ear(),
         lease=settings.lease_seconds,
     )
-    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, toolbox)
+    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, background, toolbox)
+
+
+def background_tools(shell: BackgroundShell) -> list[Tool]:
+    """What background processes are started and spoken to with."""
+    makers = (bash_start_with, bash_output_with, bash_input_with, bash_stop_with, bash_list_with)
+    return [make(shell) for make in makers]
 
 
 def advancing(
@@ -268,6 +295,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
             asyncio.create_task(sealer.run(settings.seal_seconds)),
             asyncio.create_task(collector.run(settings.collect_seconds)),
             asyncio.create_task(engine.waiting.run()),
+            asyncio.create_task(engine.background.run()),
         ]
         try:
             yield Services(
@@ -306,6 +334,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
             await engine.toolbox.close()
+            await engine.background.close()
             engine.shell.close()
 
 

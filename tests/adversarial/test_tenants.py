@@ -65,6 +65,7 @@ VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
+    "bash_output", "bash_list",
 }  # fmt: skip
 # Only these answer with what is not of any workspace: an id of someone else's is not found.
 NOT_FOUND = {"revoke_api_key", "list_models"}
@@ -626,6 +627,11 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "file_write": {"path": "secret.txt", "content": "intruder"},
         "web_search": {"query": "intruder"},
         "bash": {"command": "echo intruder > secret.txt"},
+        "bash_start": {"command": "echo intruder > secret.txt"},
+        "bash_output": {"process_id": cast.ids["process_id"]},
+        "bash_input": {"process_id": cast.ids["process_id"], "text": "intruder"},
+        "bash_stop": {"process_id": cast.ids["process_id"]},
+        "bash_list": {},
     }
     assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
     return calls
@@ -671,6 +677,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     await call("plan_write", path="/plans/secret.plan", title=mark, content=mark)
     await call("write", path=f"/{mark}/gone.txt", content=mark)
     await call("rm", path=f"/{mark}/gone.txt")
+    process = await call("bash_start", command=f"echo {mark}; sleep 600")
     asked = {"questions": [{"name": "name", "question": mark, "schema": {"type": "string"}}]}
     question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
     approval, grant = await _waiting(services, owner, workspace.id, mark)
@@ -692,6 +699,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "agent_key": agent_key,
         "key_id": str(key.id),
         "file_id": first["file_id"],
+        "process_id": process["metadata"]["processId"],
         "version_id": second["version_id"],
         "from_version": first["version_id"],
         "to_version": second["version_id"],

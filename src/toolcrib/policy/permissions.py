@@ -11,8 +11,10 @@ from toolcrib.domain.agents import AgentRules, ToolPermission
 from toolcrib.domain.effects import Category, Danger
 from toolcrib.domain.places import Mount, Place
 
-# Safe tools that do more than read. An agent without ``tool_permissions`` has every other safe tool.
-MORE_THAN_READING: Final = frozenset({"ask_user", "exit_plan_mode", "plan_write", "plan_edit"})
+# Safe tools that do more than read, or serve those that do. An agent without ``tool_permissions`` has every other one.
+MORE_THAN_READING: Final = frozenset(
+    {"ask_user", "bash_list", "bash_output", "bash_stop", "exit_plan_mode", "plan_write", "plan_edit"}
+)
 
 
 class ToolFacts(Protocol):

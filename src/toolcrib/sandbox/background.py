@@ -1,12 +1,13 @@
 """Processes that go on: started on the live tree, read by offset, written to, stopped. None outlives the server.
 
 Unlike a command of a transaction they see the tree as it is and change it as they go; whoever starts one takes in what
-it did. Masked files are covered in their view, and a process is ended when one is replaced underneath its cover.
+it did. Masked files are covered in their view, and a process is ended when one is replaced underneath its cover, or
+when a guard of whoever started it finds something amiss.
 """
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -24,7 +25,12 @@ from toolcrib.sandbox.stage import Staged, staged
 from toolcrib.sandbox.zones import Zone
 
 KEPT_BYTES: Final = 1_000_000
-_MASKS_EVERY_SECONDS: Final = 0.1
+_GUARD_SECONDS: Final = 0.1
+# Looking takes no more than this part of the time.
+_GUARD_SHARE: Final = 0.1
+
+Guard = Callable[[], str | None]
+"""Asked now and then, in a thread, while a process runs; what it says is why the process must end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +69,27 @@ class Background:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         await self._end(list(self._processes.values()), "the server ends")
 
-    async def start(self, command: Command, zones: Sequence[Zone], *, owner: str) -> ProcessState:
-        """Start it on the live zones. It has no time limit; its other limits hold."""
+    async def start(
+        self,
+        command: Command,
+        zones: Sequence[Zone],
+        *,
+        owner: str,
+        name: str | None = None,
+        guard: Guard = lambda: None,
+        emit: Callable[[bytes], None] = lambda _: None,
+    ) -> ProcessState:
+        """Start it on the live zones. It has no time limit; its other limits hold. ``emit`` gets what it says."""
         isolation = await self._sandbox.probe()
         isolation.require()
         if command.hosts:
             raise ToolFailed("A background process gets no network yet. Run it without hosts.")
-        process = _Process(uuid4().hex, owner, command)
+        process = _Process(name or uuid4().hex, owner, command, guard, emit)
         await process.begin(self._sandbox, zones, self._staging)
         self._processes[process.id] = process
         return process.state
@@ -98,10 +116,21 @@ class Background:
     def end_input(self, process: str, *, owner: str) -> None:
         self._require(process, owner).end_input()
 
-    async def stop(self, process: str, *, owner: str) -> ProcessState:
+    async def stop(self, process: str, *, owner: str, reason: str = "it was asked to stop") -> ProcessState:
         found = self._require(process, owner)
-        await self._end([found], "it was asked to stop")
+        await self._end([found], reason)
         return found.state
+
+    async def ended(self, process: str, *, owner: str) -> ProcessState:
+        """Wait until nothing of it runs."""
+        found = self._require(process, owner)
+        await found.ended.wait()
+        return found.state
+
+    def forget(self, process: str, *, owner: str) -> None:
+        """Let go of what one that has ended said."""
+        if self._require(process, owner).ended.is_set():
+            del self._processes[process]
 
     async def stop_all(self, owner: str) -> None:
         """A session ended: end what it started, and forget it."""
@@ -126,8 +155,10 @@ class Background:
 class _Process:
     """One of them."""
 
-    def __init__(self, number: str, owner: str, command: Command) -> None:
+    def __init__(self, number: str, owner: str, command: Command, guard: Guard, emit: Callable[[bytes], None]) -> None:
         self.id = number
+        self._guard = guard
+        self._emit = emit
         self.owner = owner
         self.ended = asyncio.Event()
         self._command = command
@@ -161,6 +192,9 @@ class _Process:
             group = Cgroup.make(self._command.limits)
             self._contained = self._started(sandbox.binary, view)
             self._contained.listen(self._take)
+            await self._contained.ready.wait()
+            if (first := await self._contained.first_inside()) is not None:
+                await asyncio.to_thread(view.require_laid, first)
             await admit(self._contained, group)
         except BaseException:
             if self._contained:
@@ -194,7 +228,7 @@ class _Process:
     async def _live(self, contained: Started, view: LiveView, group: Cgroup | None) -> None:
         watching = [
             asyncio.create_task(watch(contained.pid, view.written, self._command.limits, self.end)),
-            asyncio.create_task(self._guard_masks(view)),
+            asyncio.create_task(self._keep_guard(view)),
         ]
         try:
             code = await contained.ended()
@@ -210,11 +244,19 @@ class _Process:
             self.ended.set()
             self._news.set()
 
-    async def _guard_masks(self, view: LiveView) -> None:
-        """A file that is renamed over a covered one, from outside, takes its cover away."""
-        while not view.uncovered():  # noqa: ASYNC110 - nothing tells us of a rename on disk
-            await asyncio.sleep(_MASKS_EVERY_SECONDS)
-        self.end("a masked file was replaced while it ran; start it again")
+    async def _keep_guard(self, view: LiveView) -> None:
+        """A file that is renamed over a covered one, from outside, takes its cover away; nothing tells us of it."""
+        while True:
+            began = monotonic()
+            if reason := await asyncio.to_thread(self._amiss, view):
+                self.end(reason)
+                return
+            await asyncio.sleep(max(_GUARD_SECONDS, (monotonic() - began) / _GUARD_SHARE))
+
+    def _amiss(self, view: LiveView) -> str | None:
+        if replaced := view.uncovered():
+            return f"a masked file was replaced while it ran ({replaced}); start it again"
+        return self._guard()
 
     def end(self, reason: str) -> None:
         if self.ended.is_set() or self._contained is None:
@@ -250,6 +292,7 @@ class _Process:
     def _take(self, piece: bytes) -> None:
         self._written += len(piece)
         self._kept += piece
+        self._emit(piece)
         if len(self._kept) > 2 * KEPT_BYTES:
             del self._kept[:-KEPT_BYTES]
         self._news.set()

@@ -1,4 +1,8 @@
-"""The live zones as a background process sees them: bound as they are, masked places covered. Runs nothing."""
+"""The live zones as a background process sees them: bound as they are, masked places covered, fixed ones read-only.
+
+Covers and read-only places are bound by path, while others may work on the tree: what stands there in the end is looked
+at from outside before the process may run, and now and then after. Runs nothing.
+"""
 
 import asyncio
 import os
@@ -18,13 +22,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LiveView:
-    """Zones without a layer between. ``covers`` are the masked places that exist, with what they were."""
+    """Zones without a layer between. ``covers`` and ``fixed`` are places that exist, with what they were."""
 
     def __init__(self, zones: Sequence[Zone], folder: Path) -> None:
         self._zones = tuple(zones)
         self.folder = folder
         self.owner: Owner | None = owner_of(zones)
         self._covers: list[tuple[Zone, str, os.stat_result]] = []
+        self._fixed: list[tuple[Zone, str, os.stat_result]] = []
 
     @classmethod
     async def lay(cls, zones: Sequence[Zone], staging: Path) -> Self:
@@ -49,23 +54,30 @@ class LiveView:
         base = Path(BASE, "staging") if self.owner else self.folder
         binds = [Bind(base / name, target, writable=True) for name, target in WRITTEN.items()]
         binds += [Bind(base / name, f"/etc/{name}") for name in ETC]
-        zones = [
-            Bind(Path(BASE, str(number)) if self.owner else zone.root, zone.target, writable=zone.writable)
-            for number, zone in enumerate(self._zones)
-        ]
-        covers = [
-            Bind(base / ("void" if stat.S_ISDIR(found.st_mode) else "blank"), f"{zone.target}/{path}")
-            for zone, path, found in self._covers
-        ]
-        return [*binds, *sorted(zones, key=lambda bind: bind.target), *covers]
+        trees = {
+            zone.name: Path(BASE, str(number)) if self.owner else zone.root for number, zone in enumerate(self._zones)
+        }
+        zones = [Bind(trees[zone.name], zone.target, writable=zone.writable) for zone in self._zones]
+        fixed = [Bind(trees[zone.name] / path, f"{zone.target}/{path}") for zone, path, _ in self._fixed]
+        covers = [Bind(base / _blank(found), f"{zone.target}/{path}") for zone, path, found in self._covers]
+        return [*binds, *sorted(zones, key=lambda bind: bind.target), *fixed, *covers]
 
-    def uncovered(self) -> bool:
-        """Whether a covered place is no longer what was covered."""
-        for zone, path, was in self._covers:
-            found = _found(zone, path)
-            if found is None or (found.st_dev, found.st_ino) != (was.st_dev, was.st_ino):
-                return True
-        return False
+    def require_laid(self, first: int) -> None:
+        """ToolFailed unless every cover and every read-only place stands where it should in the view.
+
+        ``first`` is a process inside. Someone who swapped a folder for a link meanwhile may have led it elsewhere.
+        """
+        laid = [(zone, path, os.stat(self.folder / _blank(was))) for zone, path, was in self._covers]
+        for zone, path, wanted in [*laid, *self._fixed]:
+            if not _is_same(_found_below(Path(f"/proc/{first}/root{zone.target}"), path), wanted):
+                raise ToolFailed(f"{path} was moved or replaced while the process was about to start. Try again.")
+
+    def uncovered(self) -> str | None:
+        """The first covered or read-only place that is no longer what it was."""
+        for zone, path, was in [*self._covers, *self._fixed]:
+            if not _is_same(_found_below(zone.root, path), was):
+                return path
+        return None
 
     async def drop(self) -> None:
         await asyncio.to_thread(drop, self.folder)
@@ -80,14 +92,21 @@ class LiveView:
         if self.owner:
             give(self.folder, self.owner)
         for zone in self._zones:
-            for path in sorted(zone.masked):
-                if found := _found(zone, path):
-                    self._covers.append((zone, path, found))
+            for places, kept in ((zone.masked, self._covers), (zone.fixed, self._fixed)):
+                kept += [(zone, path, found) for path in sorted(places) if (found := _found_below(zone.root, path))]
 
 
-def _found(zone: Zone, path: str) -> os.stat_result | None:
+def _blank(covered: os.stat_result) -> str:
+    return "void" if stat.S_ISDIR(covered.st_mode) else "blank"
+
+
+def _is_same(found: os.stat_result | None, wanted: os.stat_result) -> bool:
+    return found is not None and (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _found_below(root: Path, path: str) -> os.stat_result | None:
     """What stands there, reached through no link: a cover is laid by path, and must land inside the tree."""
-    folder = os.open(zone.root, _FOLDER)
+    folder = os.open(root, _FOLDER)
     *parents, name = path.split("/")
     try:
         for parent in parents:

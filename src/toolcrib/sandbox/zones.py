@@ -12,7 +12,8 @@ class Zone:
     """One directory of a command's view.
 
     ``target`` is where it stands in the view. ``masked`` are paths relative to ``root``, files or folders, that stand
-    there empty: their content is not in the view at all.
+    there empty: their content is not in the view at all. ``fixed`` are others that can be read and not written; only a
+    live view heeds them, since elsewhere the effect is judged.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Zone:
     target: str
     writable: bool = False
     masked: Collection[str] = field(default_factory=frozenset)
+    fixed: Collection[str] = field(default_factory=frozenset)
 
 
 # Our own, without the virtual environment: what runs inside on our behalf runs on it.

@@ -100,8 +100,8 @@ class BackgroundProcesses:
             )
             return [_process(row) for row in await cursor.fetchall()]
 
-    async def get(self, caller: Caller, id_: BackgroundId) -> BackgroundProcess:
-        async with self._database.transaction(Tenant.of(caller)) as connection:
+    async def get(self, caller: Caller, id_: BackgroundId, *, needs: Role = Role.VIEWER) -> BackgroundProcess:
+        async with self._database.transaction(Tenant.of(caller), needs) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.background_processes b where {_OWN} and b.id = %(id)s",
                 {**_owner(caller), "id": id_},

@@ -37,12 +37,7 @@ class Base:
         return cls(await tree.past.now(), began_ns)
 
     async def over(self) -> None:
-        """Waits until the moment is past for the kernel too, which dates nodes by a clock that ticks: a few ms.
-
-        Then whatever bears a later date was changed after, and nothing else was.
-        """
-        if time.clock_gettime_ns(_KERNELS_CLOCK) <= self.began_ns:
-            await asyncio.sleep(time.clock_getres(_KERNELS_CLOCK))
+        await past(self.began_ns)
 
     async def require(self, tree: Tree, residues: Sequence[Residue], standings: Mapping[Place, Standing]) -> None:
         """Conflict, naming the files and who changed them, unless everything that was touched is as it was then."""
@@ -63,6 +58,15 @@ class Base:
             return True
         # A folder is dated anew by whatever is put into it; that is looked at for itself.
         return now.node is not None and not now.is_folder and now.node.fingerprint.ctime_ns > self.began_ns
+
+
+async def past(moment_ns: int) -> None:
+    """Waits until a moment is past for the kernel too, which dates nodes by a clock that ticks: a few ms.
+
+    Then whatever bears a later date was changed after, and nothing else was.
+    """
+    if time.clock_gettime_ns(_KERNELS_CLOCK) <= moment_ns:
+        await asyncio.sleep(time.clock_getres(_KERNELS_CLOCK))
 
 
 async def overtaken(tree: Tree, change_set: ChangeSet) -> Conflict | None:

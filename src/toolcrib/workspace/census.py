@@ -4,7 +4,7 @@ For who let a program work on the live tree. Reads no content but ignore rules; 
 the dates. Ignored files are passed over, unless the history knows them; so are files too large for it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -33,7 +33,7 @@ class Counted:
 class Census:
     """Counts some trees again and again. ``known`` are places that the history keeps, whatever the rules say.
 
-    ``closed`` are places that are left out, with all that is in them.
+    What is ``closed`` is left out, with all that is in it.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Census:
         roots: Sequence[Place],
         *,
         known: Collection[Place],
-        closed: Collection[Place],
+        closed: Callable[[Place], bool],
         max_file_bytes: int,
     ) -> None:
         self._disk_of = disk_of
         self._roots = roots
         self._known = frozenset(known)
         self._above_known = frozenset(above for place in known for above in place.ancestors)
-        self._closed = frozenset(closed)
+        self._closed = closed
         self._max_file_bytes = max_file_bytes
         self._ignored: dict[tuple[Place, bool], bool] = {}
         self._rules: dict[Place, Stamp] = {}
@@ -103,7 +103,7 @@ class Census:
             self._ignored.clear()
 
     def _passes_over(self, place: Place, node: Node, ignoring: Ignoring) -> bool:
-        if place in self._closed:
+        if self._closed(place):
             return True
         if place in self._known or place in self._above_known:
             return False

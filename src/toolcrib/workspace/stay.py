@@ -4,7 +4,7 @@ Commits as ``Sync`` does, which also decides whose doing a change was. Runs no p
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from toolcrib.domain.changes import ChangeSet
@@ -40,25 +40,34 @@ class Stay:
         self._census: Census | None = None
         self._looking = asyncio.Lock()
 
-    async def begin(self, *, closed: Collection[Place], max_file_bytes: int) -> tuple[Place, ...]:
+    async def begin(
+        self, *, closed: Callable[[Place], bool], max_file_bytes: int, all_were_known: bool = False
+    ) -> tuple[Place, ...]:
         """Takes in what the history does not know, so that all can be brought back. Returns what is too large for it.
 
-        ``closed`` are places that the program cannot change. TooLarge if it is too much.
+        What is ``closed`` the program cannot, or may not, change. TooLarge if it is too much. ``all_were_known`` when
+        an earlier stay began that came to no good end: then this is its last look.
         """
         files = [file for root in self._roots for file in await self._files.below(self._tenant, root)]
         known = {file.state.place: file for file in files if not file.is_virtual and token_of(file.state) is None}
         # Of what the history does not keep it knows nothing but that it is there.
-        closed = {*closed, *(file.state.place for file in files if token_of(file.state) is not None)}
+        whole = {file.state.place for file in files if token_of(file.state) is not None}
         census = self._census = Census(
-            self._disk_of, self._roots, known=known, closed=closed, max_file_bytes=max_file_bytes
+            self._disk_of,
+            self._roots,
+            known=known,
+            closed=lambda place: place in whole or closed(place),
+            max_file_bytes=max_file_bytes,
         )
         counted = await in_thread(census.count)
         different = {place: node for place, node in counted.nodes.items() if _is_news(known.get(place), node)}
-        gone = known.keys() - counted.nodes.keys() - set(counted.too_large)
+        seen = {*counted.nodes, *counted.too_large}
+        gone = [place for place in known if place not in seen and not closed(place)]
         _refuse_too_much(different)
         for places in _batches(different):
-            await self._sync.reconcile(self._tenant, places, take_in=True)
-        await self._sync.reconcile(self._tenant, sorted(gone))
+            await self._sync.reconcile(self._tenant, places, take_in=True, all_were_known=all_were_known)
+        for start in range(0, len(gone), _AT_ONCE):
+            await self._sync.reconcile(self._tenant, gone[start : start + _AT_ONCE])
         return counted.too_large
 
     async def look(self) -> tuple[ChangeSet, ...]:

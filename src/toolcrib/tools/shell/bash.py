@@ -1,12 +1,11 @@
 """Runs a shell command in the project, as a transaction: its whole effect counts, or nothing of it."""
 
-from collections import Counter
 from typing import Any, Final
 
 from pydantic import Field
 
 from toolcrib.domain.callers import Caller
-from toolcrib.domain.changes import ChangeKind, ChangeSet
+from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.domain.places import Place
@@ -14,6 +13,7 @@ from toolcrib.policy.permissions import permission_for
 from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, Contact
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.shell import TOOL_NAME, Ran, Shell
+from toolcrib.tools.shell.telling import MOST_PATHS, effect_told
 from toolcrib.tools.studio import shapes
 from toolcrib.tools.studio.paths import written
 from toolcrib.tools.tool import Tool, ToolArguments
@@ -21,7 +21,6 @@ from toolcrib.tools.tool import Tool, ToolArguments
 LONGEST_SECONDS: Final = 600.0
 # For reading a large effect and putting it into the draft, which the command's own time does not count.
 _AFTERWARDS: Final = 300.0
-_PATHS: Final = 50
 _LAST_WORDS: Final = 4_000
 
 
@@ -90,15 +89,15 @@ def _refuse_unended(result: CommandResult) -> None:
 def _told(ran: Ran, change_set: ChangeSet) -> dict[str, Any]:
     result = ran.result
     failed = result.exit_code != 0
-    effect = _effect(change_set)
+    effect = effect_told([change_set])
     notes = [f"[exit code {result.exit_code}; its changes to files were kept]"] if failed and effect else []
     notes += [f"[not taken: {left_out}]" for left_out in ran.left_out]
     metadata = {
         "exitCode": result.exit_code,
         **_facts(result),
         **({"changed": effect} if effect else {}),
-        **({"unkept": [_unkept(*one) for one in ran.unkept[:_PATHS]]} if ran.unkept else {}),
-        **({"notTaken": list(ran.left_out[:_PATHS])} if ran.left_out else {}),
+        **({"unkept": [_unkept(*one) for one in ran.unkept[:MOST_PATHS]]} if ran.unkept else {}),
+        **({"notTaken": list(ran.left_out[:MOST_PATHS])} if ran.left_out else {}),
     }
     output = "\n".join(filter(None, (result.output.text.removesuffix("\n") if notes else result.output.text, *notes)))
     return {"output": output, "metadata": metadata, "is_error": failed}
@@ -114,24 +113,13 @@ def _facts(result: CommandResult) -> dict[str, Any]:
         "isolation": result.level,
         "durationMs": round(result.seconds * 1000),
         **({"droppedBytes": result.dropped} if result.dropped else {}),
-        **({"contacted": [_contact(one) for one in result.contacted[:_PATHS]]} if result.contacted else {}),
+        **({"contacted": [_contact(one) for one in result.contacted[:MOST_PATHS]]} if result.contacted else {}),
     }
 
 
 def _contact(contact: Contact) -> dict[str, Any]:
     refused = {"refused": contact.refused} if contact.refused else {}
     return {"host": contact.host, "port": contact.port, **refused}
-
-
-def _effect(change_set: ChangeSet) -> dict[str, Any]:
-    """How many files were made, changed and deleted, and the first of them by name."""
-    if not change_set.changes:
-        return {}
-    count = Counter(change.kind for change in change_set.changes)
-    return {
-        **{str(kind): count[kind] for kind in (ChangeKind.MADE, ChangeKind.CHANGED, ChangeKind.DELETED)},
-        "paths": [written(place) for place in change_set.places[:_PATHS]],
-    }
 
 
 def _failed(error: ToolcribError) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ Joins the sandbox, which knows directories, with the workspace, which knows chan
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from toolcrib.tools.shell.staging import Staging
 from toolcrib.workspace.adopting import Adopted, adopt
 from toolcrib.workspace.base import Base
 from toolcrib.workspace.bulk import Bulk
-from toolcrib.workspace.hidden import Hidden
+from toolcrib.workspace.hidden import Hidden, Protects
 from toolcrib.workspace.mounts import VIEWED
 from toolcrib.workspace.residue import Residue
 from toolcrib.workspace.threads import in_thread
@@ -47,7 +47,7 @@ _IDENTITY: Final = {
     for field, value in (("NAME", "agent"), ("EMAIL", "agent@toolcrib.invalid"))
 }
 # Looking at a repository should not change it.
-_ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
+ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,11 @@ class Shell:
         """Whether models are shown the tool; until it is found out, they are."""
         return self._off is None
 
+    @property
+    def staging(self) -> Path:
+        """A folder of this process's own."""
+        return self._staging.folder
+
     def close(self) -> None:
         self._staging.close()
 
@@ -92,13 +97,13 @@ class Shell:
             return await self._run(text, context, seconds=seconds)
 
     async def _run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
-        base, zones = await asyncio.gather(Base.now(context.tree), self._zones(context))
+        base, zones = await asyncio.gather(Base.now(context.tree), self.zones(context))
         staging = self._staging.folder
         async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:
             await base.over()
             agent = context.caller.agent
             hosts = hosts_granted(agent.rules if agent else None, TOOL_NAME)
-            command = Command(text, env=_ENVIRONMENT, seconds=seconds, hosts=hosts)
+            command = Command(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)
             result = await view.run(command, context.emit)
             context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
             if result.timed_out or result.stopped:
@@ -108,7 +113,7 @@ class Shell:
             )
         return Ran(result, left_out, adopted.unkept)
 
-    async def _zones(self, context: ToolContext) -> list[tuple[Place, Zone]]:
+    async def zones(self, context: ToolContext) -> list[tuple[Place, Zone]]:
         """The four mounts as the command sees them, the project first: there it starts."""
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
@@ -125,10 +130,12 @@ class Shell:
         is_ours = root.is_relative_to(self._data)
         return VIEWED[mount] if is_ours or root.parts[1:2] == () or root.parts[1] in _TAKEN else str(root)
 
-    def _masked(
-        self, roots: Mapping[Mount, tuple[Place, Path]], protects: Callable[[Place], str | None]
-    ) -> dict[Mount, frozenset[str]]:
+    def _masked(self, roots: Mapping[Mount, tuple[Place, Path]], protects: Protects) -> dict[Mount, frozenset[str]]:
         return {mount: self._hidden.below(root, place, protects) for mount, (place, root) in roots.items()}
+
+    def closed_names(self, root: Path, place: Place, protects: Protects) -> frozenset[str]:
+        """What stands below a mount's root under names that are protected, whatever other names it has."""
+        return self._hidden.below(root, place, protects, aliases=False)
 
 
 async def _adopted(

@@ -1,0 +1,55 @@
+"""Writes to the standard input of a background process."""
+
+from typing import Any, Final
+
+from pydantic import Field
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.domain.errors import ToolFailed
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.answers import process_id, told
+from toolcrib.tools.shell.background import BackgroundShell
+from toolcrib.tools.studio import shapes
+from toolcrib.tools.tool import Tool, ToolArguments
+
+# What a pipe holds: more would be taken in part only.
+_MOST: Final = 65_536
+# For what it answers.
+_ANSWER_SECONDS: Final = 1.0
+
+
+class Arguments(ToolArguments):
+    process_id: str = Field(description="The process, as `bash_start` told it.")
+    text: str = Field(max_length=_MOST, description="What to write. A line ends with a newline of yours.")
+    offset: int = Field(
+        default=0, ge=0, description="Where to read its answer from: `nextOffset` of the answer before."
+    )
+    end: bool = Field(default=False, description="Whether this is the end of its input.")
+
+
+def bash_input_with(shell: BackgroundShell) -> Tool:
+    async def bash_input(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        job = await shell.find(context.caller, process_id(arguments.process_id))
+        data = arguments.text.encode()
+        taken = shell.write(job, data, end=arguments.end)
+        if taken < len(data):
+            raise ToolFailed(
+                f"It took {taken:,} of {len(data):,} bytes: it does not read fast enough. Write the rest later."
+            )
+        context.remarks.isolation = job.row.isolation
+        return await told(shell, job, offset=arguments.offset, wait=_ANSWER_SECONDS)
+
+    return Tool(
+        name="bash_input",
+        toolset="studio",
+        description="Write to the standard input of a background process, and read what it answers within a second.",
+        category=Category.EXEC,
+        # Told to a shell, a text is a command.
+        danger=Danger.DANGEROUS,
+        arguments=Arguments,
+        effects=lambda arguments: Effects(runs=arguments.text),
+        function=bash_input,
+        failure=shapes.failed,
+        offered=shell.is_offered,
+        repeatable=False,
+    )

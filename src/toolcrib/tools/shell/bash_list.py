@@ -1,0 +1,41 @@
+"""Lists the background processes of a session, and what became of those that have ended."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from toolcrib.domain.background import BackgroundProcess
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.answers import ending, facts
+from toolcrib.tools.shell.background import BackgroundShell
+from toolcrib.tools.studio import shapes
+from toolcrib.tools.tool import Tool, ToolArguments
+
+
+class Arguments(ToolArguments):
+    pass
+
+
+def bash_list_with(shell: BackgroundShell) -> Tool:
+    async def bash_list(_: Arguments, context: ToolContext) -> dict[str, Any]:
+        processes = await shell.all_of(context.caller)
+        lines = [f"{process.id}  {ending(process)}  {process.command.splitlines()[0]}" for process in processes]
+        return shapes.text("\n".join(lines) or "No background processes.", processes=[_told(one) for one in processes])
+
+    return Tool(
+        name="bash_list",
+        toolset="studio",
+        description="List the background processes of this session: those that run and the last that have ended.",
+        category=Category.EXEC,
+        danger=Danger.SAFE,
+        arguments=Arguments,
+        effects=lambda _: Effects(),
+        function=bash_list,
+        failure=shapes.failed,
+        offered=shell.is_offered,
+    )
+
+
+def _told(process: BackgroundProcess) -> dict[str, Any]:
+    began = datetime.fromtimestamp(process.began_ns / 1e9, UTC).isoformat(timespec="seconds")
+    return {**facts(process), "command": process.command, "node": process.node, "startedAt": began}

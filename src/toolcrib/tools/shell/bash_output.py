@@ -1,0 +1,39 @@
+"""Reads what a background process has said, from an offset on."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.answers import process_id, told
+from toolcrib.tools.shell.background import BackgroundShell
+from toolcrib.tools.studio import shapes
+from toolcrib.tools.tool import Tool, ToolArguments
+
+
+class Arguments(ToolArguments):
+    process_id: str = Field(description="The process, as `bash_start` told it.")
+    offset: int = Field(default=0, ge=0, description="Where to read from: `nextOffset` of the answer before.")
+    wait: float = Field(
+        default=0.0, ge=0, le=30, description="How many seconds to wait for output, or its end, if there is none."
+    )
+
+
+def bash_output_with(shell: BackgroundShell) -> Tool:
+    async def bash_output(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+        job = await shell.find(context.caller, process_id(arguments.process_id))
+        return await told(shell, job, offset=arguments.offset, wait=arguments.wait)
+
+    return Tool(
+        name="bash_output",
+        toolset="studio",
+        description="Read what a background process has said since an offset, and whether it still runs.",
+        category=Category.EXEC,
+        danger=Danger.SAFE,
+        arguments=Arguments,
+        effects=lambda _: Effects(),
+        function=bash_output,
+        failure=shapes.failed,
+        offered=shell.is_offered,
+    )

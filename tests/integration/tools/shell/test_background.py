@@ -1,0 +1,358 @@
+"""Background processes behind the gate: on the live tree, booked, undone, ended with whom they belong to."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.engine.test_approvals import asked
+from tests.integration.tools.shell.cast import another_engine, new_crib
+from toolcrib.domain.callers import Caller
+from toolcrib.domain.errors import NotFound, NotPermitted, ToolFailed
+from toolcrib.domain.files import AuthorKind, Version
+from toolcrib.domain.ids import ProcessId, SessionId
+from toolcrib.domain.places import Mount, Place
+from toolcrib.sandbox.limits import descendants
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.processes import Heart
+from toolcrib.storage.sessions import Sessions
+from toolcrib.tools.shell.answers import process_id
+from toolcrib.tools.shell.background import MOST_OF_ONE, Job
+
+pytestmark = pytest.mark.req("SH-5", part="tools behind the gate, on the live tree")
+
+TOOLS = ("bash_start", "bash_output", "bash_input", "bash_stop", "bash_list")
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
+    crib = await new_crib(database, settings)
+    yield crib
+    await crib.engine.background.close()
+
+
+async def minder(crib: Crib, *, trust: str = "autonomous", unprotect: tuple[str, ...] = (), **start: Any) -> Caller:
+    """An agent that may leave processes running."""
+    permissions = {name: {"allowed": True} for name in TOOLS} | {"bash_start": {"allowed": True, **start}}
+    return await crib.agent(trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotect=unprotect)
+
+
+async def in_session(crib: Crib, caller: Caller) -> Caller:
+    return replace(caller, session_id=(await Sessions(crib.database).create(Tenant.of(caller))).id)
+
+
+async def said(crib: Crib, tool: str, caller: Caller | None = None, /, **arguments: Any) -> dict[str, Any]:
+    outcome = await crib.call(tool, caller or crib.caller, **arguments)
+    assert outcome.succeeded, outcome.error
+    assert not outcome.result["is_error"], outcome.result
+    return dict(outcome.result)
+
+
+async def until(crib: Crib, process: str, text: str, caller: Caller | None = None) -> dict[str, Any]:
+    """The answer in which the process has said ``text``, with all that was changed until then."""
+    async with asyncio.timeout(30):
+        while True:
+            told = await said(crib, "bash_output", caller, process_id=process, wait=10)
+            if text in told["output"]:
+                return told
+            assert told["metadata"]["running"], told
+
+
+async def ended(crib: Crib, process: str, caller: Caller | None = None) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while (told := await said(crib, "bash_output", caller, process_id=process, offset=10**9, wait=10)) and told[
+            "metadata"
+        ]["running"]:
+            pass
+    return await said(crib, "bash_output", caller, process_id=process)
+
+
+async def versions(crib: Crib, path: str) -> list[Version]:
+    """A file's history, the newest first."""
+    tenant, files = Tenant.of(crib.caller), crib.engine.shelves.files
+    [file] = (await files.look(tenant, [Place(Mount.PROJECT, path)])).files
+    assert file is not None
+    return await files.versions(tenant, file.id, before=None, limit=10)
+
+
+async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) -> None:
+    started = await said(crib, "bash_start", command="while read line; do echo got $line; done; echo bye")
+    process = started["metadata"]["processId"]
+    assert started["metadata"]["running"]
+    assert started["metadata"]["isolation"] == "namespaces"
+
+    answered = await said(crib, "bash_input", process_id=process, text="one\ntwo\n")
+    whole = await until(crib, process, "got two")
+    assert whole["output"] == "got one\ngot two"
+    later = await said(crib, "bash_output", process_id=process, offset=8)
+    assert (later["output"], later["metadata"]["nextOffset"]) == ("got two", 16)
+    assert answered["metadata"]["processId"] == process
+    [listed] = (await said(crib, "bash_list"))["metadata"]["processes"]
+    assert (listed["processId"], listed["running"]) == (process, True)
+
+    stopped = await said(crib, "bash_stop", process_id=process)
+    assert (stopped["metadata"]["running"], stopped["metadata"]["stopped"]) == (False, "it was asked to stop")
+    [listed] = (await said(crib, "bash_list"))["metadata"]["processes"]
+    assert listed["running"] is False
+
+
+async def test_an_end_of_its_own_is_told_with_the_exit_code(crib: Crib) -> None:
+    started = await said(crib, "bash_start", command="cat > out; exit 3")
+    process = started["metadata"]["processId"]
+    await said(crib, "bash_input", process_id=process, text="text", end=True)
+
+    told = await ended(crib, process)
+
+    assert told["metadata"]["exitCode"] == 3
+    assert "ended with exit code 3" in told["output"]
+    assert (crib.project / "out").read_text() == "text"
+
+
+async def test_what_it_did_is_booked_under_the_call_and_undone_with_it(crib: Crib) -> None:
+    (crib.project / "kept").write_text("before")
+    (crib.project / "removed").write_text("precious")
+    (crib.project / "same").write_text("same")
+    agent = await minder(crib)
+    outcome = await crib.call(
+        "bash_start",
+        agent,
+        command="echo after > kept; rm removed; mkdir -p d; echo new > d/made; echo done; sleep 600",
+    )
+    process = outcome.result["metadata"]["processId"]
+    await until(crib, process, "done", agent)
+    await said(crib, "bash_stop", agent, process_id=process)
+
+    first, imported = await versions(crib, "/kept")
+    assert (first.author, first.agent_id, first.call_id) == (AuthorKind.AGENT, agent.agent_id, outcome.call_id)
+    assert imported.author is AuthorKind.EXTERNAL
+    [untouched] = await versions(crib, "/same")
+    assert untouched.author is AuthorKind.EXTERNAL
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert (crib.project / "kept").read_text() == "before"
+    assert (crib.project / "removed").read_text() == "precious"
+    assert not (crib.project / "d").exists()
+
+
+async def test_a_result_says_what_was_changed_since_the_one_before(crib: Crib) -> None:
+    started = await said(crib, "bash_start", command="while read name; do echo x > $name; echo made $name; done")
+    process = started["metadata"]["processId"]
+
+    await said(crib, "bash_input", process_id=process, text="a\n")
+    told = await until(crib, process, "made a")
+    answers = [await said(crib, "bash_input", process_id=process, text="b\n", offset=told["metadata"]["nextOffset"])]
+    answers.append(await until(crib, process, "made b"))
+
+    assert [answer["metadata"]["changed"]["paths"] for answer in answers if "changed" in answer["metadata"]] == [["b"]]
+
+
+async def test_what_another_call_meets_first_is_the_processes_doing_too(crib: Crib) -> None:
+    (crib.project / "a").write_text("before")
+    started = await said(crib, "bash_start", command="read _; echo after > a; echo done; sleep 600")
+    job = await crib.engine.background.find(crib.caller, process_id(started["metadata"]["processId"]))
+    crib.engine.background.write(job, b"\n", end=False)
+    await spoken(crib, started["metadata"]["processId"])
+
+    await crib.result("read", path="/a")
+
+    newest, _ = await versions(crib, "/a")
+    assert newest.author is AuthorKind.USER
+    await said(crib, "bash_stop", process_id=started["metadata"]["processId"])
+
+
+async def spoken(crib: Crib, process: str) -> Job:
+    """Waits until it has said something, without looking at the tree."""
+    job = await crib.engine.background.find(crib.caller, process_id(process))
+    assert (await crib.engine.background.piece(job, offset=0, most=1, wait=30)).data
+    return job
+
+
+async def test_what_others_do_through_the_gate_stays_theirs(crib: Crib) -> None:
+    agent = await minder(crib)
+    outcome = await crib.call("bash_start", agent, command="echo up; sleep 600")
+    process = outcome.result["metadata"]["processId"]
+    await crib.result("write", path="/mine", content="mine")
+
+    await said(crib, "bash_stop", agent, process_id=process)
+
+    [version] = await versions(crib, "/mine")
+    assert (version.author, version.agent_id) == (AuthorKind.USER, None)
+
+
+async def test_with_processes_of_two_owners_nobody_can_tell(crib: Crib) -> None:
+    one, other = await minder(crib), await minder(crib)
+    (crib.project / "a").write_text("before")
+    first = await said(crib, "bash_start", one, command="echo up; sleep 600")
+    second = await said(crib, "bash_start", other, command="echo after > a; echo up; sleep 600")
+    await until(crib, second["metadata"]["processId"], "up", other)
+
+    for agent, started in ((one, first), (other, second)):
+        await said(crib, "bash_stop", agent, process_id=started["metadata"]["processId"])
+
+    assert {version.author for version in await versions(crib, "/a")} == {AuthorKind.EXTERNAL}
+
+
+async def test_ignored_files_are_neither_taken_in_nor_undone(crib: Crib) -> None:
+    (crib.project / ".gitignore").write_text("node_modules/\n")
+    (crib.project / "node_modules").mkdir()
+    (crib.project / "node_modules" / "old").write_text("old")
+    outcome = await crib.call("bash_start", command="echo new > node_modules/new; echo x > x; echo done")
+    process = outcome.result["metadata"]["processId"]
+    await ended(crib, process)
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert sorted(path.name for path in (crib.project / "node_modules").iterdir()) == ["new", "old"]
+    assert not (crib.project / "x").exists()
+
+
+async def test_what_is_too_large_for_the_history_is_named(crib: Crib) -> None:
+    (crib.project / "huge").write_bytes(b"\0" * (crib.settings.max_file_bytes + 1))
+
+    started = await said(crib, "bash_start", command="echo up; sleep 600")
+
+    assert started["metadata"]["notKept"] == ["huge"]
+
+
+# Whose it is
+
+
+async def test_it_belongs_to_its_session(crib: Crib) -> None:
+    inside, other = await in_session(crib, crib.caller), await in_session(crib, crib.caller)
+    started = await said(crib, "bash_start", inside, command="sleep 600")
+    process = started["metadata"]["processId"]
+
+    for stranger in (other, crib.caller):
+        outcome = await crib.call("bash_output", stranger, process_id=process)
+        assert isinstance(outcome.error, NotFound)
+        assert (await said(crib, "bash_list", stranger))["metadata"]["processes"] == []
+
+
+async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
+    await said(crib, "bash_start", command="true")
+    before = len(list(descendants(os.getpid())))
+    inside = await in_session(crib, crib.caller)
+    started = await said(crib, "bash_start", inside, command="(setsid sleep 600 &); echo up; sleep 600")
+    job = await crib.engine.background.find(inside, process_id(started["metadata"]["processId"]))
+    assert inside.session_id is not None
+
+    await Sessions(crib.database).delete(Tenant.of(inside), SessionId(inside.session_id))
+
+    await asyncio.wait_for(job.seen_off.wait(), 20)
+    assert len(list(descendants(os.getpid()))) == before
+
+
+async def test_an_agent_has_so_many_and_no_more(crib: Crib) -> None:
+    agent = await minder(crib)
+    for _ in range(MOST_OF_ONE):
+        await said(crib, "bash_start", agent, command="sleep 600")
+
+    refused = await crib.call("bash_start", agent, command="sleep 600")
+
+    assert f"{MOST_OF_ONE} background processes run already" in refused.result["output"]
+    assert (await said(crib, "bash_start", await minder(crib), command="true"))["metadata"]["processId"]
+
+
+async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: Crib, settings: Settings) -> None:
+    started = await said(crib, "bash_start", command="sleep 600")
+    process = started["metadata"]["processId"]
+    other = another_engine(crib)
+    heart = Heart(settings.system_url, ProcessId(crib.engine.background._process), settings.node)
+    heart.beat()
+
+    told = await other.call("bash_output", process_id=process)
+    assert isinstance(told.error, ToolFailed)
+    assert f"runs on another server, on node {settings.node!r}" in told.error.message
+    await said(other, "bash_stop", process_id=process)
+
+    stopped = (await ended(crib, process))["metadata"]["stopped"]
+    assert "not belong here any more" in stopped
+    heart.close()
+
+
+async def test_what_a_dead_server_left_is_told_and_booked(crib: Crib) -> None:
+    (crib.project / "a").write_text("before")
+    outcome = await crib.call("bash_start", command="read _; echo after > a; echo new > b; echo done; sleep 600")
+    process = outcome.result["metadata"]["processId"]
+    job = await crib.engine.background.find(crib.caller, process_id(process))
+    crib.engine.background.write(job, b"\n", end=False)
+    await spoken(crib, process)
+    other = another_engine(crib)
+
+    [listed] = (await said(other, "bash_list"))["metadata"]["processes"]
+    assert (listed["running"], listed["stopped"]) == (False, "its server ended without warning")
+    await other.engine.background.recover()
+
+    assert (
+        "ended (its server ended without warning)"
+        in (await other.call("bash_output", process_id=process)).result["output"]
+    )
+    await other.result("undo", calls=[str(outcome.call_id)])
+    assert (crib.project / "a").read_text() == "before"
+    assert not (crib.project / "b").exists()
+
+
+async def test_none_outlives_an_orderly_end_of_the_server(database: Database, settings: Settings) -> None:
+    crib = await new_crib(database, settings)
+    await said(crib, "bash_start", command="true")
+    before = len(list(descendants(os.getpid())))
+    await said(crib, "bash_start", command="trap '' TERM; (setsid sleep 600 &); sleep 600")
+
+    await crib.engine.background.close()
+
+    assert len(list(descendants(os.getpid()))) <= before
+    assert {one["running"] for one in (await said(crib, "bash_list"))["metadata"]["processes"]} == {False}
+
+
+# What is asked, and what is refused
+
+
+async def test_a_guided_agent_is_asked_about(crib: Crib) -> None:
+    agent = await minder(crib, trust="guided")
+
+    approval = await asked(crib, agent, "bash_start", command="npm run dev")
+
+    assert approval.effects["runs"] == "npm run dev"
+    assert (await said(crib, "bash_list", agent))["metadata"]["processes"] == []
+
+
+async def test_an_agent_that_is_held_to_paths_gets_none(crib: Crib) -> None:
+    agent = await minder(crib, paths=["src/**"])
+
+    outcome = await crib.call("bash_start", agent, command="sleep 600")
+
+    assert isinstance(outcome.error, NotPermitted)
+    assert "cannot be" in outcome.error.message
+
+
+@pytest.mark.req("SH-2", part="background processes")
+async def test_the_environment_is_the_allow_list(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "hunter2")
+
+    started = await said(crib, "bash_start", command="env; echo done")
+
+    told = await until(crib, started["metadata"]["processId"], "done")
+    assert "hunter2" not in told["output"]
+
+
+async def test_the_book_says_what_it_did_and_how_it_ended(crib: Crib) -> None:
+    outcome = await crib.call("bash_start", command="echo x > x")
+    await ended(crib, outcome.result["metadata"]["processId"])
+
+    async with crib.database.system() as connection:
+        cursor = await connection.execute(
+            "select outcome, rule, isolation, files from toolcrib.audit where call_id = %s order by position",
+            (outcome.call_id,),
+        )
+        rows = await cursor.fetchall()
+
+    assert sorted(row[0] for row in rows) == ["changed", "done", "ended"]
+    assert {row[2] for row in rows} == {"namespaces"}
+    [changed] = [row[3] for row in rows if row[0] == "changed"]
+    assert [file["path"] for file in changed] == ["@project/x"]

@@ -1,0 +1,147 @@
+"""Closed names and background processes: what stands is hidden or fixed, what comes up is moved away and ends them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.shell.cast import new_crib
+from tests.integration.tools.shell.test_background import ended, minder, said, until
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+
+pytestmark = pytest.mark.req("WS-4", part="background processes")
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
+    crib = await new_crib(database, settings)
+    yield crib
+    await crib.engine.background.close()
+
+
+async def test_what_stands_under_a_protected_name_is_neither_read_nor_written(crib: Crib) -> None:
+    (crib.project / ".env").write_text(SECRET)
+    (crib.project / ".vscode").mkdir()
+    (crib.project / ".vscode" / "tasks.json").write_text("{}")
+    agent = await minder(crib)
+
+    started = await said(
+        crib,
+        "bash_start",
+        agent,
+        command="cat .env .vscode/tasks.json; echo x > .env; echo x > .vscode/tasks.json; echo x > .vscode/new;"
+        " mv .vscode away; rm -rf .vscode .env; echo done; sleep 600",
+    )
+    told = await until(crib, started["metadata"]["processId"], "done", agent)
+
+    assert SECRET not in told["output"]
+    assert "{}" in told["output"]
+    assert told["metadata"]["running"]
+    assert (crib.project / ".env").read_text() == SECRET
+    assert [path.name for path in (crib.project / ".vscode").iterdir()] == ["tasks.json"]
+    assert (crib.project / ".vscode" / "tasks.json").read_text() == "{}"
+
+
+async def test_a_repository_can_be_read_and_not_written_by_anyone(crib: Crib) -> None:
+    hooks = crib.project / "sub" / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks.parent / "HEAD").write_text("ref: refs/heads/main\n")
+
+    for caller in (crib.caller, await minder(crib)):
+        started = await said(
+            crib, "bash_start", caller, command="cat sub/.git/HEAD; echo x > sub/.git/hooks/post-checkout; echo done"
+        )
+        told = await until(crib, started["metadata"]["processId"], "done", caller)
+        assert "refs/heads/main" in told["output"]
+        assert "Read-only file system" in told["output"]
+
+    assert list(hooks.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("echo x > .mcp.json", ".mcp.json"),
+        ("mkdir -p a/.vscode; echo x > a/.vscode/tasks.json", "a/.vscode"),
+        ("git init -q d", "d/.git"),
+        ("ln -s /tmp .husky", ".husky"),
+        ("echo x > harmless; mv harmless .ENV", ".ENV"),
+    ],
+)
+async def test_a_name_that_comes_up_is_moved_to_the_trash_and_ends_it(crib: Crib, command: str, name: str) -> None:
+    agent = await minder(crib)
+    started = await said(crib, "bash_start", agent, command=f"{command}; echo done; sleep 600")
+
+    told = await ended(crib, started["metadata"]["processId"], agent)
+
+    assert "closed to agents" in told["metadata"]["stopped"]
+    assert told["metadata"]["displaced"] == [name]
+    assert name in told["output"]
+    assert not (crib.project / name).is_symlink()
+    assert not (crib.project / name).exists()
+
+
+async def test_a_name_that_came_up_just_before_the_end_is_moved_too_and_a_person_can_restore_it(crib: Crib) -> None:
+    agent = await minder(crib)
+    outcome = await crib.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
+    told = await ended(crib, outcome.result["metadata"]["processId"], agent)
+    assert told["metadata"]["displaced"] == [".mcp.json"]
+
+    await crib.result("undo", calls=[str(outcome.call_id)])
+    assert list(crib.project.iterdir()) == []
+
+    [deleted] = [file for file in (await crib.result("deleted_files"))["files"] if file["path"].endswith(".mcp.json")]
+    await crib.result("file_restore", file_id=deleted["file_id"])
+    assert (crib.project / ".mcp.json").read_text() == "evil\n"
+
+
+async def test_a_name_that_a_person_writes_through_the_gate_stays_and_ends_it(crib: Crib) -> None:
+    agent = await minder(crib)
+    started = await said(crib, "bash_start", agent, command="echo up; sleep 600")
+    await crib.result("write", path="/.env", content=SECRET)
+
+    told = await ended(crib, started["metadata"]["processId"], agent)
+
+    assert "displaced" not in told["metadata"]
+    assert (crib.project / ".env").read_text() == SECRET
+
+
+async def test_a_name_that_the_owner_lifted_is_written(crib: Crib) -> None:
+    agent = await minder(crib, unprotect=(".env",))
+    started = await said(crib, "bash_start", agent, command="echo x > .env; echo done; sleep 600")
+
+    await until(crib, started["metadata"]["processId"], "done", agent)
+
+    assert (crib.project / ".env").read_text() == "x\n"
+
+
+async def test_a_process_that_swaps_folders_for_links_gets_nothing_into_the_next_ones_view(
+    crib: Crib, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ".profile").write_text(SECRET)
+    (crib.project / "x").mkdir()
+    (crib.project / "x" / ".profile").write_text("harmless")
+    agent = await minder(crib)
+    swapping = f"mv x y; while :; do ln -sfn {outside} x; rm x; mkdir x; echo fake > x/z; rm -r x; done"
+    first = await said(crib, "bash_start", agent, command=swapping)
+
+    for _ in range(5):
+        outcome = await crib.call("bash_start", agent, command="cat x/.profile y/.profile; echo done")
+        if "processId" in outcome.result["metadata"]:
+            assert SECRET not in (await ended(crib, outcome.result["metadata"]["processId"], agent))["output"]
+    await ended(crib, first["metadata"]["processId"], agent)
+
+
+async def test_its_own_log_is_not_for_it_to_write(crib: Crib) -> None:
+    agent = await minder(crib)
+
+    started = await said(crib, "bash_start", agent, command="echo forged > /state/logs/execution.jsonl; echo done")
+
+    told = await until(crib, started["metadata"]["processId"], "done", agent)
+    assert "Read-only file system" in told["output"]
