@@ -7,7 +7,7 @@ CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv check format format-check lint types layers docs web web-check web-types test \
+.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types test \
         check-long race crash first-minute bench reqs lock clean
 
 help: ## Show this list
@@ -19,7 +19,7 @@ setup: ## Prepare this machine: system packages (as root), a PostgreSQL, the vir
 venv: ## Make or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
+check: format-check lint types layers docs docs-site web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
 
 format: ## Format the code and put the imports in order
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
@@ -50,6 +50,9 @@ web-check: ## Check the web UI: types, lint, unit tests
 
 web-types: ## Make the web UI's types from the API's description
 	$(PYTHON) scripts/api_types.py
+
+docs-site: ## Build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 test: ## Run the tests that belong to the gate
 	$(PYTEST) -n 2 --dist loadgroup -m "not long and not race and not crash"
