@@ -18,8 +18,10 @@ SOON = 2.0
 
 
 @pytest.fixture
-def stand(tmp_path: Path) -> Stand:
-    return Stand(tmp_path)
+async def stand(tmp_path: Path) -> Stand:
+    stand = Stand(tmp_path)
+    await stand.sandbox.probe()  # from here on the stager runs, and goes on
+    return stand
 
 
 def ours() -> int:

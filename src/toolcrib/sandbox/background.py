@@ -190,12 +190,12 @@ class _Process:
         group: Cgroup | None = None
         try:
             group = Cgroup.make(self._command.limits)
-            self._contained = self._started(sandbox.binary, view)
+            self._contained = self._started(sandbox.binary, view, group)
             self._contained.listen(self._take)
             await self._contained.ready.wait()
             if (first := await self._contained.first_inside()) is not None:
                 await asyncio.to_thread(view.require_laid, first)
-            await admit(self._contained, group)
+            await admit(self._contained)
         except BaseException:
             if self._contained:
                 self._contained.kill()
@@ -205,7 +205,7 @@ class _Process:
             raise
         self._task = asyncio.create_task(self._live(self._contained, view, group))
 
-    def _started(self, binary: str, view: LiveView) -> Started:
+    def _started(self, binary: str, view: LiveView, group: Cgroup | None) -> Started:
         command = self._command
         argv, environment = command.argv(reads_input=True), command.environment
         cwd = view.working_directory(command.cwd)
@@ -223,7 +223,7 @@ class _Process:
             )
             return staged(inner, view.layers(), staging=view.folder, root_for=view.owner)
 
-        return start(words)
+        return start(words, group)
 
     async def _live(self, contained: Started, view: LiveView, group: Cgroup | None) -> None:
         watching = [

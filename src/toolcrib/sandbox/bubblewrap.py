@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -68,8 +69,9 @@ def arguments(
     return [*argv, "--", *command]
 
 
+@cache
 def _system() -> list[str]:
-    """The host's programs and libraries, read-only. Of /etc only what they need; no user's files."""
+    """The host's programs and libraries, read-only. Of /etc only what they need; no user's files. Looked up once."""
     argv = ["--ro-bind", "/usr", "/usr"]
     for name in _ROOT_LINKS:
         place = f"/{name}"

@@ -36,12 +36,18 @@ class Cgroup:
                     (folder / setting).write_text(value)
         return group
 
-    def add(self, pid: int) -> None:
-        for folder in self.folders:
-            try:
-                (folder / "cgroup.procs").write_text(str(pid))
-            except ProcessLookupError:
-                return
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The files by which a process enters: it writes 0 there, for itself.
+
+        Through the older hierarchies' door for threads one that enters by itself waits for nobody. Whoever moves
+        another waits until all processors have taken note of it: some 10 ms.
+        """
+        return tuple(
+            str(folder / name)
+            for folder in self.folders
+            for name in ("tasks" if (folder / "tasks").exists() else "cgroup.procs",)
+        )
 
     async def remove(self) -> None:
         """Once its processes are dead; the kernel may need a moment to let go of the last."""

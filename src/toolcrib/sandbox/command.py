@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -111,7 +111,7 @@ async def execute(
     reasons: list[str] = []
     timed_out = False
     group = Cgroup.make(command.limits)
-    contained = start(arguments)
+    contained = start(arguments, group)
     watcher: asyncio.Task[None] | None = None
     try:
         contained.listen(gathering.take)
@@ -123,7 +123,7 @@ async def execute(
         watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop))
         try:
             async with asyncio.timeout(command.seconds):
-                await admit(contained, group)
+                await admit(contained)
                 contained.end_input()
                 exit_code = await contained.ended()
         except TimeoutError:
@@ -147,12 +147,16 @@ async def execute(
     )
 
 
-def start(arguments: Arguments) -> "Started":
-    """Start contained. It waits inside until it was admitted."""
+def start(arguments: Arguments, group: Cgroup | None) -> "Started":
+    """Start contained, in its group. It waits inside until it was admitted."""
+
+    def staged(status: int) -> Staged:
+        return replace(arguments(program, status), doors=group.doors if group else ())
+
     program = seccomp.filter_file()
     given, input_ = os.pipe2(os.O_CLOEXEC)
     try:
-        contained = Started.start(lambda status: arguments(program, status), inherit=[program], stdin=given)
+        contained = Started.start(staged, inherit=[program], stdin=given)
     except BaseException:
         os.close(input_)
         raise
@@ -179,14 +183,10 @@ class Started(Contained):
         super().close()
 
 
-async def admit(contained: Started, group: Cgroup | None) -> None:
-    """Wait until it is inside, put it into its group, then let it run."""
+async def admit(contained: Started) -> None:
+    """Wait until it is inside, then let it run."""
     await contained.ready.wait()
-    first = await contained.first_inside()
-    if group:
-        group.add(contained.pid)
-        if first is not None:
-            group.add(first)
+    await contained.first_inside()
     if contained.input is not None:
         # It may be dead already; that is told by its status.
         with suppress(BrokenPipeError):

@@ -263,6 +263,9 @@ def unlock(folder: int, name: str, found: os.stat_result) -> None:
 
 def give(folder: Path, owner: tuple[int, int]) -> None:
     """Hand a directory that we just made, and all in it, to ``owner``."""
+    made = folder.stat()
+    if (made.st_uid, made.st_gid) == owner:
+        return
     for place, _, files in os.walk(folder):
         for name in (".", *files):
             os.chown(Path(place, name), *owner, follow_symlinks=False)

@@ -11,7 +11,7 @@ from toolcrib.sandbox.egress import Network
 from toolcrib.sandbox.levels import Isolation, Level
 from toolcrib.sandbox.limits import MIB
 from toolcrib.sandbox.probe import probe
-from toolcrib.sandbox.transaction import Transaction, begin
+from toolcrib.sandbox.transaction import Dispose, Transaction, begin, dropped
 from toolcrib.sandbox.zones import Zone
 
 LARGEST_COPY: Final = 512 * MIB
@@ -51,8 +51,13 @@ class Sandbox:
             return self._isolation
 
     @asynccontextmanager
-    async def transaction(self, zones: Sequence[Zone], staging: Path) -> AsyncIterator[Transaction]:
-        """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off."""
+    async def transaction(
+        self, zones: Sequence[Zone], staging: Path, *, dispose: Dispose = dropped
+    ) -> AsyncIterator[Transaction]:
+        """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off.
+
+        At the end ``dispose`` is given the folder, of which nothing counts any more.
+        """
         isolation = await self.probe()
         isolation.require()
         async with begin(
@@ -62,5 +67,6 @@ class Sandbox:
             binary=self.binary,
             largest_copy=self._largest_copy,
             network=self._network,
+            dispose=dispose,
         ) as begun:
             yield begun

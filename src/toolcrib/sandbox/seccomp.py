@@ -4,6 +4,7 @@ import errno
 import os
 import platform
 import struct
+from functools import cache
 from typing import Final
 
 from toolcrib.domain.errors import Misconfigured
@@ -76,6 +77,7 @@ def filter_file() -> int:
     return file
 
 
+@cache
 def program(machine: str | None = None) -> bytes:
     """The filter for this machine, or for another."""
     machine = machine or platform.machine()

@@ -55,6 +55,8 @@ class Staged:
     layers: Sequence[Layer]
     staging: Path
     root_for: Owner | None
+    # Files of control groups to which it writes that it comes.
+    doors: Sequence[str] = ()
 
     def told(self, numbers: Sequence[int]) -> bytes:
         """As the stager reads it; ``numbers`` are those that the descriptors sent along are to have."""
@@ -69,6 +71,7 @@ class Staged:
                 "staging": str(self.staging),
                 "owner": self.root_for,
                 "nobody": NOBODY,
+                "doors": list(self.doors),
                 "descriptors": list(numbers),
             }
         ).encode()

@@ -3,7 +3,8 @@
 A command must begin in namespaces of its own, with its views mounted there, and neither can be done to a child of the
 server but by a program that runs between the two. Starting one for each command costs more than all the rest; so this
 one waits, and makes a copy of itself when it is told what to lay. The copy is the server's child, not ours: it dies
-with the server, as we do.
+with the server. We live a moment longer. A bubblewrap that is killed between making its inner process and telling it to
+go on leaves that one waiting for ever, and nobody but us knows of it: so we end what is left of those that we started.
 
 Where the server is root, root is given up. Inside a user namespace root's number keeps what the kernel gives to that
 number alone: writing ``/proc/sys``, for one, which is root on the host. So the views are mounted with the owner's
@@ -21,8 +22,10 @@ import signal
 import socket
 import struct
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 # The exit code of what could not be prepared; what went wrong is on its output.
@@ -32,6 +35,9 @@ BASE = "/mnt"
 LENGTH, ANSWER = struct.Struct("<I"), struct.Struct("<q")
 MOST_DESCRIPTORS = 16
 _PIECE = 1 << 16
+# More than ever start at once: what started before is tied to the server by now.
+_REMEMBERED = 256
+_LAST_LOOKS, _LOOK_SECONDS = 3, 0.05
 
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -59,14 +65,23 @@ def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
     server.set_inheritable(False)
     parent = int(sys.argv[2])
-    _die_with(parent)
+    started: deque[tuple[int, bytes]] = deque(maxlen=_REMEMBERED)
+    with suppress(ConnectionError):
+        _serve(server, parent, started)
+    _bury(frozenset(started))
+
+
+def _serve(server: socket.socket, parent: int, started: deque[tuple[int, bytes]]) -> None:
+    """Until the server is gone, of which its socket tells in one way or another."""
     mappings: dict[tuple[int, int], int] = {}
     while told := _told(server):
         stage, descriptors = told
         try:
             users = _mapping(mappings, stage["owner"], stage["nobody"]) if stage["owner"] else None
-            if _checked(_libc.syscall(_CLONE, ctypes.c_ulong(_AS_A_SIBLING), 0, 0, 0, 0)) == 0:
+            copy = _checked(_libc.syscall(_CLONE, ctypes.c_ulong(_AS_A_SIBLING), 0, 0, 0, 0))
+            if copy == 0:
                 _live(stage, descriptors, users, server, parent)
+            started.append((copy, b"".join(os.fsencode(word) + b"\0" for word in stage["command"])))
         except OSError as error:
             server.sendall(ANSWER.pack(-(error.errno or 1)))
         for descriptor in descriptors:
@@ -101,6 +116,8 @@ def _live(
         _take(descriptors, stage["descriptors"])
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored, signal.SIG_DFL)
+        for door in stage["doors"]:
+            _write(door, "0")
         os.chdir(stage["staging"])
         if users is not None:
             _lay_for_nobody(stage, users)
@@ -114,6 +131,31 @@ def _live(
         os.write(2, f"the view could not be prepared: {error}\n".encode())
     finally:
         os._exit(UNPREPARED)
+
+
+def _bury(started: frozenset[tuple[int, bytes]]) -> None:
+    """End what the server left of these: processes of their sessions that bear their words, until none is found.
+
+    More than one look, since one process can make another behind our back.
+    """
+    clean = 0
+    while clean < _LAST_LOOKS:
+        found = [
+            process for process in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _is_of(process, started)
+        ]
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        clean = 0 if found else clean + 1
+        time.sleep(_LOOK_SECONDS)
+
+
+def _is_of(process: int, started: frozenset[tuple[int, bytes]]) -> bool:
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as words:
+            return (os.getsid(process), words.read()) in started
+    except OSError:
+        return False
 
 
 def _take(descriptors: list[int], numbers: list[int]) -> None:

@@ -8,7 +8,7 @@ import inspect
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +157,14 @@ class Transaction:
             raise ToolFailed(f"The working directory {cwd!r} is outside the zones. Choose one below: {targets}")
 
 
+Dispose = Callable[[Path], Awaitable[None]]
+"""Removes the staging of a transaction that has ended, or sees to it."""
+
+
+async def dropped(folder: Path) -> None:
+    await asyncio.to_thread(drop, folder)
+
+
 @asynccontextmanager
 async def begin(
     zones: Sequence[Zone],
@@ -166,8 +174,9 @@ async def begin(
     binary: str,
     largest_copy: int,
     network: Network = _SYSTEM,
+    dispose: Dispose = dropped,
 ) -> AsyncIterator[Transaction]:
-    """A transaction whose staging is a fresh folder below ``staging``, gone when it ends, however it ends."""
+    """A transaction whose staging is a fresh folder below ``staging``, disposed of when it ends, however it ends."""
     if not zones:
         raise ToolFailed("A command needs at least one zone to run in.")
     folder = fresh(staging)
@@ -178,7 +187,7 @@ async def begin(
         await _to_the_end(transaction.prepare)
         yield transaction
     finally:
-        await asyncio.shield(asyncio.to_thread(drop, folder))
+        await asyncio.shield(dispose(folder))
 
 
 def fresh(staging: Path) -> Path:

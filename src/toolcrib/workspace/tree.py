@@ -15,7 +15,7 @@ from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage.blobs import digest
 from toolcrib.storage.changes import Settled
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.files import Seen
+from toolcrib.storage.files import Home, Seen
 from toolcrib.storage.trash import Displaced
 from toolcrib.workspace.disk import Disk, several_names
 from toolcrib.workspace.drift import look_past_links
@@ -46,6 +46,8 @@ class Tree:
         self._guard = guard
         self._needs = needs
         self._tenant = Tenant.of(caller)
+        # Where the trees lie, as it was when the caller was let in.
+        self._home: Home | None = None
         self.past = Past(shelves, self._tenant, guard, self.find_all, needs=needs)
 
     @property
@@ -54,7 +56,7 @@ class Tree:
 
     async def admit(self) -> None:
         """Forbidden unless the caller belongs here, in a sufficient role. Every look asks the same on its way."""
-        await self._look([root_of(Mount.PROJECT)])
+        self._home = (await self._look([root_of(Mount.PROJECT)])).home
 
     async def find(self, place: Place) -> Standing:
         """What stands at a place."""
@@ -226,9 +228,11 @@ class Tree:
 
     async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[Place, Path]]:
         """Each mount's root, as a place of this caller's and as a directory: for programs that work on it."""
-        seen = await self._look([root_of(Mount.PROJECT)])
+        if self._home is None:
+            await self.admit()
+        assert self._home is not None
         places = {mount: self.bound(root_of(mount)) for mount in mounts}
-        workspace_id, tree = self._caller.workspace_id, seen.home.tree
+        workspace_id, tree = self._caller.workspace_id, self._home.tree
         return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
     async def disks(self) -> Disks:

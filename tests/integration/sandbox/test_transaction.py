@@ -16,8 +16,10 @@ from toolcrib.sandbox.sandbox import Sandbox
 
 
 @pytest.fixture(params=[SANDBOX, COPYING], ids=["overlay", "copy"])
-def stand(tmp_path: Path, request: pytest.FixtureRequest) -> Stand:
-    return Stand(tmp_path, request.param)
+async def stand(tmp_path: Path, request: pytest.FixtureRequest) -> Stand:
+    stand = Stand(tmp_path, request.param)
+    await stand.sandbox.probe()  # from here on the stager runs, and goes on
+    return stand
 
 
 def steps(effect: object) -> list[tuple[str, str, str]]:

@@ -99,7 +99,9 @@ class Shell:
     async def _run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
         base, zones = await asyncio.gather(Base.now(context.tree), self.zones(context))
         staging = self._staging.folder
-        async with self._sandbox.transaction([zone for _, zone in zones], staging) as view:
+        async with self._sandbox.transaction(
+            [zone for _, zone in zones], staging, dispose=self._staging.dispose
+        ) as view:
             await base.over()
             agent = context.caller.agent
             hosts = hosts_granted(agent.rules if agent else None, TOOL_NAME)

@@ -1,8 +1,11 @@
 """Where commands write before it counts. Knows nothing of what they write."""
 
+import asyncio
 import fcntl
 import os
 import secrets
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -10,6 +13,8 @@ from typing import Final
 from toolcrib.sandbox.transaction import drop
 
 _LOCK: Final = "lock"
+# How many folders may wait for their removal before commands wait for it too.
+_MOST_LITTER: Final = 16
 
 
 class Staging:
@@ -19,6 +24,8 @@ class Staging:
         self._above = above
         self._folder: Path | None = None
         self._lock = -1
+        self._sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweeper")
+        self._litter: deque[Future[None]] = deque()
 
     @property
     def folder(self) -> Path:
@@ -27,7 +34,14 @@ class Staging:
             self._folder = self._made()
         return self._folder
 
+    async def dispose(self, folder: Path) -> None:
+        """Removes what a command left. Its answer waits for that only if much else is waiting already."""
+        while self._litter and (self._litter[0].done() or len(self._litter) >= _MOST_LITTER):
+            await asyncio.wrap_future(self._litter.popleft())
+        self._litter.append(self._sweeper.submit(drop, folder))
+
     def close(self) -> None:
+        self._sweeper.shutdown()
         if self._folder is not None:
             drop(self._folder)
             os.close(self._lock)
