@@ -1,7 +1,8 @@
 """``python -m bench shell``: what holding a command costs, beside the bare ``sh -c true``, interleaved.
 
 Three ways: held in the sandbox alone; as a whole transaction through the gate, by a person and by an agent, whose view
-is masked; and a transaction whose effect is a file, committed to the history and to disk.
+is masked; and a transaction whose effect is a file, committed to the history and to disk. Then where the time of an
+agent's command goes, stage by stage, in the largest tree.
 
 usage: python -m bench shell [--runs 60] [--files 100 50000]
 """
@@ -22,6 +23,7 @@ from pydantic import SecretStr
 
 from bench.search import workspace_on
 from bench.servers import fresh_database, url_of
+from bench.stages import Profile, watched
 from toolcrib.domain.agents import AgentRules, ToolPermission, Trust
 from toolcrib.domain.callers import Agent, Caller
 from toolcrib.domain.ids import AgentId, CallId, new_id
@@ -38,8 +40,9 @@ from toolcrib.wiring import Engine, assemble
 
 Case = Callable[[], Awaitable[None]]
 
-# What we aim for: milliseconds over bare at the median, whatever the tree's size.
+# What we aim for: milliseconds over bare at the median, whatever the tree's size; and how much its size may matter.
 AIM_MS = 20.0
+AIM_RATIO = 1.2
 PER_FOLDER = 100
 
 
@@ -65,12 +68,20 @@ async def _measure(runs: int, sizes: Sequence[int]) -> None:
                 person = await workspace_on(database, tree)
                 agent = await _agent(database, person)
                 cases[f"gate, {size} files, a person's `true`"] = _call(engine, person, "true")
-                cases[f"gate, {size} files, an agent's `true`"] = _call(engine, agent, "true")
+                cases[_agents_true(size)] = _call(engine, agent, "true")
                 cases[f"gate, {size} files, an agent writes one"] = _call(engine, agent, "echo {} > made.txt")
-            await _interleaved(cases, runs)
+            found = await _interleaved(cases, runs)
+            _report(found)
+            _report_ratio(found, min(sizes), max(sizes))
+            for case in list(cases)[-2:]:
+                await _profile(case, cases[case], runs)
 
 
-async def _interleaved(cases: dict[str, Case], runs: int) -> None:
+def _agents_true(size: int) -> str:
+    return f"gate, {size} files, an agent's `true`"
+
+
+async def _interleaved(cases: dict[str, Case], runs: int) -> dict[str, list[float]]:
     for run in cases.values():
         await run()
     found: dict[str, list[float]] = {case: [] for case in cases}
@@ -79,7 +90,17 @@ async def _interleaved(cases: dict[str, Case], runs: int) -> None:
             began = perf_counter()
             await run()
             found[case].append((perf_counter() - began) * 1e3)
-    _report(found)
+    return found
+
+
+async def _profile(title: str, run: Case, runs: int) -> None:
+    passed = []
+    with watched() as told:
+        for _ in range(runs):
+            told()
+            await run()
+            passed.append(told())
+    Profile(tuple(passed)).print(title)
 
 
 @asynccontextmanager
@@ -147,6 +168,11 @@ def _report(found: dict[str, list[float]]) -> None:
         median = statistics.median(times)
         aim = "" if case == "bare" else f"≤ {AIM_MS:.0f}"
         print(f"| {case} | {median:.1f} | {min(times):.1f} | {median - bare:.1f} | {aim} |")
+
+
+def _report_ratio(found: dict[str, list[float]], small: int, large: int) -> None:
+    ratio = statistics.median(found[_agents_true(large)]) / statistics.median(found[_agents_true(small)])
+    print(f"\nAn agent's `true`, {large} files to {small}: ratio {ratio:.2f} of medians (aim ≤ {AIM_RATIO}).")
 
 
 if __name__ == "__main__":
