@@ -85,7 +85,7 @@ class Entry:
             input=without_content(self.call.arguments),
             outcome=outcome,
             at=self._at,
-            duration_us=(time.perf_counter_ns() - self._started) // 1000,
+            duration_us=self._duration_us,
             error_code=error.code if error else None,
             approver_id=self.allowed.approval.decided_by if self.allowed else approver_id,
             files=[*(files_changed(change_set) if change_set else ()), *self._contacts],
@@ -103,14 +103,21 @@ class Entry:
     def ended(self, outcome: Outcome, *, result: Any = None, change_set: ChangeSet | None = None) -> CallRecord:
         """The call as it ended. ``result`` is the whole one, if its reader gets less."""
         error = outcome.error
+        events: tuple[Told, ...] = ()
+        if self._is_watched:
+            events = (tool_ended(self.call.name, outcome, duration_us=self._duration_us, isolation=self._isolation),)
         return self._record(
             outcome.state,
             result=outcome.result if result is None else result,
             error=None if error is None else {"code": error.code, "message": error.message, "fields": error.fields},
             change_set=change_set,
-            events=(tool_ended(self.call.name, outcome),) if self._is_watched else (),
+            events=events,
             violation=isinstance(error, Violation),
         )
+
+    @property
+    def _duration_us(self) -> int:
+        return (time.perf_counter_ns() - self._started) // 1000
 
     def _record(
         self,

@@ -25,7 +25,7 @@ def tool_started(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> To
     return _event(EventType.TOOL_START, toolId=call_id, toolName=tool, input=shown_input(arguments))
 
 
-def tool_ended(tool: str, outcome: Outcome) -> Told:
+def tool_ended(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> Told:
     """The result as text, whatever the tool's own form is; a studio tool's text and metadata are taken as they are."""
     result, error, metadata = outcome.result, outcome.error, dict(outcome.metadata)
     failed = error is not None
@@ -47,6 +47,8 @@ def tool_ended(tool: str, outcome: Outcome) -> Told:
         status="error" if failed else "success",
         result=bounded.value,
         metadata=metadata,
+        durationMs=round(duration_us / 1000),
+        isolation=isolation,
     )
 
 

@@ -96,6 +96,15 @@ class Sessions:
             )
             return await _found(connection, tenant, session_id)
 
+    async def switch(self, tenant: Tenant, session_id: SessionId, mode: Mode) -> Session:
+        """Plan or build, as a person says. An agent leaves plan mode only with a plan that a person accepted."""
+        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+            await connection.execute(
+                "update toolcrib.sessions set mode = %s where workspace_id = %s and id = %s",
+                (mode, tenant.workspace_id, session_id),
+            )
+            return await _found(connection, tenant, session_id)
+
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
         """Removes a session with its events: whoever began it may, and owners. The book keeps its records."""
         async with self._database.transaction(tenant, Role.MEMBER) as connection:

@@ -46,6 +46,20 @@ async def test_sessions_are_listed_by_pages_the_newest_first(
     assert second["next"] is None
 
 
+@pytest.mark.req("HU-3", part="a person switches the mode")
+async def test_a_person_switches_a_session_between_plan_and_build(
+    client: httpx2.AsyncClient, ada: Someone, url: str
+) -> None:
+    made = (await client.post(url, json={"mode": "plan"}, headers=ada.headers)).json()["id"]
+
+    modes = [
+        (await client.patch(f"{url}/{made}", json=change, headers=ada.headers)).json()["mode"]
+        for change in ({"mode": "build"}, {"title": "same mode"}, {"mode": "plan"})
+    ]
+
+    assert modes == ["build", "build", "plan"]
+
+
 async def test_an_agent_that_is_not_there_cannot_act_in_a_session(
     client: httpx2.AsyncClient, ada: Someone, url: str
 ) -> None:

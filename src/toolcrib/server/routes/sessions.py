@@ -44,6 +44,7 @@ class SessionChange(Given):
 
     title: Name | None = None
     trust: Trust | None = Field(default=None, description="Null: the agent's own. Counts from the next message on.")
+    mode: Mode | None = Field(default=None, description="Plan or build; a run that is under way goes on in it.")
 
 
 class SessionAnswer(Shown):
@@ -123,12 +124,14 @@ async def get(workspace_id: UUID, session_id: UUID, principal: APerson, services
 async def change(
     workspace_id: UUID, session_id: UUID, given: SessionChange, principal: APerson, services: Injected
 ) -> SessionAnswer:
-    """Gives a session another title, another trust, or both; for members."""
+    """Gives a session another title, trust or mode; for members."""
     tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
     if "title" in given.model_fields_set:
         await services.sessions.rename(tenant, session, given.title)
     if "trust" in given.model_fields_set:
         await services.sessions.entrust(tenant, session, given.trust)
+    if given.mode is not None:
+        await services.sessions.switch(tenant, session, given.mode)
     return SessionAnswer.model_validate(await services.sessions.get(tenant, session))
 
 
