@@ -1,0 +1,49 @@
+"""Servers that are killed while they start commands, one after the other, at moments that are drawn by lot.
+
+Run as a program: a folder with a tree, a mark that every command's arguments bear, how many servers, a seed.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from random import Random
+
+from toolcrib.sandbox.background import Background
+from toolcrib.sandbox.command import Command
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.zones import Zone
+
+# A start takes about so long, and a server has begun several when it dies.
+_LONGEST_SECONDS = 0.05
+
+
+async def serve(sandbox: Sandbox, folder: Path, mark: str, tell: int) -> None:
+    zones = [Zone("project", folder / "tree", f"/mnt/{mark}", writable=True)]
+    background = Background(sandbox, folder / "staging")
+    await background.start(Command("true"), zones, owner="s")
+    os.write(tell, b".")
+    while True:
+        await asyncio.gather(*(background.start(Command("sleep 600"), zones, owner="s") for _ in range(3)))
+
+
+def main(folder: Path, mark: str, servers: int, lot: Random) -> None:
+    sandbox = Sandbox()
+    asyncio.run(sandbox.probe())
+    for _ in range(servers):
+        heard, tell = os.pipe()
+        server = os.fork()
+        if server == 0:
+            asyncio.run(serve(sandbox, folder, mark, tell))
+        os.read(heard, 1)
+        select.select([], [], [], lot.uniform(0, _LONGEST_SECONDS))
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+        os.close(heard)
+        os.close(tell)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Random(int(sys.argv[4])))

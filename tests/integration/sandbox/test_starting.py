@@ -1,0 +1,63 @@
+"""A server that is killed while a command starts leaves nothing behind, at whatever moment it is killed."""
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from tests.integration.sandbox import starter
+from tests.integration.sandbox.stand import Stand
+
+pytestmark = pytest.mark.req("SH-5", part="none outlives the server, killed while they start")
+
+
+def test_nothing_is_left_of_commands_that_were_starting_when_their_server_was_killed(tmp_path: Path) -> None:
+    campaign(tmp_path, servers=10)
+
+
+@pytest.mark.crash
+def test_nothing_is_left_of_commands_whose_servers_were_killed_many_times(tmp_path: Path) -> None:
+    campaign(tmp_path, servers=200)
+
+
+def campaign(folder: Path, *, servers: int) -> None:
+    Stand(folder)
+    mark = token_hex(8)
+    subprocess.run(
+        [sys.executable, starter.__file__, str(folder), mark, str(servers), "1"],
+        env={"PATH": os.environ["PATH"]},
+        stderr=subprocess.DEVNULL,
+        timeout=30 + servers,
+        check=True,
+    )
+    for process in marked(mark):
+        ended(process)
+    assert marked(mark) == []
+
+
+def marked(mark: str) -> list[int]:
+    """Every process on this machine whose words hold the mark."""
+    found = []
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if mark.encode() in Path(f"/proc/{process}/cmdline").read_bytes():
+                found.append(int(process))
+        except OSError:
+            continue
+    return found
+
+
+def ended(process: int) -> None:
+    """Waits for a process to end, for as long as the last of a server may take."""
+    try:
+        pidfd = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([pidfd], [], [], 10)[0], f"process {process} outlived its server"
+    finally:
+        os.close(pidfd)
