@@ -1,7 +1,7 @@
 """A typed client of the HTTP API, for the command line, for tests, and for programs of one's own."""
 
 from toolcrib.client.client import Client
-from toolcrib.client.http import NoAnswer
+from toolcrib.client.http import NoAnswer, Unavailable
 from toolcrib.client.shapes import (
     Access,
     Agent,
@@ -41,5 +41,6 @@ __all__ = [
     "Run",
     "Session",
     "Told",
+    "Unavailable",
     "Workspace",
 ]

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from toolcrib.client.http import Http, Token
+from toolcrib.client.http import Http, Stream, Token
 from toolcrib.client.shapes import (
     Access,
     Agent,
@@ -182,11 +182,16 @@ class Client:
     def cancel(self, workspace_id: UUID, run_id: UUID) -> Run:
         return Run.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/runs/{run_id}/cancel"))
 
-    def watch(self, workspace_id: UUID, session_id: UUID, *, after: int) -> Iterator[Told]:
+    def events(self, workspace_id: UUID, session_id: UUID, *, after: int = 0, limit: int = 1_000) -> list[Told]:
+        """What has happened after an event, at most so much of it."""
+        path = f"/workspaces/{workspace_id}/sessions/{session_id}/events"
+        found = self._http.send("GET", path, query={"after": after, "limit": limit})["items"]
+        return [Told(type=f"chat:{one['type']}", payload=one["payload"], seq=one["seq"]) for one in found]
+
+    def watch(self, workspace_id: UUID, session_id: UUID, *, after: int) -> "Watch":
         """What comes after an event, and then what happens; ends when the server ends it. Come back with the last."""
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/events/stream"
-        for item in self._http.stream(path, query={"after": after}):
-            yield Told.model_validate(item)
+        return Watch(self._http.stream(path, query={"after": after}))
 
     # Models, keys, people, the book
 
@@ -222,3 +227,16 @@ class Client:
         query = {"limit": limit} | ({} if before is None else {"before": before})
         found = self._http.send("GET", f"/workspaces/{workspace_id}/audit", query=query)["items"]
         return [Record.model_validate(item) for item in found]
+
+
+class Watch(Iterator[Told]):
+    """What is told of a session. ``close`` ends it, from any thread."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __next__(self) -> Told:
+        return Told.model_validate(next(self._stream))
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,8 +1,12 @@
 """Requests to a Toolcrib server, and its refusals as the errors that they were on its side. Knows no route."""
 
 import json
+import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import httpx2
 
@@ -17,10 +21,9 @@ from toolcrib.domain.errors import (
     Unauthenticated,
 )
 
-_ERRORS: Mapping[int, type[ToolcribError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict}
 _PAGE = 100
 # A stream says every 15 s that it lives.
-_STREAM_SECONDS = 45.0
+_STREAM = httpx2.Timeout(45.0, connect=5)
 
 Token = str | Callable[[], str] | None
 
@@ -29,6 +32,12 @@ class NoAnswer(ToolcribError):
     """Nobody answers at the address, or it is no Toolcrib."""
 
     code = "NO_ANSWER"
+
+
+class Unavailable(ToolcribError):
+    """The server answers, and cannot serve just now: its database is away, for example."""
+
+    code = "UNAVAILABLE"
 
 
 class Http:
@@ -44,8 +53,12 @@ class Http:
             # Reading the certificates takes a while, and an address without TLS asks for none.
             verify=not self._server.startswith("http://"),
         )
+        self._streams: WeakSet[Stream] = WeakSet()
 
     def close(self) -> None:
+        """Whoever reads a stream, in whichever thread, reads its end."""
+        for stream in self._streams:
+            stream.close()
         self._client.close()
 
     def send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
@@ -71,22 +84,58 @@ class Http:
                 return
             query[page_by] = page["next"]
 
-    def stream(self, path: str, *, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def stream(self, path: str, *, query: Mapping[str, Any]) -> "Stream":
         """The messages of a stream of server-sent events, until it ends."""
-        timeout = httpx2.Timeout(_STREAM_SECONDS, connect=5)
+        wire = _Wire()
+        stream = Stream(wire, self._messages(path, query, wire))
+        self._streams.add(stream)
+        return stream
+
+    def _messages(self, path: str, query: Mapping[str, Any], wire: "_Wire") -> Iterator[dict[str, Any]]:
         try:
-            with self._client.stream("GET", path, params=query, timeout=timeout) as response:
+            with self._client.stream("GET", path, params=query, timeout=_STREAM) as response:
                 if not response.is_success:
                     response.read()
                     raise _error(response.status_code, response.json())
+                wire.line = response.extensions["network_stream"].get_extra_info("socket")
                 for line in response.iter_lines():
+                    if wire.is_cut:
+                        return
                     if line.startswith("data: "):
                         yield json.loads(line.removeprefix("data: "))
         except httpx2.TransportError as error:
-            raise self._nobody(error) from None
+            if not wire.is_cut:
+                raise self._nobody(error) from None
+        finally:
+            wire.line = None
 
     def _nobody(self, error: Exception) -> NoAnswer:
         return NoAnswer(f"Nobody answers at {self._server} ({error}). Start `toolcrib serve`, or name another.")
+
+
+@dataclass(slots=True)
+class _Wire:
+    """What a stream is read from, so that it can be cut from outside."""
+
+    line: socket.socket | None = None
+    is_cut: bool = False
+
+
+class Stream(Iterator[dict[str, Any]]):
+    """Messages as they come. ``close`` ends it for a thread that waits for the next."""
+
+    def __init__(self, wire: _Wire, messages: Iterator[dict[str, Any]]) -> None:
+        self._wire = wire
+        self._messages = messages
+
+    def __next__(self) -> dict[str, Any]:
+        return next(self._messages)
+
+    def close(self) -> None:
+        self._wire.is_cut = True
+        if self._wire.line is not None:
+            with suppress(OSError):
+                self._wire.line.shutdown(socket.SHUT_RDWR)
 
 
 class _Bearer(httpx2.Auth):
@@ -97,6 +146,15 @@ class _Bearer(httpx2.Auth):
         token = self._token if isinstance(self._token, str) else self._token()
         request.headers["Authorization"] = f"Bearer {token}"
         yield request
+
+
+_ERRORS: Mapping[int, type[ToolcribError]] = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    503: Unavailable,
+}
 
 
 def _error(status: int, told: Any) -> ToolcribError:

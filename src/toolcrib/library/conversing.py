@@ -1,14 +1,18 @@
 """A session from a terminal's side: messages go in, what happens comes out, and what waits is decided here."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from uuid import UUID
 
-from toolcrib.client import Client, NoAnswer, Run, Session, Told
-from toolcrib.domain.errors import Conflict
+from toolcrib.client import Client, NoAnswer, Run, Session, Told, Unavailable
+from toolcrib.domain.errors import Conflict, ToolcribError
 from toolcrib.library.place import Place
 
-_TRIES = 5
+# A server that is gone stays gone; one whose database is away gets it back, or says so for half a minute.
+_TRIES: Mapping[type[ToolcribError], int] = {NoAnswer: 5, Unavailable: 20}
+_FIRST_WAIT = 0.05
+_LONGEST_WAIT = 2.0
 _TITLE_CHARACTERS = 60
 
 
@@ -23,6 +27,10 @@ class Conversation:
     @property
     def id(self) -> UUID:
         return self.session.id
+
+    def moved(self, place: Place) -> "Conversation":
+        """The same, gone on with where another serves it now."""
+        return Conversation(place, self.session, seen=self._seen)
 
     def send(self, text: str) -> Run:
         if self.session.title is None:
@@ -43,10 +51,11 @@ class Conversation:
                     yield told
                     if is_end(told, run):
                         return
-            except NoAnswer:
+            except (NoAnswer, Unavailable) as error:
                 failures += 1
-                if failures == _TRIES:
+                if failures >= _TRIES[type(error)]:
                     raise
+                time.sleep(min(_FIRST_WAIT * 2**failures, _LONGEST_WAIT))
 
     def stop(self, run: Run) -> None:
         """Stops a run; one that has ended meanwhile is stopped enough."""

@@ -9,10 +9,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
+
+import structlog
 
 from toolcrib.domain.errors import Misconfigured
 from toolcrib.local import binaries
@@ -31,6 +35,9 @@ _INITDB_SECONDS = 300
 _START_SECONDS = 120
 _STOP_SECONDS = 30
 _LOOK_EVERY = 0.01
+_LOOK_AFTER_EVERY = 0.5
+
+log = structlog.get_logger(__name__)
 
 
 class Cluster:
@@ -54,8 +61,20 @@ class Cluster:
             if not self.is_made:
                 self._make(binaries.find())
             if not self._is_ready():
-                self._start(binaries.find(major=int((self._data / "PG_VERSION").read_text())))
+                self._start(self._own_programs())
             self._users.take(shared=True)
+
+    @contextmanager
+    def kept_running(self) -> Iterator[None]:
+        """Starts it again whenever it dies while the context lasts; whoever serves on it reconnects by themselves."""
+        over = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(over,), name="toolcrib-database", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
 
     def leave(self) -> None:
         """Stops it if nobody else uses it."""
@@ -103,6 +122,19 @@ class Cluster:
                 said = _end_of(log.read_text(errors="replace"))
                 raise Misconfigured(f"PostgreSQL did not start in {self._data}. It said:\n{said}")
             time.sleep(_LOOK_EVERY)
+
+    def _keep(self, over: threading.Event) -> None:
+        while not over.wait(_LOOK_AFTER_EVERY):
+            if self._server_process() is not None:
+                continue
+            # What is left of a server that was killed may hold its memory for a moment: then the next look succeeds.
+            with suppress(Misconfigured), self._alone():
+                if not self._is_ready():
+                    log.warning("database_started_again", directory=str(self._data))
+                    self._start(self._own_programs())
+
+    def _own_programs(self) -> Binaries:
+        return binaries.find(major=int((self._data / "PG_VERSION").read_text()))
 
     def _stop(self) -> None:
         process = self._server_process()

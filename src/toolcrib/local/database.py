@@ -36,7 +36,8 @@ def database(directories: Directories, secrets: Secrets) -> Iterator[Urls]:
         app = cluster.url(migrate.APP_ROLE, secrets.app_password)
         system = cluster.url(migrate.SYSTEM_ROLE, secrets.system_password)
         _bring_up_to_date(directories, cluster, secrets, app=app, system=system)
-        yield Urls(app, system)
+        with cluster.kept_running():
+            yield Urls(app, system)
     finally:
         cluster.leave()
 
