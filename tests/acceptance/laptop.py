@@ -44,9 +44,9 @@ class Model(ModelServer):
 
 
 @contextmanager
-def model_beside() -> Iterator[Model]:
+def model_beside(fake: Model | None = None) -> Iterator[Model]:
     """A model on loopback, on a loop of its own."""
-    fake, ready, stop = Model(), threading.Event(), threading.Event()
+    fake, ready, stop = fake or Model(), threading.Event(), threading.Event()
 
     async def serve() -> None:
         server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
@@ -91,9 +91,9 @@ class Laptop:
             "OPENAI_BASE_URL": f"{self.model.url}/v1",
         }
 
-    def project(self, name: str | None = None) -> Path:
+    def project(self, name: str | None = None, *, below: str = "projects") -> Path:
         """A new, empty directory of the user's."""
-        made = self.base / "projects" / (name or secrets.token_hex(4))
+        made = self.base / below / (name or secrets.token_hex(4))
         _own(made)
         return made
 
@@ -125,9 +125,9 @@ class Laptop:
             cwd=at,
             env=self.environment,
             start_new_session=True,
-            user=_user(),
-            group=_user(),
-            extra_groups=None if _user() is None else [],
+            user=user_of_laptop(),
+            group=user_of_laptop(),
+            extra_groups=None if user_of_laptop() is None else [],
         )
         os.close(theirs)
         terminal = Terminal(process, ours)
@@ -218,16 +218,16 @@ def _stop_database(found: Laptop) -> None:
 
 def _own(directory: Path) -> None:
     directory.mkdir(parents=True)
-    if (user := _user()) is not None:
+    if (user := user_of_laptop()) is not None:
         os.chown(directory, user, user)
 
 
-def _user() -> int | None:
+def user_of_laptop() -> int | None:
     return _NOBODY if os.geteuid() == 0 else None
 
 
 def _command(arguments: tuple[str, ...], environment: dict[str, str], at: str, output: Path) -> None:
-    if (user := _user()) is not None:
+    if (user := user_of_laptop()) is not None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)

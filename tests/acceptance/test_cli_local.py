@@ -31,7 +31,7 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
     own.model.script = [says("I shall write a haiku.", WRITES), says("It stands in haiku.md.")]
     began = time.monotonic()
 
-    with own.terminal(at=project) as chat:
+    with own.terminal("chat", "--plain", at=project) as chat:
         chat.until("> ")
         first_prompt = time.monotonic() - began
         chat.type("Write a haiku")
@@ -64,7 +64,7 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
 def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("Now.", WRITES), says("Done.")]
-    with own.terminal("chat", "--trust", "autonomous", at=project) as chat:
+    with own.terminal("chat", "--plain", "--trust", "autonomous", at=project) as chat:
         # While it runs it serves the directory, to the commands that follow too.
         chat.until("> ")
         answer = own.says("run", "--trust", "autonomous", "--quiet", "Write a haiku", at=project)
@@ -105,7 +105,7 @@ def test_the_directory_is_furnished_from_the_shell(own: Laptop) -> None:
     definition = project / "reviewer.yaml"
     definition.write_text("provider: openai-compatible\nmodel: gpt-fake\ntrust: supervised\n")
     own.model.script = [says("Hello.")]
-    with own.terminal("chat", at=project) as chat:
+    with own.terminal("chat", "--plain", at=project) as chat:
         chat.until("> ")
         own.says("agents", "add", "reviewer", "reviewer.yaml", at=project)
         own.says("agents", "default", "reviewer", at=project)
@@ -161,10 +161,10 @@ def test_without_a_terminal_a_call_that_needs_a_person_is_denied_and_every_event
 def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: Laptop) -> None:
     killed, other = own.project(), own.project()
     cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
-    with own.terminal(at=other) as beside:
+    with own.terminal("chat", "--plain", at=other) as beside:
         beside.until("> ")
         own.model.script = [cut]
-        with own.terminal(at=killed) as chat:
+        with own.terminal("chat", "--plain", at=killed) as chat:
             chat.until("> ")
             chat.type("Write a haiku")
             chat.until("I beg")
@@ -174,7 +174,7 @@ def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: La
         beside.until("Still here.")
         beside.until("\n> ")
         own.model.script = [says("", WRITES), says("Written.")]
-        with own.terminal("chat", "--resume", "last", at=killed) as again:
+        with own.terminal("chat", "--plain", "--resume", "last", at=killed) as again:
             # The run that was cut off is taken up by itself.
             again.until(ALLOW)
             again.type("y")
@@ -190,9 +190,9 @@ def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: La
 def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_ends(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written."), says("I am still with you.")]
-    with own.terminal(at=project) as first:
+    with own.terminal("chat", "--plain", at=project) as first:
         first.until("> ")
-        with own.terminal(at=project) as second:
+        with own.terminal("chat", "--plain", at=project) as second:
             second.until("> ")
             first.type("Write a haiku")
             first.until(ALLOW)
@@ -233,7 +233,7 @@ def test_a_plan_is_read_before_it_is_accepted_and_a_run_can_be_stopped(own: Lapt
         says("Now I build."),
         cut,
     ]
-    with own.terminal("chat", "--plan", at=project) as chat:
+    with own.terminal("chat", "--plain", "--plan", at=project) as chat:
         chat.until("> ")
         chat.type("Plan it")
         shown = chat.until("approval: ")

@@ -1,6 +1,5 @@
 """Asks the person at the terminal: whether a call may be made, and what a call wants to know."""
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -14,11 +13,11 @@ from rich.text import Text
 from toolcrib.cli.answer import answers_to
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import Place
+from toolcrib.cli.plans import plan_asked_about
 from toolcrib.cli.showing import plain, rule_text, show_approval, show_question
 from toolcrib.client import Approval, Told
 from toolcrib.domain.errors import BadArguments, Conflict, Misconfigured, NotFound, ToolcribError
 
-_PLAN = re.compile(r"[\w./@-]+\.plan\b")
 _MOST_PLAN_LINES = 200
 
 Read = Callable[[str], str]
@@ -129,21 +128,16 @@ class Decider:
             return
 
     def _show_plan(self, item: Mapping[str, Any]) -> None:
-        """The plan that a question is about, so that it is read before it is accepted."""
-        if not any(button.get("value") == "Accept" for button in item.get("buttons") or ()):
-            return
-        named = _PLAN.search(str(item["question"]))
-        path = named[0] if named else self._narrator.last_plan
-        if path is None:
-            return
         try:
-            found = self._place.client.call(self._place.id, "read", {"path": f"/{path.lstrip('/')}"})
+            plan = plan_asked_about(self._place, item, last=self._narrator.last_plan)
         except ToolcribError as error:
             self._narrator.aside(error.message)
             return
-        lines = str(found.get("content", "")).splitlines()
+        if plan is None:
+            return
+        lines = plan.text.splitlines()
         console = Console()
-        console.print(Text(plain(path), style="bold"))
+        console.print(Text(plain(plan.path), style="bold"))
         for line in lines[:_MOST_PLAN_LINES]:
             console.print(Text("  " + plain(line)), soft_wrap=True)
         if len(lines) > _MOST_PLAN_LINES:

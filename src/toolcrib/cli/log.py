@@ -32,21 +32,22 @@ def log(
     Example: toolcrib log --diff
     """
     with open_place(directory, server=server, workspace=workspace) as place:
-        records = _records(place, limit, all_calls=all_calls)
+        records = newest_records(place, limit, all_calls=all_calls)
         names = {str(agent.id): agent.name for agent in place.client.agents(place.id)}
         console = Console()
         for record in reversed(records):
-            diffs = _diffs(place, record) if diff else []
+            diffs = diffs_of(place, record) if diff else []
             if as_json:
                 typer.echo(json.dumps({**record.model_dump(mode="json"), **({"diffs": diffs} if diff else {})}))
                 continue
-            _tell(console, record, names)
-            _tell_diffs(console, diffs)
+            for line in [*record_lines(record, names), *diff_lines(diffs)]:
+                console.print(line, soft_wrap=True)
         if not records and not as_json:
             typer.echo("Nothing has been done here yet.")
 
 
-def _records(place: Place, limit: int, *, all_calls: bool) -> list[Record]:
+def newest_records(place: Place, limit: int, *, all_calls: bool = False) -> list[Record]:
+    """The newest first; by default those only that changed files, ran commands or were refused."""
     found: list[Record] = []
     before = None
     while len(found) < limit:
@@ -62,25 +63,23 @@ def _matters(record: Record) -> bool:
     return bool(record.files) or record.tool == "bash" or record.outcome != "done"
 
 
-def _tell(console: Console, record: Record, names: Mapping[str, str]) -> None:
+def record_lines(record: Record, names: Mapping[str, str]) -> list[Text]:
+    """A record, with the agents' names."""
     who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
     about = next((one_line(record.input[name], 200) for name in _NAMING if record.input.get(name)), "")
-    line = Text.assemble(
-        (f"{record.at.astimezone():%m-%d %H:%M:%S} ", "dim"),
-        (one_line(record.tool, 40), "bold"),
-        f" {about}",
-    )
-    console.print(line, soft_wrap=True)
     how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
     allowed = ", allowed by a person" if record.approver_id and record.outcome == "done" else ""
     isolation = f", {one_line(record.isolation, 40)}" if record.isolation else ""
-    console.print(
-        Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"), soft_wrap=True
-    )
-    for file in record.files[:_MOST_FILES]:
-        console.print(Text(f"  {_change(file)} {one_line(_path(file), 200)}"), soft_wrap=True)
+    lines = [
+        Text.assemble(
+            (f"{record.at.astimezone():%m-%d %H:%M:%S} ", "dim"), (one_line(record.tool, 40), "bold"), f" {about}"
+        ),
+        Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"),
+    ]
+    lines += [Text(f"  {_change(file)} {one_line(_path(file), 200)}") for file in record.files[:_MOST_FILES]]
     if len(record.files) > _MOST_FILES:
-        console.print(Text(f"  and {len(record.files) - _MOST_FILES:,} more files", style="dim"))
+        lines.append(Text(f"  and {len(record.files) - _MOST_FILES:,} more files", style="dim"))
+    return lines
 
 
 def _change(file: Mapping[str, Any]) -> str:
@@ -98,7 +97,7 @@ def _is_mounted(file: Mapping[str, Any]) -> bool:
     return path.startswith("@") and not path.startswith("@project")
 
 
-def _diffs(place: Place, record: Record) -> list[dict[str, str]]:
+def diffs_of(place: Place, record: Record) -> list[dict[str, str]]:
     """What a call changed, where the history can still say it."""
     if not record.files:
         return []
@@ -109,13 +108,12 @@ def _diffs(place: Place, record: Record) -> list[dict[str, str]]:
     return [{"path": one["path"], "diff": one.get("diff") or ""} for one in found["changes"]]
 
 
-def _tell_diffs(console: Console, diffs: list[dict[str, str]]) -> None:
-    room = _MOST_DIFF_LINES
+def diff_lines(diffs: list[dict[str, str]]) -> list[Text]:
+    lines: list[Text] = []
     for found in diffs:
         if found.get("why"):
-            console.print(Text(f"    {one_line(found['path'], 100)}: {one_line(found['why'])}", style="dim"))
-        for line in found["diff"].splitlines()[:room]:
-            console.print(diff_line(line), soft_wrap=True)
-            room -= 1
-    if room <= 0:
-        console.print(Text("  … more is not shown; --json has it all.", style="dim"))
+            lines.append(Text(f"    {one_line(found['path'], 100)}: {one_line(found['why'])}", style="dim"))
+        lines += [diff_line(line) for line in found["diff"].splitlines()[: _MOST_DIFF_LINES - len(lines)] if line]
+    if len(lines) >= _MOST_DIFF_LINES:
+        lines.append(Text("  … more is not shown; --json has it all.", style="dim"))
+    return lines

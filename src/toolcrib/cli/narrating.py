@@ -10,20 +10,13 @@ from typing import Any, TextIO
 
 import typer
 
+from toolcrib.cli import wording
 from toolcrib.cli.showing import one_line, plain
 from toolcrib.client import Told
 from toolcrib.library.words import Words
 
 _MOST_OUTPUT_LINES = 12
 _LINE = 160
-_NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
-_ENDINGS = {
-    "turn-limit": "Stopped: it took as many turns as it may.",
-    "budget": "Stopped: the model's context is full.",
-    "deadline": "Stopped: its time was over.",
-    "cancelled": "Stopped.",
-    "violation": "Stopped: the agent touched what is out of bounds.",
-}
 
 
 class Narrator:
@@ -70,10 +63,9 @@ class Narrator:
             self._open_line = not words.endswith("\n")
 
     def _call(self, payload: Mapping[str, Any]) -> None:
-        given = payload.get("input")
-        if payload["toolName"] == "plan_write" and isinstance(given, Mapping):
-            self.last_plan = str(given.get("path") or "") or None
-        self.aside(f"{self._mark} {one_line(payload['toolName'], 60)} {_about(given)}".rstrip(), colour="cyan")
+        self.last_plan = wording.plan_written(payload) or self.last_plan
+        said = f"{self._mark} {one_line(payload['toolName'], 60)} {wording.about(payload.get('input'))}"
+        self.aside(said.rstrip(), colour="cyan")
 
     def _result(self, payload: Mapping[str, Any]) -> None:
         text = str(payload.get("result") or "")
@@ -93,32 +85,16 @@ class Narrator:
 
     def _ended(self, payload: Mapping[str, Any]) -> None:
         self._end_line()
-        ending, error = payload.get("ending"), payload.get("error")
-        if isinstance(error, Mapping):
-            fields = "; ".join(str(value) for value in (error.get("fields") or {}).values())
-            message = fields if fields and error.get("code") == "VALIDATION_ERROR" else error.get("message")
-            self.aside(f"{self._failed} {one_line(message, 1_000)}", colour="red")
-        elif ending in _ENDINGS:
-            self.aside(_ENDINGS[ending], colour="yellow")
+        if (failure := wording.failure(payload)) is not None:
+            self.aside(f"{self._failed} {failure}", colour="red")
+        elif (stop := wording.stop(payload)) is not None:
+            self.aside(stop, colour="yellow")
 
     def _end_line(self) -> None:
         if self._open_line:
             self._out.write("\n")
             self._out.flush()
             self._open_line = False
-
-
-def _about(given: object) -> str:
-    """What a call is about, in a few words."""
-    if not isinstance(given, Mapping):
-        return ""
-    if "source" in given and "destination" in given:
-        return f"{one_line(given['source'], 70)} to {one_line(given['destination'], 70)}"
-    for name in _NAMING:
-        if isinstance(given.get(name), str):
-            return one_line(given[name], _LINE - 20)
-    paths = given.get("paths")
-    return one_line(", ".join(map(str, paths)), _LINE - 20) if isinstance(paths, list) else ""
 
 
 def _marks(out: TextIO) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ import typer
 from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.client import Run
+from toolcrib.client import NoAnswer, Run
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.errors import Misconfigured
 from toolcrib.library.conversing import Conversation, is_end
@@ -17,6 +17,7 @@ from toolcrib.library.staff import chosen_agent
 # How a run ended, as a script is told.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}
 NEEDS_A_PERSON = 5
+TAKEN_OVER = "The terminal that served this directory has ended. Going on here."
 
 AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="Who answers; by default the default agent.")]
 TrustOption = Annotated[Trust | None, typer.Option(help="How often you are asked; by default as the agent says.")]
@@ -46,17 +47,25 @@ def run(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise Misconfigured('There is nothing to do. Say what: toolcrib run "…"')
-    with open_place(directory, server=server, workspace=workspace) as place:
-        hired = chosen_agent(place, agent)
-        session = place.client.create_session(
-            place.id, agent_id=hired.id, mode="plan" if plan else "build", trust=trust
-        )
-        conversation = Conversation(place, session)
-        narrator = Narrator(quiet=quiet or as_json)
-        read = None if approve is not None or as_json or prompt == "-" else somebody()
-        decider = Decider(place, narrator, read=read, absent=approve or Absent.NEVER)
-        status = followed(conversation, conversation.send(text), narrator, decider, as_json=as_json)
-    raise typer.Exit(status)
+    narrator = Narrator(quiet=quiet or as_json)
+    read = None if approve is not None or as_json or prompt == "-" else somebody()
+    conversation, begun = None, None
+    while True:
+        with open_place(directory, server=server, workspace=workspace) as place:
+            if conversation is None:
+                hired = chosen_agent(place, agent)
+                mode = "plan" if plan else "build"
+                session = place.client.create_session(place.id, agent_id=hired.id, mode=mode, trust=trust)
+                conversation = Conversation(place, session)
+            conversation = conversation.moved(place)
+            decider = Decider(place, narrator, read=read, absent=approve or Absent.NEVER)
+            try:
+                begun = begun or conversation.send(text)
+                raise typer.Exit(followed(conversation, begun, narrator, decider, as_json=as_json))
+            except NoAnswer:
+                if not place.served_elsewhere:
+                    raise
+                narrator.aside(TAKEN_OVER)
 
 
 def followed(
@@ -69,7 +78,8 @@ def followed(
             for told in conversation.follow(run):
                 if as_json:
                     typer.echo(told.model_dump_json(exclude_none=True))
-                narrator.tell(told)
+                else:
+                    narrator.tell(told)
                 if is_end(told, run):
                     status = STATUS.get(str(told.payload.get("ending")), 1)
                 else:

@@ -83,49 +83,52 @@ def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
 
 def show_approval(console: Console, approval: Approval, workspace: str) -> None:
     """The call, why it is asked about, and what it would do."""
-    who = one_line(approval.agent_name or "someone", 80)
-    console.print(Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")))
-    console.print(
-        Text(
-            f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, "
-            f"expires in {left(approval.expires_at)}",
-            style="dim",
-        )
+    who, *why = about_approval(approval)
+    when = Text(
+        f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, expires in {left(approval.expires_at)}",
+        style="dim",
     )
-    console.print(Text(one_line(approval.reason), style="dim"))
+    what = [*given_arguments(approval.shown), *proposed_changes(approval)]
+    for line in [who, when, *why, Text(), *what]:
+        console.print(line, soft_wrap=True)
+
+
+def about_approval(approval: Approval) -> list[Text]:
+    """Who wants what, and why it is asked about."""
+    who = one_line(approval.agent_name or "someone", 80)
+    lines = [
+        Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")),
+        Text(one_line(approval.reason), style="dim"),
+    ]
     if approval.replaces:
-        console.print(Text("Asked again: what it was about has changed since.", style="yellow"))
+        lines.append(Text("Asked again: what it was about has changed since.", style="yellow"))
     if approval.isolation:
-        console.print(Text(f"Isolation: {one_line(approval.isolation)}"))
-    console.print()
-    _show_arguments(console, approval.shown)
-    _show_changes(console, approval)
+        lines.append(Text(f"Isolation: {one_line(approval.isolation)}"))
+    return lines
 
 
-def _show_arguments(console: Console, shown: Any) -> None:
+def given_arguments(shown: Any) -> list[Text]:
+    """What a call is given."""
     lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
-    for line in lines[:_MOST_ARGUMENT_LINES]:
-        console.print(Text("  " + one_line(line, 2_000)), soft_wrap=True)
+    said = [Text("  " + one_line(line, 2_000)) for line in lines[:_MOST_ARGUMENT_LINES]]
     if (more := len(lines) - _MOST_ARGUMENT_LINES) > 0:
-        console.print(Text(f"  … {more:,} more lines of arguments", style="dim"))
-    console.print()
+        said.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
+    return [*said, Text()]
 
 
-def _show_changes(console: Console, approval: Approval) -> None:
+def proposed_changes(approval: Approval) -> list[Text]:
+    """What a call would change, line by line."""
     if not approval.changes:
-        console.print(what_would_change(approval))
-    room = _MOST_LINES
+        return [what_would_change(approval), Text()]
+    lines: list[Text] = []
     for change in approval.changes:
-        if room <= 0:
-            console.print(Text("… more is not shown here; the server has it all.", style="dim"))
+        if len(lines) >= _MOST_LINES:
+            lines.append(Text("… more is not shown here; the server has it all.", style="dim"))
             break
-        console.print(_changed(change))
-        room -= 1
-        for line in str(change.get("diff") or "").split("\n")[:room]:
-            if line:
-                console.print(diff_line(line), soft_wrap=True)
-                room -= 1
-    console.print()
+        lines.append(_changed(change))
+        diff = [line for line in str(change.get("diff") or "").split("\n") if line]
+        lines += [diff_line(line) for line in diff[: _MOST_LINES - len(lines)]]
+    return [*lines, Text()]
 
 
 def diff_line(line: str) -> Text:

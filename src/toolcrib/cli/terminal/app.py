@@ -1,0 +1,315 @@
+"""The full-screen chat: puts the widgets together, and passes on what is typed, decided and told."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar, TypeVar
+from uuid import UUID
+
+from rich.text import Text
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Static
+
+from toolcrib.cli.slash import Reply, Slash, model_of, trust_of
+from toolcrib.cli.terminal.conversation import Conversation
+from toolcrib.cli.terminal.gauge import Standing, status_line
+from toolcrib.cli.terminal.history import History
+from toolcrib.cli.terminal.panels import ConfirmPanel
+from toolcrib.cli.terminal.picker import SessionPicker
+from toolcrib.cli.terminal.prompt import Fitting, Prompt
+from toolcrib.cli.terminal.story import Story
+from toolcrib.cli.terminal.waiting import Waiting
+from toolcrib.cli.terminal.watching import Watcher
+from toolcrib.client import Agent, NoAnswer, Session
+from toolcrib.domain.agents import Trust
+from toolcrib.domain.errors import Conflict, ToolcribError
+from toolcrib.library import conversing
+from toolcrib.library.place import Place
+
+T = TypeVar("T")
+
+# So many events of an earlier session are shown at first, and as many again when one scrolls up to them.
+_PAGE = 300
+# So often nobody may answer before another's server is taken for dead.
+_TRIES = 5
+_MOST_SESSIONS = 50
+
+
+class ChatApp(App[None]):
+    """One conversation at a time. ``lost`` says that whoever served it has gone for good."""
+
+    CSS_PATH = "look.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", priority=True, show=False),
+        Binding("ctrl+d", "leave", priority=True, show=False),
+        Binding("escape", "stop", show=False),
+        Binding("ctrl+t", "trust", show=False),
+        Binding("ctrl+o", "fold", show=False),
+        Binding("ctrl+r", "sessions", show=False),
+    ]
+
+    class Rang(Message):
+        """Something was heard."""
+
+    def __init__(self, place: Place, session: Session, agent: Agent, *, first: str = "") -> None:
+        super().__init__()
+        self.place = place
+        self.session = session
+        self.agent = agent
+        self.story = Story(mode=session.mode)
+        self.unsent = ""
+        self.lost: NoAnswer | None = None
+        self._first = first
+        self._watcher: Watcher | None = None
+        self._earliest = 0
+        self._is_away = False
+        self._carry_out: Callable[[], Reply] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="status")
+        yield Conversation()
+        yield Waiting(self.place)
+        yield Fitting()
+        yield Prompt(History(self.place.notes))
+        yield Static(id="hints")
+
+    async def on_mount(self) -> None:
+        self._prompt.focus()
+        await self._open()
+        if self._first:
+            await self._send(self._first)
+
+    def on_unmount(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    # What happens
+
+    async def on_chat_app_rang(self) -> None:
+        watcher = self._watcher
+        if watcher is None:
+            return
+        touched = []
+        while watcher.heard:
+            touched += self.story.tell(watcher.heard.popleft(), time.monotonic())
+        await self._conversation.show(touched)
+        await self._tell_trouble(watcher)
+        await self._waiting.see_to(self.story)
+        self._refresh_lines()
+
+    async def _open(self) -> None:
+        """Shows the session from its newest events on, and watches it."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        self.story = Story(mode=self.session.mode)
+        self._earliest = max(0, self.session.last_seq - _PAGE)
+        await self._conversation.begin_anew()
+        await self._waiting.close()
+        if self.session.last_seq:
+            await self._recall()
+        self._watcher = Watcher(self.place, self.session.id, after=self.story.seen, ring=self._ring)
+        self._watcher.start()
+        self._refresh_lines()
+
+    def _ring(self) -> None:
+        """Called by the thread that watches."""
+        self.post_message(self.Rang())
+
+    async def _recall(self) -> None:
+        client, story = self.place.client, self.story
+        for told in await self._asked(lambda: client.events(self.place.id, self.session.id, after=self._earliest)):
+            story.tell(told)
+        # What waits and what runs is told anew: of these the past knows only the beginning.
+        story.waiting.clear()
+        runs = await self._asked(lambda: client.runs(self.place.id, self.session.id))
+        story.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
+        await self._conversation.show(story.blocks)
+        self._conversation.has_earlier = self._earliest > 0
+
+    async def on_conversation_wants_earlier(self) -> None:
+        end, start = self._earliest, max(0, self._earliest - _PAGE)
+        found = await self._asked(
+            lambda: self.place.client.events(self.place.id, self.session.id, after=start, limit=end - start)
+        )
+        earlier = Story()
+        for told in found:
+            earlier.tell(told)
+        self._earliest = start
+        await self._conversation.put_before(earlier.blocks, more=start > 0)
+
+    async def _tell_trouble(self, watcher: Watcher) -> None:
+        if watcher.trouble is not None and watcher.failures >= _TRIES and self.place.served_elsewhere:
+            self.lost = NoAnswer(watcher.trouble.message)
+            self.unsent = self.unsent or self._prompt.text
+            self.exit()
+        elif watcher.trouble is not None and watcher.failures > 1 and not self._is_away:
+            self._is_away = True
+            await self._remark(f"{watcher.trouble.message} Trying again …", is_bad=True)
+        elif watcher.trouble is None and self._is_away:
+            self._is_away = False
+            await self._remark("It answers again.")
+
+    # What is typed
+
+    async def on_prompt_sent(self, event: Prompt.Sent) -> None:
+        if event.text.startswith("/"):
+            await self._obey(event.text)
+        else:
+            await self._send(event.text)
+
+    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+        self.query_one(Fitting).show(event.fitting)
+
+    async def on_prompt_undo_wanted(self) -> None:
+        await self._obey("/undo")
+
+    async def _send(self, text: str) -> None:
+        conversation = conversing.Conversation(self.place, self.session)
+        self.unsent = text
+        try:
+            run = await self._asked(lambda: conversation.send(text))
+        except ToolcribError as error:
+            self._prompt.put(text)
+            await self._remark(error.message, is_bad=True)
+            return
+        self.unsent = ""
+        self.session = conversation.session
+        self.story.run_id = self.story.run_id or str(run.id)
+        self._refresh_lines()
+
+    async def _obey(self, said: str) -> None:
+        if said in ("/sessions", "/resume"):
+            self.action_sessions()
+            return
+        slash = Slash(self.place, self.session, self.agent)
+        try:
+            await self._replied(await self._asked(lambda: slash.obey(said)))
+        except ToolcribError as error:
+            await self._remark(error.message, is_bad=True)
+
+    async def _replied(self, reply: Reply) -> None:
+        if reply.leave:
+            self.exit()
+            return
+        self.agent = reply.agent or self.agent
+        if reply.session is not None:
+            is_other = reply.session.id != self.session.id
+            self.session = reply.session
+            if is_other:
+                await self._open()
+        if reply.carry_out is not None:
+            self._carry_out = reply.carry_out
+            await self._waiting.confirm(list(reply.lines))
+        elif reply.lines:
+            await self._remark(Text("\n").join(reply.lines))
+        self._refresh_lines()
+
+    @on(ConfirmPanel.Decided)
+    async def _confirmed(self, event: ConfirmPanel.Decided) -> None:
+        carry_out, self._carry_out = self._carry_out, None
+        await self._waiting.close()
+        if event.yes and carry_out is not None:
+            try:
+                await self._replied(await self._asked(carry_out))
+            except ToolcribError as error:
+                await self._remark(error.message, is_bad=True)
+        await self._waiting.see_to(self.story)
+
+    @on(Waiting.Said)
+    async def _told_by_panel(self, event: Waiting.Said) -> None:
+        await self._remark(event.text, is_bad=True)
+
+    # Keys
+
+    async def action_stop(self) -> None:
+        run_id = self.story.run_id
+        if run_id is None:
+            return
+        await self._remark("Stopping …")
+        with suppress(Conflict):
+            try:
+                await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
+            except Conflict:
+                raise
+            except ToolcribError as error:
+                await self._remark(error.message, is_bad=True)
+
+    async def action_interrupt(self) -> None:
+        if self.story.run_id is not None:
+            await self.action_stop()
+        elif self._prompt.text:
+            self._prompt.put("")
+        else:
+            self.notify("Ctrl+D leaves.")
+
+    def action_leave(self) -> None:
+        if self._prompt.has_focus and self._prompt.text:
+            self._prompt.action_delete_right()
+            return
+        self.exit()
+
+    async def action_trust(self) -> None:
+        levels = [str(level) for level in Trust]
+        at = levels.index(trust_of(self.session, self.agent))
+        await self._obey(f"/trust {levels[(at + 1) % len(levels)]}")
+
+    def action_fold(self) -> None:
+        self._conversation.fold_last()
+
+    def action_sessions(self) -> None:
+        self.run_worker(self._pick(), exclusive=True)
+
+    async def _pick(self) -> None:
+        found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS))
+        chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
+        if chosen is not None and chosen != str(self.session.id):
+            await self._obey(f"/resume {chosen}")
+
+    # Lines
+
+    def on_resize(self) -> None:
+        self._refresh_lines()
+
+    def _refresh_lines(self) -> None:
+        doing = "working" if self.story.run_id else "ready"
+        if self.story.waiting:
+            doing = f"{len(self.story.waiting)} waits for you"
+        if self._is_away:
+            doing = "no connection"
+        standing = Standing(
+            where=self.place.workspace.name,
+            agent=self.agent.name,
+            model=model_of(self.agent),
+            mode=self.story.mode,
+            trust=trust_of(self.session, self.agent),
+            usage=self.story.usage,
+            doing=doing,
+        )
+        self.query_one("#status", Static).update(Text(status_line(standing, self.size.width), no_wrap=True))
+        first = "Esc stop" if self.story.run_id else "^R sessions"
+        hints = f"{first}  / commands  ^J new line  ^Z undo  ^T trust  ^O unfold  ^D leave"
+        self.query_one("#hints", Static).update(Text(hints, no_wrap=True, overflow="ellipsis"))
+
+    async def _remark(self, text: str | Text, *, is_bad: bool = False) -> None:
+        await self._conversation.show([self.story.remark(text, is_bad=is_bad)])
+
+    async def _asked(self, question: Callable[[], T]) -> T:
+        """The client waits for its answers, so it is asked in a thread."""
+        return await asyncio.to_thread(question)
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self.query_one(Conversation)
+
+    @property
+    def _waiting(self) -> Waiting:
+        return self.query_one(Waiting)
+
+    @property
+    def _prompt(self) -> Prompt:
+        return self.query_one(Prompt)

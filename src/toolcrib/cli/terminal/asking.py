@@ -1,0 +1,172 @@
+"""What a call asks a person, one thing after the other: choices, several choices, or words. Plans are read first."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Input, Markdown, OptionList, SelectionList, Static
+from textual.widgets.option_list import Option
+from textual.widgets.selection_list import Selection
+
+from toolcrib.cli.plans import Plan
+from toolcrib.cli.showing import expected, one_line, plain
+from toolcrib.client import Question
+
+
+class QuestionPanel(Vertical, can_focus=True):
+    """Asks the items of a question in their order, and says all answers at once."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+    ]
+
+    class Answered(Message):
+        """What was said to each item, as text."""
+
+        def __init__(self, question: Question, said: Mapping[str, str]) -> None:
+            super().__init__()
+            self.question = question
+            self.said = said
+
+    def __init__(self, question: Question, plans: Mapping[str, Plan]) -> None:
+        super().__init__(classes="panel")
+        self.question = question
+        self._plans = plans
+        self._said: dict[str, str] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Vertical(classes="item")
+
+    async def on_mount(self) -> None:
+        await self._ask()
+
+    async def ask_again(self, flaw: str) -> None:
+        """From the first item on, for what was said does not fit."""
+        self._said = {}
+        await self._ask(flaw)
+
+    def focus_answer(self) -> None:
+        for widget in self.query("OptionList, SelectionList, Input"):
+            widget.focus()
+            return
+
+    def action_page(self, pages: int) -> None:
+        for reading in self.query(".reading").results(VerticalScroll):
+            reading.scroll_relative(y=pages * reading.size.height, animate=False)
+
+    async def on_key(self, event: events.Key) -> None:
+        """A digit chooses, where there is a list and nothing is being typed."""
+        lists = [one for one in self.query(OptionList) if not isinstance(one, SelectionList)]
+        if not (event.key.isdecimal() and lists and not isinstance(self.app.focused, Input)):
+            return
+        number = int(event.key) - 1
+        if 0 <= number < lists[0].option_count:
+            event.stop()
+            await self._take(str(lists[0].get_option_at_index(number).id))
+
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if not isinstance(event.option_list, SelectionList):
+            await self._take(str(event.option.id))
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value.strip():
+            await self._take(event.value)
+
+    async def take_selected(self) -> None:
+        chosen = self.query_one(SelectionList)
+        await self._take(json.dumps(list(chosen.selected), ensure_ascii=False))
+
+    async def _take(self, said: str) -> None:
+        self._said[self._item["name"]] = said
+        if len(self._said) < len(self.question.questions):
+            await self._ask()
+        else:
+            self.post_message(self.Answered(self.question, self._said))
+
+    @property
+    def _item(self) -> Mapping[str, Any]:
+        return self.question.questions[len(self._said)]
+
+    async def _ask(self, flaw: str = "") -> None:
+        item, count = self._item, len(self.question.questions)
+        number = f" ({len(self._said) + 1} of {count})" if count > 1 else ""
+        self.border_title = f"{one_line(item['name'], 40)}{number}"
+        place = self.query_one(".item", Vertical)
+        await place.remove_children()
+        if flaw:
+            await place.mount(Static(Text(plain(flaw), style="red"), classes="flaw"))
+        if (plan := self._plans.get(item["name"])) is not None:
+            await place.mount(_reading(plan))
+        await place.mount(Static(Text(plain(item["question"])), classes="question"))
+        await place.mount(*_ways(item))
+        if not self.app.query_one("#prompt").has_focus:
+            self.focus_answer()
+
+
+class Several(SelectionList[str]):
+    """Space chooses, Enter says that those are all."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "select", show=False),
+        Binding("enter", "done", show=False, priority=True),
+    ]
+
+    async def action_done(self) -> None:
+        for panel in self.ancestors_with_self:
+            if isinstance(panel, QuestionPanel):
+                await panel.take_selected()
+                return
+
+
+def _reading(plan: Plan) -> VerticalScroll:
+    title = Static(Text(plain(plan.path), style="bold"))
+    return VerticalScroll(title, Markdown(plain(plan.text), open_links=False), classes="reading", can_focus=False)
+
+
+def _ways(item: Mapping[str, Any]) -> list[OptionList | Input | Static]:
+    """How an item can be answered."""
+    schema: Mapping[str, Any] = item["schema"]
+    several = schema.get("items") if schema.get("type") == "array" else None
+    if isinstance(several, Mapping) and isinstance(several.get("enum"), list):
+        options = [Selection(one_line(one, 100), str(one)) for one in several["enum"]]
+        return [Several(*options, classes="choices"), _keys("Space choose   Enter done")]
+    choices = _choices(item)
+    if not choices:
+        return [Input(placeholder=_hint(schema), classes="words", compact=True), _keys("Enter answer")]
+    options_ = [
+        Option(Text(f"{number}. {one_line(label, 100)}"), id=value)
+        for number, (label, value) in enumerate(choices, start=1)
+    ]
+    ways: list[OptionList | Input | Static] = [OptionList(*options_, classes="choices")]
+    if schema.get("type") == "string" and "enum" not in schema:
+        ways.append(Input(placeholder="or say it in your own words (Tab)", classes="words", compact=True))
+    return [*ways, _keys("1–9 or Enter choose   PageDown read on")]
+
+
+def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Labels, and what choosing one says."""
+    schema = item["schema"]
+    if item.get("buttons"):
+        return [(str(button["label"]), str(button["value"])) for button in item["buttons"]]
+    if isinstance(schema.get("enum"), list):
+        return [(str(one), one if isinstance(one, str) else json.dumps(one)) for one in schema["enum"]]
+    if schema.get("type") == "boolean":
+        return [("Yes", "true"), ("No", "false")]
+    return []
+
+
+def _hint(schema: Mapping[str, Any]) -> str:
+    return "Your answer" if schema.get("type") == "string" else expected(schema)
+
+
+def _keys(text: str) -> Static:
+    return Static(Text(text), classes="keys")

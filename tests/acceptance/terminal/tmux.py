@@ -1,0 +1,123 @@
+"""A real terminal of 80 by 24: tmux, with what a person types and what they see."""
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from tests.acceptance.laptop import TOOLCRIB, Laptop, user_of_laptop
+
+_SECONDS = 60.0
+_LOOK_EVERY = 0.05
+# What differs from one time to the next: ids, and how long things took or are ago.
+_CHANGING = (
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
+    (re.compile(r"--resume [0-9a-f]{8}\b"), "--resume <id>"),
+    (re.compile(r"\b\d+\.\d s\b"), "<t> s"),
+    (re.compile(r"\b\d+ (?:s|min) ago\b"), "<t> ago"),
+    (re.compile(r"expires in \d+ (?:s|min|h|d)\b"), "expires in <t>"),
+)
+
+
+@dataclass
+class Screen:
+    """One terminal, and the command in it."""
+
+    socket: Path
+
+    def shows(self, *wanted: str, without: str | None = None) -> str:
+        """The screen, once all of this is on it (and that is not)."""
+        return self._until(
+            lambda screen: all(text in screen for text in wanted) and (without is None or without not in screen),
+            f"{wanted}" + (f" without {without!r}" if without else ""),
+        )
+
+    def types(self, text: str) -> None:
+        """Letter by letter, as they are."""
+        self._tmux("send-keys", "-t", "0", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        """Keys by tmux's names: Enter, Escape, C-c, BTab."""
+        self._tmux("send-keys", "-t", "0", *keys)
+
+    def says(self, text: str) -> None:
+        """Types it, sees it, and sends it."""
+        self.types(text)
+        self.shows(text.split("\n")[-1][:60])
+        self.press("Enter")
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-t", "0", "-p").rstrip("\n")
+
+    @property
+    def process(self) -> int:
+        """The number of the command."""
+        return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
+
+    def ends(self) -> str:
+        """The screen after the command has ended."""
+        return self._until(lambda _: self._tmux("list-panes", "-F", "#{pane_dead}").strip() == "1", "the end")
+
+    def _until(self, is_so: Callable[[str], bool], what: str) -> str:
+        deadline = time.monotonic() + _SECONDS
+        while not is_so(screen := self.screen()):
+            assert time.monotonic() < deadline, f"{what} was not shown:\n{screen}"
+            Event().wait(_LOOK_EVERY)
+        return screen
+
+    def _tmux(self, *words: str) -> str:
+        return _tmux(self.socket, *words)
+
+
+def settled(screen: str) -> str:
+    """A screen that can be compared with another time's."""
+    for pattern, mark in _CHANGING:
+        screen = pattern.sub(mark, screen)
+    return "\n".join(line.rstrip() for line in screen.splitlines())
+
+
+@contextmanager
+def tmux(
+    laptop: Laptop, *arguments: str, at: Path, size: tuple[int, int] = (80, 24), **environment: str
+) -> Iterator[Screen]:
+    """The command as it is installed, in a terminal. It is ended with its terminal."""
+    socket = laptop.base / f"tmux-{os.urandom(4).hex()}"
+    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in (laptop.environment | environment).items())
+    command = (
+        f"cd {shlex.quote(str(at))} && exec env -i {given} TERM=screen-256color {TOOLCRIB} {shlex.join(arguments)}"
+    )
+    columns, lines = size
+    _tmux(
+        socket,
+        *("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "sh"),
+        *(";", "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "status", "off"),
+        *(";", "set-option", "-g", "escape-time", "0"),
+        *(";", "respawn-pane", "-k", "-t", "0", command),
+    )
+    screen = Screen(socket)
+    try:
+        yield screen
+    finally:
+        laptop.said.append(screen.screen())
+        _tmux(socket, "kill-server")
+
+
+def _tmux(socket: Path, *words: str) -> str:
+    user = user_of_laptop()
+    return subprocess.run(
+        ["tmux", "-u", "-S", str(socket), *words],
+        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "screen-256color", "SHELL": "/bin/sh"},
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_SECONDS,
+    ).stdout
