@@ -3,12 +3,17 @@
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection, Iterable
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
+import anyio
 import httpcore2
 
+from toolcrib.providers.alarm import Alarm
+
 ANYWHERE = "*"
+_FOR_EVER = 365 * 86_400.0
 # Addresses that carry another within them, which may be anyone's.
 _CARRIERS = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 
@@ -32,7 +37,7 @@ class GuardedNetwork(httpcore2.AnyIOBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         if self._allowed & {ANYWHERE, f"{host}:{port}"}:
-            return await super().connect_tcp(host, port, timeout, local_address, socket_options)
+            return _QuickStream(await super().connect_tcp(host, port, timeout, local_address, socket_options))
         failed: Exception | None = None
         for address in await _looked_up(host, port, timeout):
             if not is_public(address):
@@ -41,10 +46,48 @@ class GuardedNetwork(httpcore2.AnyIOBackend):
                     f"TOOLCRIB_PRIVATE_MODEL_HOSTS={host}:{port}"
                 )
             try:
-                return await super().connect_tcp(address, port, timeout, local_address, socket_options)
+                return _QuickStream(await super().connect_tcp(address, port, timeout, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failed = error
         raise failed or httpcore2.ConnectError(f"{host} has no address")
+
+
+class _QuickStream(httpcore2.AsyncNetworkStream):
+    """A connection of anyio's that is read without a scope around each read: words come many thousands a second."""
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+        self._inner = inner
+        # httpcore2 does not show it.
+        self._receive: Callable[[int], Awaitable[bytes]] = inner._stream.receive  # type: ignore[attr-defined]
+        self._silence = Alarm()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - as it is called
+        try:
+            with self._silence.after(_FOR_EVER if timeout is None else timeout):
+                return await self._receive(max_bytes)
+        except anyio.EndOfStream:
+            return b""
+        except TimeoutError as error:
+            raise httpcore2.ReadTimeout from error
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise httpcore2.ReadError(str(error)) from error
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as it is called
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as it is called
+    ) -> httpcore2.AsyncNetworkStream:
+        return _QuickStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
 
 
 def is_public(address: str) -> bool:

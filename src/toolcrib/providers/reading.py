@@ -41,7 +41,7 @@ async def read_answer(
     """The events of one answer. Whatever goes wrong is told as its last event; only cancelling raises."""
     try:
         async with opening() as response:
-            chunks = response.aiter_bytes()
+            chunks = _bytes_of(response)
             async for chunk in chunks:
                 for event in _understood(splitter.feed(chunk), reader):
                     yield event
@@ -58,6 +58,14 @@ async def read_answer(
         yield Failed(interrupted(error))
     except httpx2.HTTPError as error:
         yield Failed(broken(f"The answer cannot be read: {error}."))
+
+
+def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; if nothing is to be unpacked, past httpx2's own iterators, of which each has its price."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return response.aiter_bytes()
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    return aiter(response.stream)
 
 
 def parsed(data: bytes) -> dict[str, Any]:

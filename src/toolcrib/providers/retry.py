@@ -9,6 +9,7 @@ from typing import Final
 
 from toolcrib.domain.errors import ProviderError, ProviderFault
 from toolcrib.domain.streams import Failed, Start, StreamEvent, Usage
+from toolcrib.providers.alarm import Alarm
 from toolcrib.providers.faults import PASSING, broken
 
 Stream = AsyncGenerator[StreamEvent, None]
@@ -59,12 +60,11 @@ async def retrying(
 
 async def within(seconds: float, events: Stream) -> Stream:
     """The events, as long as they end in time; if not, the connection is closed and the last event says so."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
+    alarm, deadline = Alarm(), asyncio.get_running_loop().time() + seconds
     async with aclosing(events):
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
+                with alarm.at(deadline):
                     event = await anext(events)
             except StopAsyncIteration:
                 return

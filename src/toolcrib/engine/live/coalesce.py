@@ -28,10 +28,15 @@ class Coalescer:
 
     def add(self, delta: Delta) -> None:
         key = key_of(delta)
-        for piece in _cut(delta):
-            self._hold(key, piece)
-        if key not in self._recent:
-            self.flush(key)
+        if key not in self._recent and key not in self._held and len(delta.text) <= MAX_CHARACTERS:
+            # Nearly all come after a pause.
+            self._send(delta)
+            self._recent[key] = asyncio.get_running_loop().time()
+        else:
+            for piece in _cut(delta):
+                self._hold(key, piece)
+            if key not in self._recent:
+                self.flush(key)
         self._set_timer()
 
     def flush(self, key: Key) -> None:
@@ -53,11 +58,12 @@ class Coalescer:
 
     def _hold(self, key: Key, piece: Delta) -> None:
         held = self._held.setdefault(key, [])
-        run = next((run for run in held if run.takes(piece)), None)
-        if run is None:
-            held.append(run := _Run(piece))
+        for run in held:
+            if run.takes(piece):
+                run.add(piece)
+                break
         else:
-            run.add(piece)
+            held.append(run := _Run(piece))
         if run.length >= MAX_CHARACTERS:
             self.flush(key)
 
@@ -100,7 +106,7 @@ class _Run:
         self.length += len(piece.text)
 
     def joined(self) -> Delta:
-        return replace(self._first, text="".join(self._texts))
+        return self._first if len(self._texts) == 1 else replace(self._first, text="".join(self._texts))
 
 
 def _cut(delta: Delta) -> list[Delta]:

@@ -92,8 +92,10 @@ class Live:
 
     def delta(self, delta: Delta) -> None:
         """A source says something. Never blocks, never raises."""
-        if delta.text:
-            self._coalescer.add(replace(delta, text=_encodable(delta.text)))
+        if not delta.text:
+            return
+        text = _encodable(delta.text)
+        self._coalescer.add(delta if text is delta.text else replace(delta, text=text))
 
     def subscribe(
         self, tenant: Tenant, session_id: SessionId, *, after: int
@@ -210,6 +212,8 @@ class Live:
 
 def _encodable(text: str) -> str:
     """Without halves of surrogate pairs, which no wire takes. As many characters as before, for the offsets."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
