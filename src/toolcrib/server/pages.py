@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 BUILT: Final = Path(__file__).parent / "web"
 # What belongs to programs: a page in place of their error would only puzzle them.
-_NOT_PAGES: Final = ("/api", "/mcp", "/health")
+_NOT_PAGES: Final = ("/api", "/mcp", "/v1", "/health")
 _NONCE: Final = b"{{nonce}}"
 _FOREVER: Final = "public, max-age=31536000, immutable"
 # One that styles itself may do so with the nonce only; nothing is loaded from elsewhere, and nothing is evaluated.

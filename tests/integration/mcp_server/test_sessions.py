@@ -41,6 +41,26 @@ async def session(
         yield client
 
 
+@asynccontextmanager
+async def only_forms(served: Served, mode: str, key: str, elicit: Any) -> AsyncIterator[Client]:
+    """A client that shows forms and no links, as most do; the official SDK says that it shows both."""
+
+    class Silent(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            body = (await request.aread()).replace(b'"form":{},"url":{}', b'"form":{}')
+            headers = {**request.headers, "content-length": str(len(body))}
+            said = httpx2.Request(request.method, request.url, headers=headers, content=body)
+            said.extensions = request.extensions
+            return await super().handle_async_request(said)
+
+    headers = {"Authorization": f"Bearer {key}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, transport=Silent(), timeout=30) as http,
+        Client(streamable_http_client(served.url, http_client=http), mode=mode, elicitation_callback=elicit) as client,
+    ):
+        yield client
+
+
 def words(result: Any) -> str:
     return "\n".join(block.text for block in result.content)
 
@@ -135,6 +155,32 @@ async def test_a_client_that_can_show_links_leads_a_person_to_the_approval(serve
         written = await client.call_tool("write", {"path": "/c.txt", "content": "c"})
     assert shown
     assert not written.is_error, words(written)
+
+
+@ERAS
+@pytest.mark.req("MC-2", part="approvals by a form that decides nothing")
+async def test_a_client_that_shows_forms_only_leads_a_person_to_the_approval_too(served: Served, mode: str) -> None:
+    key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
+    shown: list[ElicitRequestFormParams] = []
+
+    async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        assert isinstance(params, ElicitRequestFormParams)
+        shown.append(params)
+        (approval,) = await served.services.approvals.open(served.tenant)
+        assert str(approval.id) in params.message
+        judgement = Judgement(approved=len(shown) == 1, reason="no")
+        await served.services.approvals.decide(served.tenant, approval.id, judgement, via="test")
+        return ElicitResult(action="accept", content={"approved": True})
+
+    async with only_forms(served, mode, key, elicit) as client:
+        written = await client.call_tool("write", {"path": "/c.txt", "content": "the new line\n"})
+        denied = await client.call_tool("write", {"path": "/d.txt", "content": "d"})
+
+    assert "`write` `/c.txt`" in shown[0].message
+    assert "+the new line" in shown[0].message, "they see what would change"
+    assert shown[0].requested_schema == {"type": "object", "properties": {}}, "and are asked for nothing"
+    assert not written.is_error, words(written)
+    assert "APPROVAL_DENIED" in words(denied), "whatever the client says"
 
 
 @ERAS

@@ -65,11 +65,12 @@ async def test_errors_are_told_as_openais_clients_know_them(office: Office) -> N
         await office.ask(user("Hi"), model="nobody/there")
     async with office.http() as http:
         no_json = await http.post("/chat/completions", content=b"{")
+        nowhere = await http.get("/completions")
 
     assert (unknown.value.code, unknown.value.response.headers["www-authenticate"]) == ("invalid_api_key", "Bearer")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
     assert "GET /v1/models" in missing.value.message
-    assert no_json.status_code == 400
+    assert (no_json.status_code, nowhere.status_code) == (400, 404)
     assert no_json.json()["error"]["type"] == "invalid_request_error"
 
 

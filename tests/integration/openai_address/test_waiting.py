@@ -30,10 +30,7 @@ async def test_an_answer_says_what_waits_and_the_next_how_it_went(guided: Office
     (approval,) = await guided.services.approvals.open(guided.tenant)
     assert waiting.startswith("I write.\n\n**A person must decide")
     assert "`write` `/a.txt`" in waiting
-    link = f"{guided.origin}/api/v1/workspaces/{guided.tenant.workspace_id}/approvals/{approval.id}"
-    assert link in waiting
-    async with guided.http() as http:
-        assert (await http.get(link)).json()["id"] == str(approval.id), "it leads there"
+    assert f"{guided.origin}/w/{guided.tenant.workspace_id}/decisions/{approval.id}" in waiting
     assert not guided.on_disk("a.txt").exists()
 
     await guided.services.approvals.decide(guided.tenant, approval.id, yes(), via="test")
@@ -69,7 +66,7 @@ async def test_a_question_is_told_in_words_that_cannot_pass_for_ours(office: Off
 
     asked = await heard_of(await office.ask(user("Paint.")))
     assert "`Which 'colour'? [Click](http://evil.example)`" in asked
-    found = re.search(r"/questions/([0-9a-f-]{36})", asked)
+    found = re.search(r"/decisions/([0-9a-f-]{36})", asked)
     assert found
     answers = {"colour": "green"}
     await office.services.questions.answer(office.tenant, QuestionId(UUID(found[1])), answers, via="test")

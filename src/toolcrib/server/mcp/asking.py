@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     CallToolRequestParams,
@@ -21,19 +22,23 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolcrib.domain.ids import QuestionId
+from toolcrib.domain.ids import ApprovalId, QuestionId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.domain.questions import Item
+from toolcrib.policy.bounds import bound
 from toolcrib.server.auth import tenant_for
-from toolcrib.server.mcp.forms import Able, Pending, form, link
+from toolcrib.server.mcp.forms import Able, Pending, confirmation, form, link
 from toolcrib.server.mcp.shapes import done, said
 from toolcrib.server.mcp.visit import Visit
 from toolcrib.server.services import Services
+from toolcrib.server.waiting import in_brief
 
 # How long a client is kept waiting for a decision, and how often we look whether there is one.
 PATIENCE_SECONDS: Final = 50.0
 _LOOK_SECONDS: Final = 0.3
 _DECISION: Final = "decision"
+# How much of what would change is shown in a form; the page shows it all.
+_DIFF_BYTES: Final = 4_000
 _WAITING: Final = frozenset({"waiting", "running"})
 
 Context = ServerRequestContext[dict[str, Any], Any]
@@ -52,14 +57,18 @@ class Asking:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return await self._ask_for_input(context, visit, pending)
         items = await self._for_forms(context, visit, pending)
-        params: Params | None = form(items) if items else self._link(context, visit, pending)
+        params: Params | None = form(items) if items else await self._pointer(context, visit, pending)
         if params is None:
             return _cannot_ask(visit, pending)
-        answer = await context.session.send_request(
-            ElicitRequest(params=params),
-            ElicitResult,
-            metadata=ServerMessageMetadata(related_request_id=context.request_id),
-        )
+        try:
+            answer = await context.session.send_request(
+                ElicitRequest(params=params),
+                ElicitResult,
+                metadata=ServerMessageMetadata(related_request_id=context.request_id),
+            )
+        except NoBackChannelError:
+            # It was taken for a call that asks nobody.
+            return _cannot_ask(visit, pending)
         return await self._heard(visit, pending, answer.action, answer.content if items else None)
 
     async def go_on(
@@ -84,7 +93,7 @@ class Asking:
         items = await self._for_forms(context, visit, pending)
         shown: dict[str, Params | None] = {item.name: form([item]) for item in items}
         if not shown:
-            shown = {_DECISION: self._link(context, visit, pending)}
+            shown = {_DECISION: await self._pointer(context, visit, pending)}
         requests = {name: ElicitRequest(params=params) for name, params in shown.items() if params is not None}
         if len(requests) < len(shown):
             return _cannot_ask(visit, pending)
@@ -101,9 +110,20 @@ class Asking:
         tenant = tenant_for(visit.principal, visit.workspace_id)
         return (await self._services.questions.get(tenant, QuestionId(pending.id))).items
 
-    def _link(self, context: Context, visit: Visit, pending: Pending) -> ElicitRequestURLParams | None:
-        able = Able.of(context.session.client_capabilities)
-        return link(pending, pending.link(visit.origin, visit.workspace_id)) if able.links else None
+    async def _pointer(self, context: Context, visit: Visit, pending: Pending) -> Params | None:
+        """Shows the person where they decide. What they do with it here decides nothing."""
+        able, address = Able.of(context.session.client_capabilities), pending.link(visit.origin, visit.workspace_id)
+        if able.links:
+            return link(pending, address)
+        return confirmation(pending, address, await self._what(visit, pending)) if able.forms else None
+
+    async def _what(self, visit: Visit, pending: Pending) -> str:
+        tenant = tenant_for(visit.principal, visit.workspace_id)
+        if pending.kind == "question":
+            return in_brief(await self._services.questions.get(tenant, QuestionId(pending.id)))
+        approval = await self._services.approvals.get(tenant, ApprovalId(pending.id))
+        diffs = "\n".join(str(change["diff"]) for change in approval.changes if change.get("diff"))
+        return f"{in_brief(approval)}\n{bound(diffs, limit_bytes=_DIFF_BYTES).value}".rstrip()
 
     async def _heard(
         self, visit: Visit, pending: Pending, action: str, answers: Mapping[str, Any] | None

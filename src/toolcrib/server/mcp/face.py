@@ -13,7 +13,6 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -26,6 +25,7 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 import toolcrib
@@ -35,6 +35,7 @@ from toolcrib.domain.outcomes import Outcome
 from toolcrib.providers.names import WireNames
 from toolcrib.server.auth import tenant_for
 from toolcrib.server.mcp.asking import Asking
+from toolcrib.server.mcp.plainly import MOST_BYTES, Sessions, again, is_plain, plainly
 from toolcrib.server.mcp.shapes import offered, result_of
 from toolcrib.server.mcp.visit import VISIT, Visit
 from toolcrib.server.services import Services
@@ -75,7 +76,7 @@ class Face:
         )
         # The library's own tracing would cost every call, and tells what the gate tells better.
         server.middleware.clear()
-        self._manager = StreamableHTTPSessionManager(
+        self._manager = Sessions(
             server,
             session_idle_timeout=_IDLE_SECONDS,
             max_sessions=_MOST_SESSIONS,
@@ -95,7 +96,12 @@ class Face:
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
         # The web server leaves the blanks around a value, which are no part of it.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await self._manager.handle_request(scope, receive, send)
+        if not _may_be_plain(scope):
+            await self._manager.handle_request(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        with plainly(is_plain(body, visit.principal, self._services.registry)):
+            await self._manager.handle_request(scope, again(body, receive), send)
 
     def _refuse_a_hoard(self, scope: Scope, visit: Visit) -> None:
         """One person's sessions must not take everybody's place. The newer era has none."""
@@ -168,6 +174,13 @@ class Face:
         if agent := visit.principal.agent:
             return registry.list_for_scope(agent.rules)
         return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_offered]
+
+
+def _may_be_plain(scope: Scope) -> bool:
+    """Whether it is a short request in a session, which only the older era has."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    return scope["method"] == "POST" and b"mcp-session-id" in headers and length.isdigit() and int(length) <= MOST_BYTES
 
 
 async def _tell(context: Context, said: asyncio.Queue[str]) -> None:

@@ -11,7 +11,7 @@ from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import CallId
 from toolcrib.domain.outcomes import Outcome
 from toolcrib.domain.questions import Item
-from toolcrib.server.links import waiting_link
+from toolcrib.server.waiting import page_of
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
 # What the protocol's forms know; the answer is checked against the whole schema anyway.
@@ -65,7 +65,7 @@ class Pending:
         return f"{self.kind}:{self.id}:{self.call_id}"
 
     def link(self, origin: str, workspace_id: UUID) -> str:
-        return waiting_link(origin, workspace_id, self.kind, self.id)
+        return page_of(origin, workspace_id, self.id)
 
 
 def form(items: Sequence[Item]) -> ElicitRequestFormParams | None:
@@ -83,6 +83,15 @@ def link(pending: Pending, address: str) -> ElicitRequestURLParams:
     what = "decide on" if pending.kind == "approval" else "answer"
     return ElicitRequestURLParams(
         message=f"A person must {what} this in Toolcrib.", url=address, elicitation_id=str(pending.id)
+    )
+
+
+def confirmation(pending: Pending, address: str, what: str) -> ElicitRequestFormParams:
+    """For clients that show no links: the same in words. To agree to it says only that they have been there."""
+    where = "Decide on it" if pending.kind == "approval" else "Answer it"
+    return ElicitRequestFormParams(
+        message=f"A person must see to this in Toolcrib:\n{what}\n\n{where} at {address}, then continue here.",
+        requested_schema={"type": "object", "properties": {}},
     )
 
 

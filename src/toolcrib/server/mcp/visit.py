@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from toolcrib.domain.callers import Caller
 from toolcrib.server.auth import Principal, caller_for
-from toolcrib.server.links import origin_of
+from toolcrib.server.waiting import origin_of
 
 # Where a request carries it.
 VISIT: Final = "toolcrib.visit"

@@ -13,13 +13,13 @@ from toolcrib.server.attending import attended
 from toolcrib.server.auth import bearer, tenant_for
 from toolcrib.server.authority import Authority, by_secret
 from toolcrib.server.errors import STATUS
-from toolcrib.server.links import origin_of
 from toolcrib.server.openai.agents import Offered, called, listed
 from toolcrib.server.openai.answering import Answer
 from toolcrib.server.openai.errors import OpenAiRoute, told
 from toolcrib.server.openai.requests import ChatRequest, Conversation
 from toolcrib.server.openai.shapes import DONE, ChunkStream, Completion, Usage
 from toolcrib.server.services import Injected, Services
+from toolcrib.server.waiting import origin_of
 from toolcrib.storage.bookmarks import Bookmark
 from toolcrib.storage.database import Tenant
 
