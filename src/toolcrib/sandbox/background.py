@@ -18,7 +18,7 @@ from toolcrib.domain.errors import NotFound, ToolFailed
 from toolcrib.sandbox.bubblewrap import Bind, arguments
 from toolcrib.sandbox.cgroups import Cgroup
 from toolcrib.sandbox.command import Command, Started, admit, start
-from toolcrib.sandbox.limits import watch
+from toolcrib.sandbox.limits import Growth, watch
 from toolcrib.sandbox.live import LiveView
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.stage import Staged, staged
@@ -246,17 +246,18 @@ class _Process:
 
     async def _keep_guard(self, view: LiveView) -> None:
         """A file that is renamed over a covered one, from outside, takes its cover away; nothing tells us of it."""
+        growth = await asyncio.to_thread(Growth, view.worked_on, self._command.limits)
         while True:
             began = monotonic()
-            if reason := await asyncio.to_thread(self._amiss, view):
+            if reason := await asyncio.to_thread(self._amiss, view, growth):
                 self.end(reason)
                 return
             await asyncio.sleep(max(_GUARD_SECONDS, (monotonic() - began) / _GUARD_SHARE))
 
-    def _amiss(self, view: LiveView) -> str | None:
+    def _amiss(self, view: LiveView, growth: Growth) -> str | None:
         if replaced := view.uncovered():
             return f"a masked file was replaced while it ran ({replaced}); start it again"
-        return self._guard()
+        return self._guard() or growth.excess()
 
     def end(self, reason: str) -> None:
         if self.ended.is_set() or self._contained is None:

@@ -82,13 +82,38 @@ def _resident(pid: int) -> int:
         return 0
 
 
+class Growth:
+    """How much trees have grown on which a program works live. Counted only when their file system has lost much room:
+
+    what others write there costs a count, and ends nothing.
+    """
+
+    def __init__(self, folders: Iterable[Path], limits: Limits) -> None:
+        self._limits = limits
+        self._disk = _Disk(tuple(folders), limits)
+        self._size, self._entries = self._disk.total()
+        self._free = self._disk.free_now()
+
+    def excess(self) -> str | None:
+        limits, free = self._limits, self._disk.free_now()
+        if self._free[0] - free[0] <= limits.disk_bytes // 2 and self._free[1] - free[1] <= limits.entries // 2:
+            return None
+        self._free = free
+        size, entries = self._disk.total()
+        if size - self._size > limits.disk_bytes:
+            return f"more than {limits.disk_bytes // MIB} MiB written"
+        if entries - self._entries > limits.entries:
+            return f"more than {limits.entries} files and folders written"
+        return None
+
+
 class _Disk:
     """What lies in some folders. What cannot be looked into is judged by what is gone from the file system."""
 
     def __init__(self, folders: tuple[Path, ...], limits: Limits) -> None:
         self._folders = folders
         self._limits = limits
-        self._free = self._free_now()
+        self._free = self.free_now()
         self._locked = False
 
     def excess(self) -> str | None:
@@ -103,12 +128,19 @@ class _Disk:
                 return f"more than {limits.disk_bytes // MIB} MiB written"
         if not self._locked:
             return None
-        used = [was - now for was, now in zip(self._free, self._free_now(), strict=True)]
+        used = [was - now for was, now in zip(self._free, self.free_now(), strict=True)]
         if used[0] > limits.disk_bytes or used[1] > limits.entries:
             return "too much written, in folders that it locked"
         return None
 
-    def _free_now(self) -> tuple[int, int]:
+    def total(self) -> tuple[int, int]:
+        """The bytes of everything below, and how many things there are."""
+        size = entries = 0
+        for entries, found in enumerate(self._sizes(), start=1):  # noqa: B007 - the last number counts
+            size += found
+        return size, entries
+
+    def free_now(self) -> tuple[int, int]:
         if not self._folders:
             return 0, 0
         found = os.statvfs(self._folders[0])

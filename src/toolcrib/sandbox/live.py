@@ -41,6 +41,11 @@ class LiveView:
     def written(self) -> list[Path]:
         return [self.folder / name for name in WRITTEN]
 
+    @property
+    def worked_on(self) -> list[Path]:
+        """The live trees that can be written."""
+        return [zone.root for zone in self._zones if zone.writable]
+
     def working_directory(self, wanted: str | None) -> str:
         cwd = wanted or self._zones[0].target
         if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{zone.target}/") for zone in self._zones):

@@ -143,6 +143,16 @@ async def test_excess_ends_it(background: Background, tmp_path: Path) -> None:
     assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
 
 
+async def test_too_much_written_to_the_live_tree_ends_it(background: Background, tmp_path: Path) -> None:
+    limits = Limits(disk_bytes=32 * MIB)
+    (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
+    command = Command("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
+    process = await background.start(command, zones(tmp_path), owner=SESSION)
+    async with asyncio.timeout(60):
+        state = await background.ended(process.id, owner=SESSION)
+    assert state.stopped == "more than 32 MiB written"
+
+
 async def test_working_directory_outside_is_refused(background: Background, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="outside the zones"):
         await background.start(Command("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
