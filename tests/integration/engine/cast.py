@@ -73,7 +73,7 @@ def with_tools(crib: Crib, *tools: Tool) -> Crib:
 
 async def book(crib: Crib) -> list[BookedRecord]:
     """The workspace's records, in the order in which they were written."""
-    return (await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=500))[::-1]
+    return (await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=500)).records[::-1]
 
 
 async def book_of(crib: Crib, call_id: CallId) -> list[BookedRecord]:

@@ -578,7 +578,7 @@ async def test_the_book_knows_what_became_of_a_call(crib: Crib) -> None:
     for path in ("@project/none", "@project/../x"):
         await told(crib, "fs.read", path=path)
 
-    records = await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)
+    records = (await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)).records
 
     assert [(record.outcome, record.error_code) for record in records[::-1]] == [
         ("failed", "NOT_FOUND"),
