@@ -8,7 +8,6 @@ usage: python -m bench shell [--runs 60] [--files 100 50000]
 """
 
 import argparse
-import asyncio
 import statistics
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 
+import uvloop
 from pydantic import SecretStr
 
 from bench.search import workspace_on
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] = ()) -> None:
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--files", type=int, nargs="+", default=[100, 50_000])
     options = parser.parse_args(list(argv))
-    asyncio.run(_measure(options.runs, options.files))
+    uvloop.run(_measure(options.runs, options.files))  # as the server runs
 
 
 async def _measure(runs: int, sizes: Sequence[int]) -> None:

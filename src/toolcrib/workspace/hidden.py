@@ -27,7 +27,7 @@ Protects = Callable[[Place], str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What was seen in a folder: its folders, its names that are closed to some agent, its files by their inodes."""
+    """What was seen in a folder: its folders and what is closed to some agent, as paths; its files by their inodes."""
 
     dates: tuple[int, int, int]
     seen_ns: int
@@ -81,12 +81,14 @@ class _Tree:
                 hidden.add(path)
                 continue
             fresh[path] = folder
-            above = f"{path}/" if path else ""
-            closed = {above + name for name in folder.closed if protects(_child(place, above + name))}
+            if not folder.closed:
+                pending += folder.folders
+                continue
+            closed = {name for name in folder.closed if protects(_child(place, name))}
             hidden |= closed
             if aliases:
                 linked.update(inode for name in closed for inode in _several_names(root, name))
-            pending += [child for name in folder.folders if (child := above + name) not in closed]
+            pending += [child for child in folder.folders if child not in closed]
         self._folders = fresh
         return frozenset(hidden | set(_aliases(fresh, linked)) - {""})
 
@@ -108,15 +110,16 @@ def _seen(root: int, path: str) -> _Folder:
         seen_ns, found = time.time_ns(), os.fstat(opened)
         folders, closed, inodes = [], [], {}
         inside = any(map(is_suspect, path.split("/")))
+        above = f"{path}/" if path else ""
         with os.scandir(opened) as entries:
             for entry in entries:
                 name = entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
+                    folders.append(above + name)
                 else:
                     inodes[entry.inode()] = name
-                if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(_at(f"{path}/{name}")):
-                    closed.append(name)
+                if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(_at(above + name)):
+                    closed.append(above + name)
         return _Folder(_dates(found), seen_ns, tuple(folders), tuple(closed), inodes)
     finally:
         os.close(opened)
@@ -145,7 +148,7 @@ def _dates(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _at(path: str) -> Place:
-    return Place(Mount.PROJECT, path if path.startswith("/") else f"/{path}")
+    return Place(Mount.PROJECT, f"/{path}")
 
 
 def _child(root: Place, path: str) -> Place:
