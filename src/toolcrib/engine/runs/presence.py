@@ -22,7 +22,7 @@ class Presence:
         self.lease = lease
         self._heart = Heart(dsn, self.id, node)
         self._last = time.monotonic()
-        self._was_late = False
+        self._slept = False
         self._stop = threading.Event()
 
     @classmethod
@@ -39,20 +39,20 @@ class Presence:
             thread.join(timeout=10)
 
     def was_lost(self) -> bool:
-        """Whether it could not be told for half a lease, now or at any time since this was last asked."""
-        lost, self._was_late = self._was_late or self._is_late, False
+        """Whether it cannot be told since half a lease, or was not told for a whole one since this was last asked."""
+        lost, self._slept = self._slept or self._silent_seconds > self.lease / 2, False
         return lost
 
     @property
-    def _is_late(self) -> bool:
-        return time.monotonic() - self._last > self.lease / 2
+    def _silent_seconds(self) -> float:
+        return time.monotonic() - self._last
 
     def _beat_for_ever(self) -> None:
         while not self._stop.wait(self.lease / 4):
             try:
                 self._heart.beat()
                 # A process that was stopped for a while beats again before anybody here has asked.
-                self._was_late = self._was_late or self._is_late
+                self._slept = self._slept or self._silent_seconds > self.lease
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat is tried
                 log.warning("presence.no_beat", error=str(error))
