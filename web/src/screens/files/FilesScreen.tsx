@@ -1,5 +1,88 @@
+/** The files of a workspace: a tree, search and what was deleted at the left; the file that is shown at the right. */
+import { useCallback, useEffect } from "react";
+import { useSearchParams } from "wouter";
+import type { ScreenProps } from "../../app/screens";
 import { Empty } from "../../parts/Empty";
+import { DeletedFiles } from "./DeletedFiles";
+import { FileTree } from "./FileTree";
+import { FileView } from "./FileView";
+import { NewFile } from "./NewFile";
+import { SearchFiles } from "./SearchFiles";
 
-export default function FilesScreen() {
-  return <Empty title="Files">This screen is being built.</Empty>;
+const PANELS = { tree: "Tree", search: "Search", deleted: "Deleted" } as const;
+type Panel = keyof typeof PANELS;
+
+/** Which file is shown and how stands in the address, so that it can be sent to someone, and `back` goes back. */
+export default function FilesScreen({ workspaceId }: ScreenProps) {
+  const [at, setAt] = useSearchParams();
+  const path = at.get("path");
+  const panel = panelOf(at.get("panel"));
+  const line = Number(at.get("line")) || undefined;
+
+  const go = useCallback(
+    (to: Record<string, string | null>) =>
+      setAt((before) => {
+        const after = new URLSearchParams(before);
+        for (const [name, value] of Object.entries(to)) {
+          if (value === null) after.delete(name);
+          else after.set(name, value);
+        }
+        return after;
+      }),
+    [setAt],
+  );
+  const show = useCallback(
+    (shown: string, shownLine?: number) =>
+      go({ path: shown, line: shownLine === undefined ? null : String(shownLine), view: null, version: null }),
+    [go],
+  );
+  useTreeOnNarrowScreens(path);
+
+  return (
+    <div className="flex h-full min-h-0">
+      <aside
+        aria-label="Find a file"
+        className={`w-full min-w-0 shrink-0 flex-col border-r border-line bg-surface md:flex md:w-72 ${path === null ? "flex" : "hidden"}`}
+      >
+        <div className="flex items-center gap-1 border-b border-line p-2">
+          {(Object.keys(PANELS) as Panel[]).map((name) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={panel === name}
+              onClick={() => go({ panel: name === "tree" ? null : name })}
+              className="min-h-8 rounded-md px-2.5 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
+            >
+              {PANELS[name]}
+            </button>
+          ))}
+          <span className="grow" />
+          <NewFile workspaceId={workspaceId} near={path} onMade={(made, isFolder) => !isFolder && show(made)} />
+        </div>
+        <div className="min-h-0 grow overflow-y-auto">
+          {panel === "tree" && <FileTree workspaceId={workspaceId} shown={path} onShow={show} />}
+          {panel === "search" && <SearchFiles workspaceId={workspaceId} onShow={show} />}
+          {panel === "deleted" && <DeletedFiles workspaceId={workspaceId} onRestored={show} />}
+        </div>
+      </aside>
+      <div className={`min-w-0 grow md:block ${path === null ? "hidden" : "block"}`}>
+        {path === null ? (
+          <Empty title="No file is shown">Choose one at the left. Marks tell which of them the history keeps.</Empty>
+        ) : (
+          <FileView key={path} workspaceId={workspaceId} path={path} line={line} at={at} go={go} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function panelOf(name: string | null): Panel {
+  return name === "search" || name === "deleted" ? name : "tree";
+}
+
+/** Where only one fits, the file takes the place of the tree, and the focus goes with it. */
+function useTreeOnNarrowScreens(path: string | null): void {
+  useEffect(() => {
+    if (path !== null && !matchMedia("(min-width: 768px)").matches) document.getElementById("file-title")?.focus();
+  }, [path]);
 }

@@ -1,0 +1,20 @@
+/** Which language a file is in, by its name. Each is loaded when the first file of it is opened. */
+import type { Extension } from "@codemirror/state";
+
+const LOADERS: readonly [RegExp, () => Promise<Extension>][] = [
+  [/\.(md|markdown|plan|mdx)$/i, async () => (await import("@codemirror/lang-markdown")).markdown()],
+  [/\.pyi?$/i, async () => (await import("@codemirror/lang-python")).python()],
+  [/\.tsx$/i, async () => (await import("@codemirror/lang-javascript")).javascript({ jsx: true, typescript: true })],
+  [/\.[cm]?ts$/i, async () => (await import("@codemirror/lang-javascript")).javascript({ typescript: true })],
+  [/\.[cm]?jsx?$/i, async () => (await import("@codemirror/lang-javascript")).javascript({ jsx: true })],
+  [/\.(json|jsonc|webmanifest)$/i, async () => (await import("@codemirror/lang-json")).json()],
+  [/\.css$/i, async () => (await import("@codemirror/lang-css")).css()],
+  [/\.(html?|svg|xml|vue)$/i, async () => (await import("@codemirror/lang-html")).html()],
+  [/\.ya?ml$/i, async () => (await import("@codemirror/lang-yaml")).yaml()],
+];
+
+/** The language of a path; nothing for what is plain text. */
+export async function languageOf(path: string): Promise<Extension> {
+  const found = LOADERS.find(([pattern]) => pattern.test(path));
+  return found === undefined ? [] : found[1]();
+}

@@ -1,0 +1,89 @@
+/** What calls, a run or a session did to files, with a diff of each. */
+import { useQuery } from "@tanstack/react-query";
+import type { Schema } from "../api/client";
+import { callTool } from "../api/tools";
+import { Badge, type Tone } from "./Badge";
+import { Diff } from "./Diff";
+import { Empty } from "./Empty";
+import { ErrorNote } from "./ErrorNote";
+import { Loading } from "./Loading";
+
+/** Whose deeds are meant: exactly one of these. */
+export type Deeds = { calls: string[] } | { run_id: string } | { session_id: string };
+
+type Change = Schema["Changed"]["change"];
+
+const TONES: Record<Change, Tone> = { made: "good", changed: "accent", moved: "plain", deleted: "bad" };
+const MOST = 500;
+
+export function Changes({ workspaceId, of }: { workspaceId: string; of: Deeds }) {
+  const found = useQuery({
+    queryKey: ["files", workspaceId, "changes", of],
+    queryFn: () => callTool(workspaceId, "changes", { ...of, limit: MOST }),
+  });
+  if (found.isPending) return <Loading what="what changed" />;
+  if (found.error) return <ErrorNote error={found.error} />;
+  const { changes, total } = found.data;
+  if (total === 0) return <Empty title="No file was changed" />;
+  return (
+    <div className="space-y-2">
+      <p className="text-muted">
+        {filesOf(total)} changed, from before the first of it to what the last left.
+        {total > changes.length && ` The first ${changes.length} are shown.`}
+      </p>
+      <ul aria-label="Changed files" className="space-y-1.5">
+        {changes.map((one) => (
+          <li key={one.file_id} className="rounded-md border border-line bg-surface">
+            <ChangedFile change={one} isOpen={changes.length === 1} />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function ChangedFile({ change, isOpen }: { change: Schema["Changed"]; isOpen: boolean }) {
+  const head = (
+    <span className="inline-flex w-[calc(100%-1.25rem)] flex-wrap items-center gap-2 align-middle">
+      <ChangeBadge change={change.change} />
+      <span className="min-w-0 wrap-anywhere">{pathOf(change)}</span>
+      <span className="grow" />
+      <Counts added={change.added} removed={change.removed} />
+    </span>
+  );
+  if (!change.diff) return <div className="px-3 py-2">{head}</div>;
+  return (
+    <details open={isOpen}>
+      <summary className="rounded-md px-3 py-2 hover:bg-accent-soft">{head}</summary>
+      <div className="p-2 pt-0">
+        <Diff diff={change.diff} label={change.path} />
+      </div>
+    </details>
+  );
+}
+
+function Counts({ added, removed }: { added?: number | null | undefined; removed?: number | null | undefined }) {
+  if (added == null || removed == null) return null;
+  return (
+    <span className="font-mono text-xs">
+      <span className="text-good">
+        <span className="sr-only">added lines:</span>+{added}
+      </span>{" "}
+      <span className="text-bad">
+        <span className="sr-only">removed lines:</span>−{removed}
+      </span>
+    </span>
+  );
+}
+
+export function ChangeBadge({ change }: { change: Change }) {
+  return <Badge tone={TONES[change]}>{change}</Badge>;
+}
+
+export function pathOf(change: { path: string; from_path: string | null }): string {
+  return change.from_path === null ? change.path : `${change.from_path} → ${change.path}`;
+}
+
+export function filesOf(count: number): string {
+  return count === 1 ? "1 file" : `${count.toLocaleString()} files`;
+}

@@ -1,0 +1,184 @@
+/** A file's versions, what each changed, and bringing one back. */
+import { RotateCcw } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
+import { asText } from "../../api/content";
+import { type Names, nameOfActor, useNames } from "../../api/names";
+import { Ago } from "../../parts/Ago";
+import { Badge } from "../../parts/Badge";
+import { Button } from "../../parts/Button";
+import { Dialog } from "../../parts/Dialog";
+import { Empty } from "../../parts/Empty";
+import { ErrorNote } from "../../parts/ErrorNote";
+import { Loading } from "../../parts/Loading";
+import { type FileVersion, useFileId, useRestore, useVersion, useVersions } from "./files";
+
+const TextDiff = lazy(() => import("../../editor/TextDiff"));
+
+interface Props {
+  workspaceId: string;
+  path: string;
+  /** The id of the version that is shown; without one, the newest is. */
+  chosen: string | null;
+  onChoose: (versionId: string) => void;
+}
+
+export function FileHistory({ workspaceId, path, chosen, onChoose }: Props) {
+  const id = useFileId(workspaceId, path);
+  if (id.isPending) return <Loading what="the history" />;
+  if (id.error) return <ErrorNote error={id.error} />;
+  if (id.data === null)
+    return <Empty title="No history yet">This file is only on disk. Its first change here begins its history.</Empty>;
+  return <Versions workspaceId={workspaceId} fileId={id.data} chosen={chosen} onChoose={onChoose} />;
+}
+
+interface VersionsProps extends Omit<Props, "path"> {
+  fileId: string;
+}
+
+function Versions({ workspaceId, fileId, chosen, onChoose }: VersionsProps) {
+  const found = useVersions(workspaceId, fileId);
+  const names = useNames(workspaceId);
+  if (found.isPending) return <Loading what="the history" />;
+  if (found.error) return <ErrorNote error={found.error} />;
+  const versions = found.data.versions;
+  const at = Math.max(
+    0,
+    versions.findIndex((version) => version.version_id === chosen),
+  );
+  const version = versions[at];
+  if (version === undefined) return <Empty title="No version is kept any more" />;
+  return (
+    <div className="flex h-full min-h-0 flex-col lg:flex-row">
+      <ol
+        aria-label="Versions, the newest first"
+        className="max-h-48 shrink-0 overflow-y-auto border-b border-line bg-surface lg:max-h-none lg:w-64 lg:border-r lg:border-b-0"
+      >
+        {versions.map((one, index) => (
+          <li key={one.version_id}>
+            <button
+              type="button"
+              aria-current={index === at ? "true" : undefined}
+              onClick={() => onChoose(one.version_id)}
+              className="block w-full px-3 py-2 text-left -outline-offset-2 hover:bg-accent-soft aria-[current]:bg-accent-soft"
+            >
+              <span className="flex items-center gap-2">
+                <span className="font-medium">Version {one.number}</span>
+                {index === 0 && <Badge tone="accent">now</Badge>}
+                {one.deleted && <Badge tone="bad">deleted</Badge>}
+              </span>
+              <span className="block text-xs text-muted">
+                {authorOf(names, one)}, <Ago time={one.created_at} />
+              </span>
+            </button>
+          </li>
+        ))}
+      </ol>
+      <div className="min-h-0 min-w-0 grow space-y-3 overflow-y-auto p-3" tabIndex={0}>
+        <VersionHead workspaceId={workspaceId} version={version} isHead={at === 0} names={names} />
+        <Difference workspaceId={workspaceId} before={versions[at + 1]} after={version} />
+      </div>
+    </div>
+  );
+}
+
+interface HeadProps {
+  workspaceId: string;
+  version: FileVersion;
+  isHead: boolean;
+  names: Names;
+}
+
+function VersionHead({ workspaceId, version, isHead, names }: HeadProps) {
+  const [isAsked, setIsAsked] = useState(false);
+  const restore = useRestore(workspaceId);
+  return (
+    <div className="flex flex-wrap items-center gap-2">
+      <h2 className="font-semibold">What version {version.number} changed</h2>
+      <span className="text-muted">
+        by {authorOf(names, version)}, <Ago time={version.created_at} />
+      </span>
+      <span className="grow" />
+      {!isHead && !version.deleted && (
+        <Button small onClick={() => setIsAsked(true)}>
+          <RotateCcw aria-hidden className="size-3.5" />
+          Bring this version back
+        </Button>
+      )}
+      <Dialog
+        title={`Bring version ${version.number} back?`}
+        isOpen={isAsked}
+        onClose={() => setIsAsked(false)}
+        foot={
+          <>
+            <Button onClick={() => setIsAsked(false)}>Leave it</Button>
+            <Button
+              look="primary"
+              busy={restore.isPending}
+              onClick={() =>
+                restore.mutate(
+                  { fileId: version.file_id, versionId: version.version_id },
+                  { onSuccess: () => setIsAsked(false) },
+                )
+              }
+            >
+              Bring it back
+            </Button>
+          </>
+        }
+      >
+        <p>
+          The file becomes what it was then, as a new version. Nothing is lost: what stands there now stays below it.
+        </p>
+        <ErrorNote error={restore.error} />
+      </Dialog>
+    </div>
+  );
+}
+
+interface DifferenceProps {
+  workspaceId: string;
+  before: FileVersion | undefined;
+  after: FileVersion;
+}
+
+function Difference({ workspaceId, before, after }: DifferenceProps) {
+  const old = useVersion(workspaceId, before?.version_id);
+  const now = useVersion(workspaceId, after.version_id);
+  if (now.isPending || (before !== undefined && old.isPending)) return <Loading what="both versions" />;
+  if (now.error || old.error) return <ErrorNote error={now.error ?? old.error} />;
+  const texts = [textOf(before, old.data?.content), textOf(after, now.data.content)] as const;
+  if (texts[0] === null || texts[1] === null)
+    return <Empty title="There is no text to compare">The content is not text, or the history does not keep it.</Empty>;
+  return (
+    <div className="space-y-2">
+      {before !== undefined && before.path !== after.path && (
+        <p className="text-muted">
+          Moved from {before.path} to {after.path}.
+        </p>
+      )}
+      {texts[0] === texts[1] ? (
+        <p className="text-muted">The content is the same as before.</p>
+      ) : (
+        <Suspense fallback={<Loading what="the difference" />}>
+          <TextDiff
+            before={texts[0]}
+            after={texts[1]}
+            path={after.path}
+            label={`Version ${before?.number ?? 0} beside version ${after.number}`}
+          />
+        </Suspense>
+      )}
+    </div>
+  );
+}
+
+/** Before the first version, and after a deletion, there is nothing. */
+function textOf(version: FileVersion | undefined, content: unknown): string | null {
+  return version === undefined || version.deleted ? "" : asText(content);
+}
+
+function authorOf(names: Names, { author }: FileVersion): string {
+  if (author.kind === "external") return "another program";
+  if (author.kind === "system") return "Toolcrib";
+  return nameOfActor(names, author.user_id, author.agent_id);
+}

@@ -1,0 +1,199 @@
+/** One file: its content, to read or to write, and its history. */
+import { ArrowLeft, FileText, History, Trash2 } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
+import { asText, isBinary } from "../../api/content";
+import { Badge } from "../../parts/Badge";
+import { Button, IconButton } from "../../parts/Button";
+import { Dialog } from "../../parts/Dialog";
+import { Empty } from "../../parts/Empty";
+import { ErrorNote } from "../../parts/ErrorNote";
+import { Loading } from "../../parts/Loading";
+import { FileHistory } from "./FileHistory";
+import { nameOf, useContent, useDelete, useFileInfo, useSave } from "./files";
+
+const TextView = lazy(() => import("../../editor/TextView"));
+
+type Go = (to: Record<string, string | null>) => void;
+
+interface Props {
+  workspaceId: string;
+  path: string;
+  line: number | undefined;
+  at: URLSearchParams;
+  go: Go;
+}
+
+export function FileView({ workspaceId, path, line, at, go }: Props) {
+  const info = useFileInfo(workspaceId, path);
+  const isHistory = at.get("view") === "history";
+  const isFolder = info.data?.file_type === "folder";
+  return (
+    <section aria-labelledby="file-title" className="flex h-full min-h-0 flex-col">
+      <header className="flex flex-wrap items-center gap-x-2 gap-y-1 border-b border-line bg-surface px-3 py-2">
+        <IconButton label="Back to the tree" className="md:hidden" onClick={() => go({ path: null, line: null })}>
+          <ArrowLeft aria-hidden className="size-4" />
+        </IconButton>
+        <h1 id="file-title" tabIndex={-1} title={path} className="min-w-0 max-w-full truncate font-semibold">
+          {path}
+        </h1>
+        {info.data && <Facts info={info.data} />}
+        <span className="grow" />
+        {info.data && !isFolder && (
+          <Button
+            small
+            look="quiet"
+            aria-pressed={isHistory}
+            onClick={() => go({ view: isHistory ? null : "history", version: null })}
+          >
+            {isHistory ? <FileText aria-hidden className="size-3.5" /> : <History aria-hidden className="size-3.5" />}
+            {isHistory ? "Content" : "History"}
+          </Button>
+        )}
+        {info.data && <DeleteButton workspaceId={workspaceId} path={path} onDeleted={() => go({ path: null })} />}
+      </header>
+      <div className="min-h-0 grow">
+        {info.error && (
+          <div className="p-4">
+            <ErrorNote error={info.error} />
+          </div>
+        )}
+        {info.isPending && <Loading what={path} />}
+        {isFolder && <Empty title="This is a folder">Its files are in the tree.</Empty>}
+        {info.data && !isFolder && !isHistory && <Content workspaceId={workspaceId} path={path} line={line} />}
+        {info.data && !isFolder && isHistory && (
+          <FileHistory
+            workspaceId={workspaceId}
+            path={path}
+            chosen={at.get("version")}
+            onChoose={(version) => go({ version })}
+          />
+        )}
+      </div>
+    </section>
+  );
+}
+
+function Facts({ info }: { info: NonNullable<ReturnType<typeof useFileInfo>["data"]> }) {
+  return (
+    <span className="flex flex-wrap items-center gap-1">
+      {info.synced ? (
+        <Badge tone="good" title="Every change of it is kept">
+          in the history
+        </Badge>
+      ) : (
+        <Badge tone="warn" title="Nothing of it is kept yet">
+          only on disk
+        </Badge>
+      )}
+      {info.file_type !== "document" && <Badge>{info.file_type}</Badge>}
+      {info.is_virtual && <Badge>kept by the system</Badge>}
+      {info.size !== null && (
+        <span className="text-xs text-muted">
+          {sizeOf(info.size)}
+          {info.line_count !== null && `, ${linesOf(info.line_count)}`}
+        </span>
+      )}
+    </span>
+  );
+}
+
+function Content({ workspaceId, path, line }: { workspaceId: string; path: string; line: number | undefined }) {
+  const read = useContent(workspaceId, path, true);
+  const [draft, setDraft] = useState<string | null>(null);
+  const save = useSave(workspaceId);
+  if (read.isPending) return <Loading what={path} />;
+  if (read.error)
+    return (
+      <div className="p-4">
+        <ErrorNote error={read.error} />
+      </div>
+    );
+  if (isBinary(read.data.content)) return <Empty title="This is not text">It can only be read by programs.</Empty>;
+  const text = asText(read.data.content) ?? "";
+  const isEditing = draft !== null;
+  const isChanged = isEditing && draft !== text;
+
+  function store() {
+    if (draft === null || save.isPending) return;
+    save.mutate(
+      { path, before: read.data?.content, hash: read.data?.hash ?? "", after: draft },
+      { onSuccess: () => setDraft(null) },
+    );
+  }
+
+  return (
+    <div className="flex h-full min-h-0 flex-col">
+      <div className="flex flex-wrap items-center gap-2 border-b border-line bg-sunken px-3 py-1.5">
+        {isEditing ? (
+          <>
+            <Button small look="primary" busy={save.isPending} disabled={!isChanged} onClick={store}>
+              Save
+            </Button>
+            <Button small onClick={() => setDraft(null)}>
+              Cancel
+            </Button>
+            <span className="text-xs text-muted" role="status">
+              {isChanged ? "Not saved yet" : "Nothing changed yet"}
+            </span>
+          </>
+        ) : (
+          <Button small onClick={() => setDraft(text)}>
+            Edit
+          </Button>
+        )}
+      </div>
+      {save.error && (
+        <div className="p-2">
+          <ErrorNote error={save.error} />
+        </div>
+      )}
+      <div className="min-h-0 grow">
+        <Suspense fallback={<Loading what={nameOf(path)} />}>
+          {isEditing ? (
+            <TextView key="write" text={text} path={path} label={`Edit ${path}`} onChange={setDraft} onSave={store} />
+          ) : (
+            <TextView key="read" text={text} path={path} label={`Content of ${path}`} line={line} />
+          )}
+        </Suspense>
+      </div>
+    </div>
+  );
+}
+
+function DeleteButton({ workspaceId, path, onDeleted }: { workspaceId: string; path: string; onDeleted: () => void }) {
+  const [isAsked, setIsAsked] = useState(false);
+  const remove = useDelete(workspaceId);
+  return (
+    <>
+      <IconButton label="Delete" onClick={() => setIsAsked(true)}>
+        <Trash2 aria-hidden className="size-4" />
+      </IconButton>
+      <Dialog
+        title={`Delete ${nameOf(path)}?`}
+        isOpen={isAsked}
+        onClose={() => setIsAsked(false)}
+        foot={
+          <>
+            <Button onClick={() => setIsAsked(false)}>Keep it</Button>
+            <Button look="danger" busy={remove.isPending} onClick={() => remove.mutate(path, { onSuccess: onDeleted })}>
+              Delete
+            </Button>
+          </>
+        }
+      >
+        <p className="wrap-anywhere">{path} stays in the history, and can be brought back from “Deleted”.</p>
+        <ErrorNote error={remove.error} />
+      </Dialog>
+    </>
+  );
+}
+
+function linesOf(count: number): string {
+  return count === 1 ? "1 line" : `${count.toLocaleString()} lines`;
+}
+
+function sizeOf(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} bytes`;
+  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(1)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,136 @@
+/** The book: every call, refused ones included, with filters, and whether its seals hold. For owners. */
+import { useState } from "react";
+import { ApiError } from "../../api/client";
+import { type Names, nameOfActor, useNames } from "../../api/names";
+import { Badge, type Tone } from "../../parts/Badge";
+import { Button } from "../../parts/Button";
+import { Code } from "../../parts/Code";
+import { Dialog } from "../../parts/Dialog";
+import { Empty } from "../../parts/Empty";
+import { ErrorNote } from "../../parts/ErrorNote";
+import { Field } from "../../parts/Field";
+import { Loading } from "../../parts/Loading";
+import { Select } from "../../parts/Select";
+import { type Column, Table } from "../../parts/Table";
+import { type AuditRecord, type Filters, useBook } from "./past";
+import { aboutOf } from "./timeline";
+import { Verification } from "./Verification";
+
+const ALL: Filters = { who: "", tool: "", outcome: "", since: "", until: "" };
+const OUTCOMES: Record<Filters["outcome"], string> = {
+  "": "Any outcome",
+  done: "Done",
+  failed: "Failed",
+  refused: "Refused",
+};
+const TONES: Record<AuditRecord["outcome"], Tone> = { done: "good", failed: "warn", refused: "bad" };
+
+export function Book({ workspaceId }: { workspaceId: string }) {
+  const [filters, setFilters] = useState(ALL);
+  const [shown, setShown] = useState<AuditRecord | null>(null);
+  const names = useNames(workspaceId);
+  const book = useBook(workspaceId, filters);
+  if (book.error instanceof ApiError && book.error.status === 403)
+    return <Empty title="The book is for owners">{book.error.message}</Empty>;
+  const records = book.data?.pages.flatMap((page) => page.items) ?? [];
+  return (
+    <div className="space-y-4">
+      <Verification workspaceId={workspaceId} />
+      <FilterForm filters={filters} names={names} onChange={setFilters} />
+      <ErrorNote error={book.error} />
+      {book.isPending && <Loading what="the book" />}
+      {book.data && records.length === 0 && !book.hasNextPage && <Empty title="No record fits" />}
+      {records.length > 0 && (
+        <Table label="Records" columns={columnsOf(names, setShown)} rows={records} keyOf={(record) => record.id} />
+      )}
+      {book.hasNextPage && (
+        <Button wide busy={book.isFetchingNextPage} onClick={() => void book.fetchNextPage()}>
+          Show older ones
+        </Button>
+      )}
+      <Dialog title={`Record ${shown?.position ?? ""}`} isOpen={shown !== null} onClose={() => setShown(null)} wide>
+        {shown && <Code text={JSON.stringify(shown, null, 2)} label="The whole record" isTall />}
+      </Dialog>
+    </div>
+  );
+}
+
+interface FilterProps {
+  filters: Filters;
+  names: Names;
+  onChange: (filters: Filters) => void;
+}
+
+function FilterForm({ filters, names, onChange }: FilterProps) {
+  const who = {
+    "": "Anyone",
+    ...Object.fromEntries([...names.people].map(([id, name]) => [`user:${id}`, name])),
+    ...Object.fromEntries([...names.agents].map(([id, name]) => [`agent:${id}`, `${name} (agent)`])),
+  };
+  const set = (change: Partial<Filters>) => onChange({ ...filters, ...change });
+  return (
+    <form
+      aria-label="Filters"
+      onSubmit={(event) => event.preventDefault()}
+      className="grid grid-cols-2 items-end gap-2 md:grid-cols-5"
+    >
+      <Select label="Who" value={filters.who} onChange={(value) => set({ who: value })} options={who} />
+      <Field label="Tool" value={filters.tool} onChange={(tool) => set({ tool })} placeholder="write" />
+      <Select
+        label="Outcome"
+        value={filters.outcome}
+        onChange={(outcome) => set({ outcome: outcome as Filters["outcome"] })}
+        options={OUTCOMES}
+      />
+      <Field label="From" type="datetime-local" value={filters.since} onChange={(since) => set({ since })} />
+      <Field label="Until" type="datetime-local" value={filters.until} onChange={(until) => set({ until })} />
+    </form>
+  );
+}
+
+function columnsOf(names: Names, show: (record: AuditRecord) => void): Column<AuditRecord>[] {
+  return [
+    { title: "When", cell: (record) => <When time={record.at} /> },
+    { title: "Who", cell: (record) => nameOfActor(names, record.user_id, record.agent_id) },
+    {
+      title: "Tool",
+      cell: (record) => (
+        <span className="wrap-anywhere">
+          <span className="font-mono font-medium">{record.tool}</span>{" "}
+          <span className="font-mono text-xs text-muted">
+            {aboutOf({ tool: record.tool, arguments: record.input }).slice(0, 120)}
+          </span>
+        </span>
+      ),
+    },
+    {
+      title: "Decision",
+      cell: (record) => (
+        <span className="whitespace-nowrap">
+          {record.decision} <span className="text-xs text-muted">by {record.rule}</span>
+        </span>
+      ),
+    },
+    {
+      title: "Outcome",
+      cell: (record) => <Badge tone={TONES[record.outcome]}>{record.error_code ?? record.outcome}</Badge>,
+    },
+    {
+      title: "Record",
+      isRight: true,
+      cell: (record) => (
+        <Button small look="quiet" aria-label={`Show record ${record.position}`} onClick={() => show(record)}>
+          Show
+        </Button>
+      ),
+    },
+  ];
+}
+
+function When({ time }: { time: string }) {
+  return (
+    <time dateTime={time} className="whitespace-nowrap">
+      {new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" })}
+    </time>
+  );
+}
