@@ -19,7 +19,7 @@ setup: ## Prepare this machine: system packages (as root), a PostgreSQL, the vir
 venv: ## Make or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs docs-site web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
+check: format-check lint types layers docs web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
 
 format: ## Format the code and put the imports in order
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)

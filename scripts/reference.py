@@ -12,6 +12,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any, cast
 
+from fastapi import FastAPI
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -52,9 +53,14 @@ def routes() -> str:
 
 
 def api() -> dict[str, Any]:
-    """The OpenAPI document. Nothing is served, so the services need only be there."""
+    """The OpenAPI document."""
+    return application().openapi()
+
+
+def application() -> FastAPI:
+    """Nothing is served, so the services need only be there."""
     settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1)
-    return create_app(cast("Any", SimpleNamespace(settings=settings))).openapi()
+    return create_app(cast("Any", SimpleNamespace(settings=settings)))
 
 
 def settings() -> str:

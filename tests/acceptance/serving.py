@@ -48,7 +48,7 @@ class Serving:
 @contextmanager
 def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
     """Starts the server, waits until it is healthy, and ends it afterwards."""
-    port = _free_port()
+    port = free_port()
     server = Serving(f"http://127.0.0.1:{port}", secrets.token_urlsafe(48), directory, urls)
     command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", str(port)]
     with (
@@ -65,7 +65,7 @@ def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
             _end(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     for port in random.sample(_PORTS, 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:

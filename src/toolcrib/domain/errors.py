@@ -46,6 +46,8 @@ class ToolcribError(Exception):
 
 
 class ToolFailed(ToolcribError):
+    """A tool could not do what it was asked; the model is told why, in words that it can act on."""
+
     code = "TOOL_FAILED"
 
 

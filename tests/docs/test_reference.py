@@ -1,0 +1,111 @@
+"""The reference is whole: every command, setting, route, event, tool and name has its place; the site can be built."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from fastapi.routing import APIRoute
+
+import toolcrib
+from scripts import cli_reference, reference
+from tests.docs.blocks import ROOT
+from toolcrib.cli.main import command_line
+from toolcrib.domain.agents import AgentRules, ToolPermission
+from toolcrib.domain.events import DeltaType, EventType
+from toolcrib.server.websocket import messages
+from toolcrib.settings import Settings
+
+pytestmark = pytest.mark.req("CL-2", part="reference")
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return reference.expanded((REFERENCE / name).read_text(encoding="utf-8"))
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    told = page("cli.md")
+
+    for words, command in cli_reference._commands(typer.main.get_command(command_line()), ("toolcrib",)):
+        assert f"`{' '.join(words)}`" in told
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and not parameter.hidden and parameter.name != "help":
+                assert f"`{parameter.opts[0]}`" in told
+
+
+def test_every_setting_is_in_the_reference_with_words() -> None:
+    told = page("settings.md")
+
+    for name, field in Settings.model_fields.items():
+        assert f"| `TOOLCRIB_{name.upper()}` |" in told
+        assert field.description, f"{name} says nothing of itself"
+
+
+def test_every_route_is_in_the_reference() -> None:
+    told = page("http.md")
+
+    document = reference.api()
+    for path, operations in document["paths"].items():
+        for method in operations:
+            assert f"### `{method.upper()} {path}`" in told
+    for path in ("/mcp", "/mcp/{workspace_id}", "/api/v1/workspaces/{workspace_id}/ws"):
+        assert f"{path}`" in told
+
+
+def test_no_route_is_hidden_from_the_description() -> None:
+    app = reference.application()
+
+    hidden = [route.path for route in app.routes if isinstance(route, APIRoute) and not route.include_in_schema]
+    assert hidden == []
+
+
+def test_every_event_is_in_the_reference() -> None:
+    told = page("events.md")
+
+    for kind in (*EventType, *DeltaType):
+        assert f"`chat:{kind}`" in told
+    for kind, message in messages.CHAT.items():
+        assert f"`{kind}`" in told
+        for name, field in message.model_fields.items():
+            assert f"`{field.validation_alias or name}" in told
+
+
+def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
+    told = page("tools.md")
+
+    for tool in reference.built_in_tools():
+        section = told.partition(f"### `{tool.name}`\n")[2].partition("\n### ")[0]
+        assert tool.description in section
+        assert all(f"| `{name}`" in section for name in tool.input_schema.get("properties", {}))
+
+
+def test_every_field_of_an_agent_is_in_the_reference_with_words() -> None:
+    told = page("agents.md")
+
+    for name, field in (AgentRules.model_fields | ToolPermission.model_fields).items():
+        assert f"| `{name}` |" in told
+        assert field.description, f"{name} says nothing of itself"
+
+
+def test_everything_that_programs_can_import_is_in_the_reference_with_words() -> None:
+    told = page("python.md")
+
+    for name in toolcrib._OFFERED:
+        words = told.partition(f"## `{name}`\n")[2].strip().partition("\n")[0]
+        assert re.match(r"[A-Z`]", words), f"{name} says nothing of itself"
+
+
+def test_the_site_is_built_and_asks_nobody_else_for_anything(tmp_path: Path) -> None:
+    """Strictly: a link that leads nowhere, or a page that nothing leads to, ends it."""
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    assert built.returncode == 0, built.stderr
+    made = [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")]
+    assert len(made) > 30
+    loads = re.compile(r'(?:src|data)="(?:https?:)?//|<link[^>]+href="(?:https?:)?//|url\((?:https?:)?//|@import')
+    assert [str(path) for path in made if loads.search(path.read_text(encoding="utf-8"))] == []
