@@ -1,6 +1,14 @@
 import { LoaderCircle } from "lucide-react";
 import type { ButtonHTMLAttributes } from "react";
 
+type Size = "usual" | "small" | "icon";
+
+const SIZES: Record<Size, string> = {
+  usual: "min-h-9 px-3.5",
+  small: "min-h-7 px-2 text-xs",
+  icon: "min-h-7 min-w-7",
+};
+
 type Look = "primary" | "plain" | "quiet" | "danger";
 
 const LOOKS: Record<Look, string> = {
@@ -13,19 +21,30 @@ const LOOKS: Record<Look, string> = {
 interface Props extends ButtonHTMLAttributes<HTMLButtonElement> {
   look?: Look;
   small?: boolean;
+  isIcon?: boolean;
   wide?: boolean;
   /** What was asked is under way: it cannot be asked again meanwhile. */
   busy?: boolean;
 }
 
-export function Button({ look = "plain", small, wide, busy, className = "", children, disabled, ...rest }: Props) {
+export function Button({
+  look = "plain",
+  small,
+  isIcon,
+  wide,
+  busy,
+  className = "",
+  children,
+  disabled,
+  ...rest
+}: Props) {
   return (
     <button
       type="button"
       {...rest}
       disabled={disabled || busy}
       aria-busy={busy || undefined}
-      className={`inline-flex items-center justify-center gap-1.5 rounded-md border font-medium whitespace-nowrap disabled:opacity-60 ${LOOKS[look]} ${small ? "min-h-7 px-2 text-xs" : "min-h-9 px-3.5"} ${wide ? "w-full" : ""} ${className}`}
+      className={`inline-flex items-center justify-center gap-1.5 rounded-md border font-medium whitespace-nowrap disabled:opacity-60 ${LOOKS[look]} ${SIZES[isIcon ? "icon" : small ? "small" : "usual"]} ${wide ? "w-full" : ""} ${className}`}
     >
       {busy && <LoaderCircle aria-hidden className="size-4 animate-spin" />}
       {children}
@@ -34,8 +53,6 @@ export function Button({ look = "plain", small, wide, busy, className = "", chil
 }
 
 /** A button that is only an icon; `label` says what it does. */
-export function IconButton({ label, className = "", ...rest }: Props & { label: string }) {
-  return (
-    <Button look="quiet" aria-label={label} title={label} className={`size-8 min-h-8 px-0 ${className}`} {...rest} />
-  );
+export function IconButton({ label, ...rest }: Props & { label: string }) {
+  return <Button look="quiet" isIcon aria-label={label} title={label} {...rest} />;
 }
