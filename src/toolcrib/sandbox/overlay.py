@@ -23,41 +23,44 @@ _PIECE = 1 << 20
 
 
 class OverlayView:
-    """One zone as layers in ``folder``: ``mask`` over the tree, ``upper`` over both."""
+    """One zone as layers beside ``place``: a mask over the tree, ``upper`` over both.
 
-    def __init__(self, zone: Zone, folder: Path) -> None:
+    What the command sees is mounted on the upper itself. Folders are few on purpose: making and removing them is a good
+    part of what a command costs.
+    """
+
+    def __init__(self, zone: Zone, place: Path) -> None:
         self.zone = zone
-        self._folder = folder
-        self.upper = folder / "upper"
-        self.merged = folder / "merged"
+        self._place = place
+        self.upper = self.merged = self._beside("upper")
+        self._mask = self._beside("mask")
         self._owner: tuple[int, int] | None = None
         self._mounted = 0
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Make the layers; ``owner`` is whom they are given to when we are root."""
-        self._folder.mkdir()
-        for name in ("upper", "merged"):
-            (self._folder / name).mkdir(mode=0o700)
+        self.upper.mkdir(mode=0o700)
         # The upper's mode is what the command sees of the root.
         self.upper.chmod(stat.S_IMODE(self.zone.root.stat().st_mode))
-        if self.zone.masked:
-            make_mask(self._folder / "mask", self.zone)
         self._owner = owner
         if owner:
-            give(self._folder, owner)
+            give(self.upper, owner)
+        if self.zone.masked:
+            make_mask(self._mask, self.zone)
+            if owner:
+                give(self._mask, owner)
 
     def laid(self) -> Overlay:
         """What is mounted for the next command, with a work folder of its own."""
-        name = self._folder.name
-        overlay = Overlay(f"{name}/merged", mask=f"{name}/mask" if self.zone.masked else None)
+        overlay = Overlay(self.merged.name, mask=self._mask.name if self.zone.masked else None)
         if not self.zone.writable:
             return overlay
         self._mounted += 1
-        work = self._folder / f"work{self._mounted}"
+        work = self._beside(f"work{self._mounted}")
         work.mkdir(mode=0o700)
         if self._owner:
             os.chown(work, *self._owner)
-        return replace(overlay, upper=f"{name}/upper", work=f"{name}/{work.name}")
+        return replace(overlay, upper=self.upper.name, work=work.name)
 
     def entries(self) -> Iterator[Entry]:
         """What the command did here. Makes what it locked readable, so that no command can follow."""
@@ -75,6 +78,9 @@ class OverlayView:
         finally:
             os.close(upper)
             os.close(lower)
+
+    def _beside(self, name: str) -> Path:
+        return self._place.with_name(f"{self._place.name}-{name}")
 
 
 class _Comparison:

@@ -41,6 +41,7 @@ class Contained:
         self._met = asyncio.Event()
         self._said = b""
         self._told_all = False
+        self._is_over = False
 
     @classmethod
     def start(
@@ -101,6 +102,11 @@ class Contained:
 
     async def ended(self) -> int | None:
         """Wait until nothing of it runs and all output was taken. None if it was killed or never ran."""
+        if not self._is_over:
+            await self._over()
+        return self._reported().get("exit-code")
+
+    async def _over(self) -> None:
         await readable(self._pidfd)
         self._bury()
         self._meet_first()
@@ -110,7 +116,7 @@ class Contained:
                 # The kernel lets the first process of a namespace go only after all the others.
                 await readable(self._first)
         await self._quiet.wait()
-        return self._reported().get("exit-code")
+        self._is_over = True
 
     def _bury(self) -> None:
         if self.returned is not None:

@@ -215,7 +215,7 @@ def owner_of(zones: Sequence[Zone]) -> tuple[int, int] | None:
 
 def drop(folder: Path) -> None:
     """Remove staging, whatever a command left in it: locked folders, hostile names, a depth without end."""
-    for work in folder.glob("*/work*"):
+    for work in folder.glob("*-work*"):
         for locked in (work / "work", work / "work" / "incompat"):  # by overlayfs
             with suppress(OSError):
                 locked.chmod(0o700)
