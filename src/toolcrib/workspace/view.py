@@ -106,18 +106,19 @@ class DiskView:
         with held(self._open_folder(place)) as opened, os.scandir(opened) as found:
             return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
 
-    def looks(self, place: Place) -> list[tuple[str, Node]]:
-        """What a folder holds, each with how it looks, without our own temporaries. What vanishes is passed over."""
-        found: list[tuple[str, Node]] = []
+    def stats(self, place: Place) -> list[tuple[str, os.stat_result]]:
+        """What a folder holds, each with what the system says of it, without our own temporaries.
+
+        For who goes through very many to find a few that are different. What vanishes is passed over.
+        """
+        found: list[tuple[str, os.stat_result]] = []
         with held(self._open_folder(place)) as opened, os.scandir(opened) as entries:
             for entry in entries:
-                if is_temporary(entry.name):
+                name = entry.name
+                if name.startswith(".~") and is_temporary(name):
                     continue
                 with suppress(FileNotFoundError):
-                    target = os.readlink(entry.name, dir_fd=opened) if entry.is_symlink() else None
-                    seen_ns = time.time_ns()
-                    seen = entry.stat(follow_symlinks=False)
-                    found.append((entry.name, node_of(seen, seen_ns=seen_ns, target=target)))
+                    found.append((name, entry.stat(follow_symlinks=False)))
         return found
 
     def walk(self, place: Place) -> Iterator[tuple[Place, Entry]]:
