@@ -1,0 +1,57 @@
+"""Case 81: patterns over which a backtracking matcher would think for years. Each call ends, and nobody waits for it."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.tools.shell.cast import new_crib
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+
+PATTERNS = (
+    r"(a+)+$",
+    r"(a|aa)+$",
+    r"(a*)*b",
+    r"(.*a){20}c",
+    r"((a{1,30}){1,30}){1,30}$",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$",
+)
+# Far more than any needs, far less than one that explodes.
+SECONDS = 60
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    crib = await new_crib(database, settings)
+    (crib.project / "bait").write_text("a" * 5_000 + "!\n")
+    (crib.project / ("a" * 200)).write_text("bait")
+    return crib
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_case_81_a_pattern_that_explodes_ends_and_others_are_answered(crib: Crib, pattern: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        searching = asyncio.create_task(crib.call("grep", pattern=pattern))
+        assert (await crib.result("read", path="/bait"))["content"]
+        outcome = await searching
+
+    assert outcome.succeeded or outcome.error is not None
+
+
+@pytest.mark.parametrize("glob", ["*a*a*a*a*a*a*a*a*a*a*b", "**/a**a**a**a**b", "{a,aa}" * 20])
+async def test_case_81_a_glob_that_explodes_ends(crib: Crib, glob: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        outcome = await crib.call("glob", pattern=glob)
+
+    assert outcome.succeeded or outcome.error is not None
+
+
+async def test_case_81_ignore_rules_that_explode_hold_up_no_command(crib: Crib) -> None:
+    (crib.project / ".gitignore").write_text("a*a*a*a*a*a*a*a*a*b\n**/a/**/a/**/a/**/b\nkept-out\n")
+
+    async with asyncio.timeout(SECONDS):
+        outcome = await crib.call("bash", command=f"echo x > {'a' * 240}; echo x > kept-out; mkdir -p {'a/' * 50}b")
+
+    assert outcome.succeeded, outcome.error
+    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out"]
