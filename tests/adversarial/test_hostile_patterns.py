@@ -1,4 +1,4 @@
-"""Case 81: patterns over which a backtracking matcher would think for years. Each call ends, and nobody waits for it."""
+"""Case 81: patterns over which a backtracking matcher would think for years. Each call ends, and no other waits."""
 
 import asyncio
 
