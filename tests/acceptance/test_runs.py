@@ -1,8 +1,6 @@
 """A message over HTTP to an agent whose model answers on loopback: what a team's clients do all day."""
 
-import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.workspace import Workspace
-from tests.fakes.model_server import KEY, ModelServer, model_server
+from tests.fakes.model_server import KEY, ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
 
 AGENT = """
@@ -28,22 +26,8 @@ tool_permissions:
 
 @pytest.fixture
 def model() -> Iterator[ModelServer]:
-    """The strict fake, on a loop of its own: the server is another process."""
-    ready, stop = threading.Event(), threading.Event()
-    held: list[ModelServer] = []
-
-    async def serve() -> None:
-        async with model_server() as fake:
-            held.append(fake)
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert ready.wait(10)
-    yield held[0]
-    stop.set()
-    thread.join(10)
+    with model_server_beside() as fake:
+        yield fake
 
 
 def opened(workspace: Workspace, model: ModelServer, *, trust: str = "autonomous") -> str:

@@ -7,9 +7,10 @@ before that: any bytes, in any pieces, cut anywhere, or held open.
 import asyncio
 import contextlib
 import json
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,6 +209,28 @@ async def model_server() -> AsyncIterator[ModelServer]:
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def model_server_beside() -> Iterator[ModelServer]:
+    """The same on a loop of its own, for tests that wait for a server which asks it meanwhile."""
+    ready, stop = threading.Event(), threading.Event()
+    held: list[ModelServer] = []
+
+    async def serve() -> None:
+        async with model_server() as fake:
+            held.append(fake)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield held[0]
+    finally:
+        stop.set()
+        thread.join(10)
 
 
 def _scene(question: str) -> Scene | None:

@@ -1,6 +1,6 @@
 """The web UI in Debian's Chromium, before a real server. Every test has a page that no error may come from."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.acceptance.conftest import ada, grace, http, new_workspace, server, w
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.conftest import ROOT
-from tests.fakes.model_server import ModelServer, model_server
+from tests.fakes.model_server import ModelServer, model_server_beside
 
 __all__ = ["ada", "grace", "http", "new_workspace", "server", "workspace"]
 
@@ -73,9 +73,9 @@ async def log_in(page: Page, someone: Someone, server: Serving) -> None:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
+def model() -> Iterator[ModelServer]:
     """The strict fake of a model; ``model.say(...)`` scripts its answers."""
-    async with model_server() as fake:
+    with model_server_beside() as fake:
         yield fake
 
 

@@ -2,6 +2,8 @@
 import { ChevronsUpDown } from "lucide-react";
 import { Suspense, useMemo } from "react";
 import { Link, Redirect, useLocation } from "wouter";
+import { usePending } from "../decisions/approvals";
+import { LiveProvider } from "../events/LiveProvider";
 import { ErrorBoundary } from "../parts/ErrorBoundary";
 import { ErrorNote } from "../parts/ErrorNote";
 import { Loading } from "../parts/Loading";
@@ -17,7 +19,15 @@ interface Props {
   screenName: string;
 }
 
-export function Shell({ workspaceId, screenName }: Props) {
+export function Shell(props: Props) {
+  return (
+    <LiveProvider workspaceId={props.workspaceId}>
+      <Frame {...props} />
+    </LiveProvider>
+  );
+}
+
+function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
   const screen = SCREENS.find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
@@ -68,6 +78,17 @@ export function Shell({ workspaceId, screenName }: Props) {
   );
 }
 
+function Waiting({ workspaceId }: { workspaceId: string }) {
+  const pending = usePending(workspaceId);
+  const count = (pending.data?.approvals.length ?? 0) + (pending.data?.questions.length ?? 0);
+  if (count === 0) return null;
+  return (
+    <span className="absolute top-0.5 left-1/2 rounded-full bg-warn px-1.5 text-[11px] leading-4 font-semibold text-surface md:static md:ml-auto">
+      {count} <span className="sr-only">waiting</span>
+    </span>
+  );
+}
+
 function Navigation({ workspaceId, current, place }: { workspaceId: string; current: Screen; place: string }) {
   return (
     <nav aria-label="Screens" className={place}>
@@ -76,10 +97,11 @@ function Navigation({ workspaceId, current, place }: { workspaceId: string; curr
           key={name}
           href={`/w/${workspaceId}/${name}`}
           aria-current={name === current.name ? "page" : undefined}
-          className="flex min-w-0 flex-col items-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
+          className="relative flex min-w-0 flex-col items-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
         >
           <Icon aria-hidden className="size-5 md:size-4" />
           <span className="max-w-full truncate">{label}</span>
+          {name === "decisions" && <Waiting workspaceId={workspaceId} />}
         </Link>
       ))}
     </nav>

@@ -33,6 +33,8 @@ export interface Call {
   /** When it began and how long it took, in milliseconds. */
   startedAt: number | null;
   durationMs: number | null;
+  /** How well its program was held, if it ran one. */
+  isolation: string | null;
   approval: Approval | null;
   question: Question | null;
 }
@@ -104,7 +106,6 @@ export interface Conversation {
   rows: Readonly<Record<string, Row>>;
   runs: Readonly<Record<string, Run>>;
   usage: Usage | null;
-  mode: string | null;
   /** The path of the plan that was last written here. */
   plan: string | null;
 }
@@ -117,7 +118,6 @@ export const EMPTY: Conversation = {
   rows: {},
   runs: {},
   usage: null,
-  mode: null,
   plan: null,
 };
 

@@ -168,16 +168,12 @@ describe("calls", () => {
     expect(waitingCalls(said)).toEqual([]);
   });
 
-  test("that leave plan mode are seen by the conversation", () => {
-    const planned = told(
-      { ...EMPTY, mode: "plan" },
-      [
-        "tool-result",
-        { toolId: "t1", toolName: "plan_write", status: "success", result: '{"path":"/plans/a.plan"}', metadata: {} },
-      ],
-      ["tool-result", { toolId: "t2", toolName: "exit_plan_mode", status: "success", result: "{}", metadata: {} }],
-    );
-    expect([planned.plan, planned.mode]).toEqual(["/plans/a.plan", "build"]);
+  test("that write a plan name the one that is to be reviewed", () => {
+    const planned = told(EMPTY, [
+      "tool-result",
+      { toolId: "t1", toolName: "plan_write", status: "success", result: '{"path":"/plans/a.plan"}', metadata: {} },
+    ]);
+    expect(planned.plan).toBe("/plans/a.plan");
   });
 });
 
@@ -202,9 +198,9 @@ describe("runs", () => {
 });
 
 test("a conversation is loaded when its newest event was told", () => {
-  let said = reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 2, mode: "build" } }], NOW);
+  let said = reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 2 } }], NOW);
   expect(said.isLoaded).toBe(false);
   said = told(said, START, END);
   expect(said.isLoaded).toBe(true);
-  expect(reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 0, mode: "plan" } }], NOW).isLoaded).toBe(true);
+  expect(reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 0 } }], NOW).isLoaded).toBe(true);
 });

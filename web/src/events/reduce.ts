@@ -47,7 +47,7 @@ class Draft {
   #obey(type: string, payload: Payload): void {
     switch (type) {
       case "chat:resumed":
-        this.#change({ newest: payload.newest, mode: payload.mode });
+        this.#change({ newest: payload.newest });
         if (payload.newest <= this.#conversation.seq) this.#change({ isLoaded: true });
         break;
       case "chat:message":
@@ -154,7 +154,7 @@ class Draft {
     this.#put({ ...call, output: output.slice(-MAX_OUTPUT), heard });
   }
 
-  #toolResult({ toolId, toolName, status, result, metadata, durationMs }: Payload): void {
+  #toolResult({ toolId, toolName, status, result, metadata, durationMs, isolation }: Payload): void {
     const before = this.#rows_()[toolId];
     const startedAt = before?.kind === "call" ? before.startedAt : null;
     const isDenied = before?.kind === "call" && before.approval?.state === "denied";
@@ -162,12 +162,12 @@ class Draft {
       status: status === "success" ? "success" : isDenied ? "denied" : "error",
       result,
       metadata,
+      isolation: isolation ?? null,
       output: "",
       durationMs: durationMs ?? metadata?.durationMs ?? (startedAt === null ? null : this.now - startedAt),
     });
     const plan = toolName === "plan_write" && status === "success" ? planOf(result) : null;
     if (plan) this.#change({ plan });
-    if (toolName === "exit_plan_mode" && status === "success") this.#change({ mode: "build" });
   }
 
   #call(id: string, name: string, more: Partial<Call>): void {
@@ -300,6 +300,7 @@ function newCall(id: string, name: string): Call {
     metadata: {},
     startedAt: null,
     durationMs: null,
+    isolation: null,
     approval: null,
     question: null,
   };

@@ -32,7 +32,7 @@ function CopyButton({ text }: { text: string }) {
   return (
     <IconButton
       label={isCopied ? "Copied" : "Copy"}
-      className="absolute top-1 right-1 size-7 min-h-7 bg-sunken opacity-0 group-hover:opacity-100 focus:opacity-100"
+      className="absolute top-1 right-1 bg-sunken opacity-0 group-hover:opacity-100 focus:opacity-100"
       onClick={() => navigator.clipboard.writeText(text).then(() => setIsCopied(true))}
       onBlur={() => setIsCopied(false)}
     >

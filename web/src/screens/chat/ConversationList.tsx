@@ -1,0 +1,109 @@
+/** What was said and done, in order. Only the rows that are seen are in the page; at the end it follows what comes. */
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { ArrowDown } from "lucide-react";
+import { useCallback, useLayoutEffect, useRef, useState } from "react";
+import type { Conversation, Row } from "../../events/conversation";
+import { Button } from "../../parts/Button";
+import { Empty } from "../../parts/Empty";
+import { Loading } from "../../parts/Loading";
+import { RowView } from "./RowView";
+
+/** So near to the end counts as being there. */
+const NEAR = 80;
+
+interface Props {
+  workspaceId: string;
+  sessionId: string;
+  conversation: Conversation;
+}
+
+export function ConversationList({ workspaceId, sessionId, conversation }: Props) {
+  const { order, rows, runs, plan, isLoaded } = conversation;
+  const scroll = useRef<HTMLDivElement>(null);
+  const [isAtEnd, setIsAtEnd] = useState(true);
+  const follows = useRef(true);
+  const virtual = useVirtualizer({
+    count: order.length,
+    getScrollElement: () => scroll.current,
+    getItemKey: (at) => order[at] as string,
+    estimateSize: (at) => estimate(rows[order[at] as string]),
+    overscan: 6,
+    paddingStart: 16,
+    paddingEnd: 16,
+  });
+  const height = virtual.getTotalSize();
+
+  const toEnd = useCallback(() => {
+    const element = scroll.current;
+    if (element) element.scrollTop = element.scrollHeight;
+  }, []);
+
+  // The height changes with every row that is measured and every word that comes.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: see above
+  useLayoutEffect(() => {
+    if (follows.current) toEnd();
+  }, [height, toEnd]);
+
+  function scrolled() {
+    const element = scroll.current;
+    if (element === null) return;
+    follows.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
+    setIsAtEnd(follows.current);
+  }
+
+  if (!isLoaded && order.length === 0)
+    return (
+      <div className="grow">
+        <Loading what="the conversation" />
+      </div>
+    );
+  return (
+    <div className="relative min-h-0 grow">
+      <div
+        ref={scroll}
+        onScroll={scrolled}
+        tabIndex={0}
+        role="log"
+        aria-label="Conversation"
+        aria-live="off"
+        className="h-full overflow-y-auto"
+      >
+        {order.length === 0 && <Empty title="Nothing was said yet">Write below what is to be done.</Empty>}
+        <div className="relative mx-auto max-w-3xl" style={{ height }}>
+          {virtual.getVirtualItems().map((item) => {
+            const row = rows[item.key as string];
+            return (
+              <div
+                key={item.key}
+                ref={virtual.measureElement}
+                data-index={item.index}
+                className="absolute top-0 left-0 w-full px-3 pb-3"
+                style={{ transform: `translateY(${item.start}px)` }}
+              >
+                {row && (
+                  <RowView
+                    workspaceId={workspaceId}
+                    sessionId={sessionId}
+                    row={row}
+                    run={row.runId ? runs[row.runId] : undefined}
+                    plan={plan}
+                  />
+                )}
+              </div>
+            );
+          })}
+        </div>
+      </div>
+      {!isAtEnd && (
+        <Button small onClick={toEnd} className="absolute bottom-2 left-1/2 -translate-x-1/2 rounded-full shadow-card">
+          <ArrowDown aria-hidden className="size-3.5" /> Newest
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function estimate(row: Row | undefined): number {
+  if (row?.kind !== "message") return 52;
+  return 40 + 22 * Math.ceil(row.text.length / 90);
+}

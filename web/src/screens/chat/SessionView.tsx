@@ -1,0 +1,36 @@
+/** One session: its head, what was said and done, and where to say more. */
+
+import { useTitle } from "../../app/title";
+import { useConversation } from "../../events/LiveProvider";
+import { ErrorNote } from "../../parts/ErrorNote";
+import { Loading } from "../../parts/Loading";
+import { Composer } from "./Composer";
+import { ConversationList } from "./ConversationList";
+import { SessionHead } from "./SessionHead";
+import { titleOf } from "./SessionList";
+import { StatusLine } from "./StatusLine";
+import { useAgents, useSession } from "./sessions";
+
+export function SessionView({ workspaceId, sessionId }: { workspaceId: string; sessionId: string }) {
+  const session = useSession(workspaceId, sessionId);
+  const agents = useAgents(workspaceId);
+  const conversation = useConversation(sessionId);
+  useTitle(session.data ? titleOf(session.data) : undefined);
+  if (session.error) {
+    return (
+      <div className="p-4">
+        <ErrorNote error={session.error} />
+      </div>
+    );
+  }
+  if (session.isPending) return <Loading what="the session" />;
+  const agent = agents.data?.items.find((one) => one.id === session.data.agent_id);
+  return (
+    <>
+      <SessionHead workspaceId={workspaceId} session={session.data} agent={agent} conversation={conversation} />
+      <ConversationList workspaceId={workspaceId} sessionId={sessionId} conversation={conversation} />
+      <StatusLine conversation={conversation} />
+      <Composer workspaceId={workspaceId} session={session.data} conversation={conversation} />
+    </>
+  );
+}

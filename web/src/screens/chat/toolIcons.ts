@@ -1,0 +1,58 @@
+/** What a tool looks like, and what of its input says in one line what it is about. */
+import {
+  Blocks,
+  FilePen,
+  FileText,
+  FolderTree,
+  Globe,
+  History,
+  type LucideIcon,
+  MessageCircleQuestion,
+  Map as PlanIcon,
+  Search,
+  SquareTerminal,
+  Trash2,
+} from "lucide-react";
+
+const ICONS: readonly [RegExp, LucideIcon][] = [
+  [/^(bash|job_|process)/, SquareTerminal],
+  [/^(write|edit|file_edit|file_write|touch|mkdir|mv)/, FilePen],
+  [/^(rm|delete)/, Trash2],
+  [/^(grep|glob|find|search)/, Search],
+  [/^(ls|list_)/, FolderTree],
+  [/^(plan_|exit_plan)/, PlanIcon],
+  [/^ask_user/, MessageCircleQuestion],
+  [/^(web|http|fetch)/, Globe],
+  [/^(undo|changes|file_version|file_restore|restore)/, History],
+  [/^(read|cat|file_)/, FileText],
+];
+
+export function iconOf(tool: string): LucideIcon {
+  return ICONS.find(([names]) => names.test(tool))?.[1] ?? Blocks;
+}
+
+const TELLING = [
+  "command",
+  "path",
+  "file_path",
+  "pattern",
+  "query",
+  "source",
+  "url",
+  "name",
+  "title",
+  "plan_file_path",
+];
+
+export function summaryOf(input: unknown): string {
+  if (typeof input !== "object" || input === null) return "";
+  const said = input as Record<string, unknown>;
+  const field = TELLING.find((name) => typeof said[name] === "string");
+  return field ? (String(said[field]).split("\n", 1)[0] ?? "") : "";
+}
+
+export function durationOf(milliseconds: number): string {
+  if (milliseconds < 1_000) return `${milliseconds} ms`;
+  if (milliseconds < 60_000) return `${(milliseconds / 1_000).toFixed(1)} s`;
+  return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1_000)} s`;
+}
