@@ -7,7 +7,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from tests.integration.mcp_server.conftest import Served
-from tests.integration.mcp_server.test_sessions import session, words
+from tests.integration.mcp_server.test_sessions import ERAS, session, words
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -47,6 +47,26 @@ async def test_what_only_looks_is_answered_plainly_and_all_else_in_a_stream(serv
 
     plain, stream = "application/json", "text/event-stream"
     assert found == [plain, stream, stream, plain, stream]
+
+
+@ERAS
+async def test_a_plain_answer_is_what_the_library_would_have_said(served: Served, mode: str) -> None:
+    async def ignore(progress: float, total: float | None, message: str | None) -> None:
+        pass
+
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("read", {"path": "/a.txt"}),
+        ("read", {"path": "/none"}),
+        ("ls", {"path": "/"}),
+        ("cat", {"wrong": 1}),
+    ]
+    async with session(served, mode) as client:
+        await client.call_tool("write", {"path": "/a.txt", "content": "a \u2028 \U0001f600\n"})
+        for tool, given in calls:
+            plain = await client.call_tool(tool, given)
+            # With progress it is the library's to answer.
+            library = await client.call_tool(tool, given, progress_callback=ignore)
+            assert plain.model_dump() == library.model_dump(), tool
 
 
 async def test_whoever_must_ask_before_looking_is_heard_in_a_stream(served: Served) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     CallToolRequestParams,
@@ -60,16 +59,16 @@ class Asking:
         params: Params | None = form(items) if items else await self._pointer(context, visit, pending)
         if params is None:
             return _cannot_ask(visit, pending)
-        try:
-            answer = await context.session.send_request(
-                ElicitRequest(params=params),
-                ElicitResult,
-                metadata=ServerMessageMetadata(related_request_id=context.request_id),
-            )
-        except NoBackChannelError:
-            # It was taken for a call that asks nobody.
-            return _cannot_ask(visit, pending)
+        answer = await context.session.send_request(
+            ElicitRequest(params=params),
+            ElicitResult,
+            metadata=ServerMessageMetadata(related_request_id=context.request_id),
+        )
         return await self._heard(visit, pending, answer.action, answer.content if items else None)
+
+    def cannot_ask(self, visit: Visit, outcome: Outcome) -> CallToolResult:
+        """For a client that cannot be asked: what waits, and where."""
+        return _cannot_ask(visit, Pending.of(outcome))
 
     async def go_on(
         self, context: Context, visit: Visit, given: CallToolRequestParams

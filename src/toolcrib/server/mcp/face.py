@@ -7,18 +7,21 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from uuid import uuid4
 
+import anyio
 import structlog
 from mcp import MCPError
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     CallToolRequestParams,
     CallToolResult,
+    ErrorData,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -35,7 +38,7 @@ from toolcrib.domain.outcomes import Outcome
 from toolcrib.providers.names import WireNames
 from toolcrib.server.auth import tenant_for
 from toolcrib.server.mcp.asking import Asking
-from toolcrib.server.mcp.plainly import MOST_BYTES, Sessions, again, is_plain, plainly
+from toolcrib.server.mcp.plainly import PlainCall, again, may_be_plain, plain_call
 from toolcrib.server.mcp.shapes import offered, result_of
 from toolcrib.server.mcp.visit import VISIT, Visit
 from toolcrib.server.services import Services
@@ -76,7 +79,7 @@ class Face:
         )
         # The library's own tracing would cost every call, and tells what the gate tells better.
         server.middleware.clear()
-        self._manager = Sessions(
+        self._manager = StreamableHTTPSessionManager(
             server,
             session_idle_timeout=_IDLE_SECONDS,
             max_sessions=_MOST_SESSIONS,
@@ -96,12 +99,38 @@ class Face:
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
         # The web server leaves the blanks around a value, which are no part of it.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        if not _may_be_plain(scope):
-            await self._manager.handle_request(scope, receive, send)
-            return
-        body = await Request(scope, receive).body()
-        with plainly(is_plain(body, visit.principal, self._services.registry)):
-            await self._manager.handle_request(scope, again(body, receive), send)
+        if may_be_plain(scope):
+            body = await Request(scope, receive).body()
+            call = plain_call(scope, body, visit.principal, self._services.registry)
+            if call is not None and self._is_at_home(call, scope["user"]):
+                looked = await self._looked(call, visit)
+                response = call.answer(looked, server=self._manager.app.server_info_stamp)
+                await response(scope, receive, send)
+                return
+            receive = again(body, receive)
+        await self._manager.handle_request(scope, receive, send)
+
+    def _is_at_home(self, call: PlainCall, user: AuthenticatedUser) -> bool:
+        """Whether a call's session is there and its caller's own, which keeps it from being idle."""
+        if call.session is None:
+            return True
+        transport = self._manager._server_instances.get(call.session)
+        owner = self._manager._session_owners.get(call.session)
+        if transport is None or transport.is_terminated or owner != authorization_context(user):
+            return False
+        if transport.idle_scope is not None:
+            deadline = anyio.current_time() + _IDLE_SECONDS
+            transport.idle_scope.deadline = max(transport.idle_scope.deadline, deadline)
+        return True
+
+    async def _looked(self, call: PlainCall, visit: Visit) -> CallToolResult | ErrorData:
+        try:
+            outcome = await self._services.executor.execute(ToolCall(call.name, call.arguments), visit.caller())
+        except ToolcribError as error:
+            return _refusal(error).error
+        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+            return _unforeseen(error, call.name).error
+        return self._asking.cannot_ask(visit, outcome) if outcome.is_waiting else result_of(outcome)
 
     def _refuse_a_hoard(self, scope: Scope, visit: Visit) -> None:
         """One person's sessions must not take everybody's place. The newer era has none."""
@@ -148,10 +177,7 @@ class Face:
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - nothing of ours is further out
-            # The library would tell nobody; the client hears only where to look.
-            error_id = uuid4().hex
-            _log.error("unforeseen_error", error_id=error_id, where=f"mcp {given.name}", exc_info=error)
-            raise MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.") from None
+            raise _unforeseen(error, given.name) from None
 
     async def _execute(self, context: Context, call: ToolCall, visit: Visit) -> Outcome:
         """The call through the gate. What it says while it runs is told as progress, if the client wants that."""
@@ -176,13 +202,6 @@ class Face:
         return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_offered]
 
 
-def _may_be_plain(scope: Scope) -> bool:
-    """Whether it is a short request in a session, which only the older era has."""
-    headers = dict(scope["headers"])
-    length = headers.get(b"content-length", b"")
-    return scope["method"] == "POST" and b"mcp-session-id" in headers and length.isdigit() and int(length) <= MOST_BYTES
-
-
 async def _tell(context: Context, said: asyncio.Queue[str]) -> None:
     for count in itertools.count(1):
         await context.session.report_progress(count, message=await said.get())
@@ -193,6 +212,13 @@ def _visit(context: Context) -> Visit:
     assert context.request is not None
     visit: Visit = context.request.scope[VISIT]
     return visit
+
+
+def _unforeseen(error: Exception, tool: str) -> MCPError:
+    """The library would tell nobody; the client hears only where to look."""
+    error_id = uuid4().hex
+    _log.error("unforeseen_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
+    return MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.")
 
 
 def _refusal(error: ToolcribError) -> MCPError:

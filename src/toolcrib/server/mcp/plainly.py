@@ -1,73 +1,88 @@
-"""Answers of the older era as a plain JSON body instead of a stream of events, where nothing is said meanwhile.
+"""Calls that only look at files, answered past the protocol's library: they say nothing meanwhile and ask nobody.
 
-Its library streams every answer or none. A stream is for what takes long, tells its progress or asks a person; for
-reading a file it costs the server and the client a third of the call.
+The library costs a call more than the gate and the file do. What is plain is read strictly here; whatever is not
+exactly so is the library's to answer or to refuse.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
-from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from pydantic_core import from_json
-from starlette.types import Message, Receive
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, classify_inbound_request, find_duplicated_routing_header
+from mcp_types import SERVER_INFO_META_KEY, CallToolResult, ErrorData
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json, to_json
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope
 
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.effects import Category, Danger
 from toolcrib.server.auth import Principal
 from toolcrib.tools.registry import Registry
+from toolcrib.tools.tool import Tool
 
-# A longer request is no plain one, and not looked into.
-MOST_BYTES: Final = 64_000
-_PLAINLY: ContextVar[bool] = ContextVar("plainly", default=False)
-
-
-class Sessions(StreamableHTTPSessionManager):
-    """The library's sessions, of which each answer can be plain."""
-
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        admitted = super()._admit_session(requestor)
-        if admitted is not None:
-            # The library makes them itself, and cannot be told of which class.
-            admitted.__class__ = _Transport
-        return admitted
+_MOST_BYTES: Final = 64_000
+_JSON: Final = "application/json"
+_MESSAGE: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_PARAMS: Final = frozenset({"name", "arguments", "_meta"})
 
 
-class _Transport(StreamableHTTPServerTransport):
-    @property
-    def is_json_response_enabled(self) -> bool:  # type: ignore[override]
-        """Asked within the request; the session itself, which hands messages on, is in none."""
-        return _PLAINLY.get()
+@dataclass(frozen=True, slots=True)
+class PlainCall:
+    """A call that can be answered at once. ``session`` is that of the older era; the newer has none."""
+
+    id: str | int
+    name: str
+    arguments: dict[str, Any]
+    session: str | None
+
+    def answer(self, said: CallToolResult | ErrorData, *, server: Mapping[str, Any]) -> Response:
+        """What the library would have sent; ``server`` is what it says of itself."""
+        told = said.model_dump(mode="json", by_alias=True, exclude_none=True)
+        is_error, status = isinstance(said, ErrorData), 200
+        if self.session is None and isinstance(said, ErrorData):
+            status = ERROR_CODE_HTTP_STATUS.get(said.code, status)
+        elif self.session is None:
+            told |= {"resultType": "complete", "_meta": {SERVER_INFO_META_KEY: server}}
+        body = {"jsonrpc": "2.0", "id": self.id, "error" if is_error else "result": told}
+        headers = {"mcp-session-id": self.session} if self.session else None
+        return Response(to_json(body), status, headers, _JSON)
 
 
-@contextmanager
-def plainly(answered: bool) -> Iterator[None]:  # noqa: FBT001 - reads as a sentence
-    token = _PLAINLY.set(answered)
-    try:
-        yield
-    finally:
-        _PLAINLY.reset(token)
+def may_be_plain(scope: Scope) -> bool:
+    """Whether its body is worth looking into."""
+    length = Headers(scope=scope).get("content-length", "")
+    return scope["method"] == "POST" and length.isdigit() and int(length) <= _MOST_BYTES
 
 
-def is_plain(body: bytes, principal: Principal, registry: Registry) -> bool:
-    """Whether a request only looks at files, wants no progress, and needs nobody's yes."""
-    if len(body) > MOST_BYTES or (principal.agent and principal.agent.rules.trust is Trust.SUPERVISED):
-        return False
+def plain_call(scope: Scope, body: bytes, principal: Principal, registry: Registry) -> PlainCall | None:
+    """The call, if it only looks at files, wants no progress, and needs nobody's yes."""
+    headers = Headers(scope=scope)
+    if not _is_usual(headers):
+        return None
     try:
         given: Any = from_json(body)
     except ValueError:
-        return False
+        return None
     match given:
-        case {"method": "tools/call", "params": {"name": str(name), **more}}:
-            tool, meta = registry.get(name), more.get("_meta")
-            wants_progress = isinstance(meta, dict) and "progressToken" in meta
-            looks = tool is not None and tool.looks and tool.category is Category.FILE and tool.danger is Danger.SAFE
-            return looks and not wants_progress
+        case {"jsonrpc": "2.0", "id": str() | int() as number, "method": "tools/call", "params": {"name": str(name)}}:
+            params = given["params"]
         case _:
-            return False
+            return None
+    arguments, meta = params.get("arguments", {}), params.get("_meta", {})
+    if not (given.keys() <= _MESSAGE and params.keys() <= _PARAMS and isinstance(arguments, dict)):
+        return None
+    if isinstance(number, bool) or not isinstance(meta, dict) or "progressToken" in meta:
+        return None
+    if not _only_looks(registry.get(name)) or _needs_a_yes(principal):
+        return None
+    version, session = headers.get("mcp-protocol-version"), headers.get("mcp-session-id")
+    if version in HANDSHAKE_PROTOCOL_VERSIONS and session is not None:
+        return PlainCall(number, name, arguments, session)
+    route = classify_inbound_request(given, headers=dict(headers)) if version in MODERN_PROTOCOL_VERSIONS else None
+    is_right = route is not None and getattr(route, "protocol_version", None) == version and session is None
+    return PlainCall(number, name, arguments, None) if is_right else None
 
 
 def again(body: bytes, receive: Receive) -> Receive:
@@ -82,3 +97,22 @@ def again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_again
+
+
+def _is_usual(headers: Headers) -> bool:
+    accept = headers.get("accept", "")
+    return (
+        headers.get("content-type", "").partition(";")[0].strip() == _JSON
+        and _JSON in accept
+        and "text/event-stream" in accept
+        and find_duplicated_routing_header(headers.items()) is None
+    )
+
+
+def _only_looks(tool: Tool | None) -> bool:
+    return tool is not None and tool.looks and tool.category is Category.FILE and tool.danger is Danger.SAFE
+
+
+def _needs_a_yes(principal: Principal) -> bool:
+    """Whether a person is asked even before it looks."""
+    return principal.agent is not None and principal.agent.rules.trust is Trust.SUPERVISED
