@@ -101,7 +101,8 @@ def _running(command: list[str], environment: dict[str, str], port: int, probe: 
 
 def member(port: int) -> tuple[str, str, str]:
     """A new person with a workspace of their own: token, workspace and user."""
-    client = httpx2.Client(base_url=f"http://127.0.0.1:{port}/api/v1")
+    # A busy machine takes its time over a password.
+    client = httpx2.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60)
     account = {"email": f"{secrets.token_hex(6)}@example.org", "password": secrets.token_urlsafe(24)}
     user = client.post("/auth/register", json=account).raise_for_status().json()["id"]
     token = client.post("/auth/login", json=account).raise_for_status().json()["access_token"]
