@@ -120,8 +120,10 @@ def test_without_a_function_nothing_that_needs_a_person_is_done(project: Path, m
     model.script = [says("", WRITES), says("I may not.")]
 
     with Toolcrib(project) as crib:
+        foreseen = crib.explain("write", path="/notes.md", content="")
         result = crib.run("Write notes")
 
+    assert (foreseen["verdict"], foreseen["rule"]) == ("ask", "trust.guided.dangerous")
     assert result.text == "I may not."
     assert list(project.iterdir()) == []
     assert "Nobody can be asked here." in str(model.last.body["messages"][-1])
@@ -234,10 +236,15 @@ def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Mod
         crib.begin(plan=True)
         third = crib.run("Third")
         forgotten = str(model.last.body["messages"])
+        crib.resume(first.session_id)
+        model.script = [says("Four.")]
+        crib.run("Fourth")
+        resumed = str(model.last.body["messages"])
 
     assert first.session_id == second.session_id != third.session_id
     assert "First" in remembered
     assert "First" not in forgotten
+    assert all(one in resumed for one in ("First", "Second", "Fourth"))
 
 
 def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
@@ -323,6 +330,8 @@ def test_it_is_opened_before_it_is_used_and_an_agent_is_named_or_shaped(project:
         Toolcrib(project).run("Hello")
     with pytest.raises(Misconfigured, match="Leave them out"):
         Toolcrib(project, agent="reviewer", instructions="Review.")
+    with pytest.raises(Misconfigured, match="Leave them out"):
+        Toolcrib(server="http://127.0.0.1:1", model="openai/gpt-5")
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))

@@ -25,7 +25,7 @@ from tests.conftest import DatabaseUrls, admin_url
 from tests.fakes.model_server import KEY, Answer, Received
 from tests.integration.runs.conftest import says
 
-_SECONDS = 120
+_SECONDS = 240
 PARSER = "def parse(text):\n    # TODO: numbers\n    return text.split()\n"
 # What the model does about a prompt; about any other, it says that it is done.
 _DEEDS: Mapping[str, tuple[tuple[str, dict[str, Any]], ...]] = {

@@ -60,6 +60,14 @@ class Client:
         body = {"tool": tool, "args": dict(args)} | ({"session_id": str(session_id)} if session_id else {})
         return self._http.send("POST", f"/workspaces/{workspace_id}/tools", body)["result"]
 
+    def explain(
+        self, workspace_id: UUID, tool: str, args: Mapping[str, Any], *, agent_id: UUID | None = None
+    ) -> dict[str, Any]:
+        """Which rule would decide a call, and why: as yourself, or as an agent."""
+        body = {"tool": tool, "args": dict(args), "agent_id": str(agent_id) if agent_id else None}
+        found: dict[str, Any] = self._http.send("POST", f"/workspaces/{workspace_id}/explain", body)
+        return found
+
     def kept_call(self, workspace_id: UUID, call_id: UUID) -> KeptCall:
         return KeptCall.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/calls/{call_id}"))
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 from toolcrib.client import Approval, Question, Record
 from toolcrib.library.answering import Verdict
@@ -77,7 +78,10 @@ class AsyncToolcrib:
         return result
 
     async def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """Asks the agent, and tells what happens; the last event is the Result. Leaving it early stops the run."""
+        """Asks the agent, and tells what happens; the last event is the Result.
+
+        Leaving it early stops the run, at once if it is left by ``contextlib.aclosing``.
+        """
         heard: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, heard.put_nowait))
@@ -95,13 +99,21 @@ class AsyncToolcrib:
         """Stops the run that goes on, if there is one."""
         await asyncio.to_thread(self._crib.stop)
 
-    async def begin(self, *, plan: bool = False) -> None:
+    async def begin(self, *, plan: bool = False) -> UUID:
         """Begins another conversation, in plan mode if wished. The first begins by itself."""
-        await asyncio.to_thread(self._crib.begin, plan=plan)
+        return await asyncio.to_thread(self._crib.begin, plan=plan)
+
+    async def resume(self, session_id: UUID) -> None:
+        """Goes on with an earlier conversation."""
+        await asyncio.to_thread(self._crib.resume, session_id)
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Calls a tool yourself, through the gate."""
         return await asyncio.to_thread(self._crib.call, tool, **arguments)
+
+    async def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
+        """Which rule would decide if the agent made this call, and why."""
+        return await asyncio.to_thread(self._crib.explain, tool, **arguments)
 
     async def undo(
         self, result: Result | None = None, *, dry_run: bool = False, force: bool = False

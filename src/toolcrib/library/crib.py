@@ -61,8 +61,11 @@ class Toolcrib:
         self._place: Place | None = None
         self._conversation: Conversation | None = None
         self._run: Run | None = None
-        if agent is not None and (model or instructions or self._tools):
-            raise Misconfigured("An agent that exists has its model, its instructions and its tools. Leave them out.")
+        self._is_shaped = bool(model or instructions or self._tools)
+        if self._is_shaped and (agent is not None or server is not None):
+            raise Misconfigured(
+                "An agent that exists, or a server's, has its model, its instructions and its tools. Leave them out."
+            )
 
     def __enter__(self) -> Self:
         self._place = self._opened.enter_context(
@@ -88,7 +91,7 @@ class Toolcrib:
 
     def stream(self, prompt: str) -> Iterator[Event]:
         """Asks the agent, and tells what happens; the last event is the Result. Leaving it early stops the run."""
-        conversation = self._conversation or self.begin()
+        conversation = self._conversation or self._begun(plan=False)
         answering = Answering(self._there, approve=self._approve, answer=self._answer)
         run = self._run = conversation.send(prompt)
         ear, ended = Ear(run), False
@@ -108,18 +111,21 @@ class Toolcrib:
         if self._run is not None and self._conversation is not None:
             self._conversation.stop(self._run)
 
-    def begin(self, *, plan: bool = False) -> Conversation:
+    def begin(self, *, plan: bool = False) -> UUID:
         """Begins another conversation, in plan mode if wished: look, and propose. The first begins by itself."""
-        place, agent = self._there, self._agent()
-        session = place.client.create_session(
-            place.id, agent_id=agent.id, mode="plan" if plan else "build", trust=self._trust
-        )
-        self._conversation = Conversation(place, session)
-        return self._conversation
+        return self._begun(plan=plan).id
+
+    def resume(self, session_id: UUID) -> None:
+        """Goes on with an earlier conversation: ``Result.session_id`` names it."""
+        self._conversation = Conversation(self._there, self.client.session(self._there.id, session_id))
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
         """Calls a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``."""
         return self._there.client.call(self._there.id, tool, arguments)
+
+    def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
+        """Which rule would decide if the agent made this call, and why: ``verdict``, ``rule``, ``reason`` …"""
+        return self.client.explain(self._there.id, tool, arguments, agent_id=self._agent().id)
 
     def undo(self, result: Result | None = None, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
         """Takes back what a run did to files, or the last one that did something; tells changes and conflicts.
@@ -156,9 +162,14 @@ class Toolcrib:
             raise Misconfigured("A Toolcrib is opened before it is used: with Toolcrib(…) as crib: …")
         return self._place
 
+    def _begun(self, *, plan: bool) -> Conversation:
+        place, mode = self._there, "plan" if plan else "build"
+        session = place.client.create_session(place.id, agent_id=self._agent().id, mode=mode, trust=self._trust)
+        self._conversation = Conversation(place, session)
+        return self._conversation
+
     def _agent(self) -> Agent:
-        shaped = self._model or self._instructions or self._tools
-        if not shaped or self._server is not None:
+        if not self._is_shaped:
             return chosen_agent(self._there, self._agent_name)
         names = tuple(one.name for one in self._tools)
         return defined_agent(self._there, model=self._model, tools=names, prompt=self._instructions)
