@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -90,10 +91,16 @@ def spawn(what: Staged, *, stdin: int, output: int, inherit: Sequence[int]) -> i
     placed = {0: stdin, 1: output, 2: output, **{descriptor: descriptor for descriptor in inherit}}
     message = what.told(tuple(placed))
     try:
-        return _stager().spawn(message, tuple(placed.values()))
-    except ConnectionError:
+        with suppress(ConnectionError):
+            return _stager().spawn(message, tuple(placed.values()))
         # It was ended by someone.
         return _stager(anew=True).spawn(message, tuple(placed.values()))
+    except (ConnectionError, TimeoutError) as error:
+        # What one that is late may still say would be taken for an answer to the next.
+        _of_this_thread.stager = None
+        raise ToolFailed(
+            f"The process that starts commands does not answer ({error}). Try again in a moment."
+        ) from error
 
 
 _of_this_thread = threading.local()
@@ -131,7 +138,7 @@ class _Stager:
         self._way.sendall(message)
         answer = self._way.recv(stager.ANSWER.size, socket.MSG_WAITALL)
         if len(answer) < stager.ANSWER.size:
-            raise ConnectionResetError("The process that starts commands ended.")
+            raise ConnectionResetError("it ended")
         (pid,) = stager.ANSWER.unpack(answer)
         if pid < 0:
             raise ToolFailed(f"The sandbox did not start: {os.strerror(-pid)}.")
