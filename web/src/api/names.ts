@@ -1,7 +1,7 @@
 /** What people and agents of a workspace are called. */
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { api, taken } from "./client";
+import { api, type Schema, taken } from "./client";
 
 export interface Names {
   people: ReadonlyMap<string, string>;
@@ -35,4 +35,11 @@ export function useNames(workspaceId: string): Names {
 export function nameOfActor(names: Names, userId: string | null, agentId: string | null): string {
   if (agentId !== null) return names.agents.get(agentId) ?? "an agent that is gone";
   return (userId === null ? undefined : names.people.get(userId)) ?? "someone who is gone";
+}
+
+/** Who made a version of a file. */
+export function nameOfAuthor(names: Names, author: Schema["Author"]): string {
+  if (author.kind === "external") return "another program";
+  if (author.kind === "system") return "Toolcrib";
+  return nameOfActor(names, author.user_id, author.agent_id);
 }

@@ -28,7 +28,7 @@ export function Changes({ workspaceId, of }: { workspaceId: string; of: Deeds })
   return (
     <div className="space-y-2">
       <p className="text-muted">
-        {filesOf(total)} changed, from before the first of it to what the last left.
+        {filesOf(total)} changed, all in all.
         {total > changes.length && ` The first ${changes.length} are shown.`}
       </p>
       <ul aria-label="Changed files" className="space-y-1.5">

@@ -3,7 +3,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
 import type { Schema } from "../api/client";
 import { asText } from "../api/content";
+import { nameOfAuthor, useNames } from "../api/names";
 import { callTool } from "../api/tools";
+import { Ago } from "./Ago";
 import { Button } from "./Button";
 import { ChangeBadge, type Deeds, filesOf, pathOf } from "./Changes";
 import { Dialog } from "./Dialog";
@@ -167,10 +169,16 @@ function Reversal({ workspaceId, change }: { workspaceId: string; change: Schema
 
 function Conflict({ workspaceId, clash }: { workspaceId: string; clash: Schema["Clash"] }) {
   const [isOpen, setIsOpen] = useState(false);
+  const names = useNames(workspaceId);
   const head = (
     <span className="inline-flex w-[calc(100%-1.25rem)] flex-wrap items-center gap-2 align-middle">
       <span className="min-w-0 font-medium wrap-anywhere">{clash.path}</span>
       <span>{clash.reason}</span>
+      {clash.theirs && (
+        <span>
+          Last by {nameOfAuthor(names, clash.theirs.author)}, <Ago time={clash.theirs.created_at} />.
+        </span>
+      )}
     </span>
   );
   if (clash.theirs === null) return <div className="px-3 py-2">{head}</div>;

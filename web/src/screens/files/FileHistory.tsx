@@ -2,7 +2,7 @@
 import { RotateCcw } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { asText } from "../../api/content";
-import { type Names, nameOfActor, useNames } from "../../api/names";
+import { type Names, nameOfAuthor, useNames } from "../../api/names";
 import { Ago } from "../../parts/Ago";
 import { Badge } from "../../parts/Badge";
 import { Button } from "../../parts/Button";
@@ -67,7 +67,7 @@ function Versions({ workspaceId, fileId, chosen, onChoose }: VersionsProps) {
                 {one.deleted && <Badge tone="bad">deleted</Badge>}
               </span>
               <span className="block text-xs text-muted">
-                {authorOf(names, one)}, <Ago time={one.created_at} />
+                {nameOfAuthor(names, one.author)}, <Ago time={one.created_at} />
               </span>
             </button>
           </li>
@@ -95,7 +95,7 @@ function VersionHead({ workspaceId, version, isHead, names }: HeadProps) {
     <div className="flex flex-wrap items-center gap-2">
       <h2 className="font-semibold">What version {version.number} changed</h2>
       <span className="text-muted">
-        by {authorOf(names, version)}, <Ago time={version.created_at} />
+        by {nameOfAuthor(names, version.author)}, <Ago time={version.created_at} />
       </span>
       <span className="grow" />
       {!isHead && !version.deleted && (
@@ -175,10 +175,4 @@ function Difference({ workspaceId, before, after }: DifferenceProps) {
 /** Before the first version, and after a deletion, there is nothing. */
 function textOf(version: FileVersion | undefined, content: unknown): string | null {
   return version === undefined || version.deleted ? "" : asText(content);
-}
-
-function authorOf(names: Names, { author }: FileVersion): string {
-  if (author.kind === "external") return "another program";
-  if (author.kind === "system") return "Toolcrib";
-  return nameOfActor(names, author.user_id, author.agent_id);
 }

@@ -72,7 +72,7 @@ function FilterForm({ filters, names, onChange }: FilterProps) {
     <form
       aria-label="Filters"
       onSubmit={(event) => event.preventDefault()}
-      className="grid grid-cols-2 items-end gap-2 md:grid-cols-5"
+      className="grid grid-cols-2 items-start gap-2 md:grid-cols-5"
     >
       <Select label="Who" value={filters.who} onChange={(value) => set({ who: value })} options={who} />
       <Field label="Tool" value={filters.tool} onChange={(tool) => set({ tool })} placeholder="write" />
@@ -95,9 +95,9 @@ function columnsOf(names: Names, show: (record: AuditRecord) => void): Column<Au
     {
       title: "Tool",
       cell: (record) => (
-        <span className="wrap-anywhere">
-          <span className="font-mono font-medium">{record.tool}</span>{" "}
-          <span className="font-mono text-xs text-muted">
+        <span className="block min-w-36">
+          <span className="font-mono font-medium whitespace-nowrap">{record.tool}</span>{" "}
+          <span className="font-mono text-xs text-muted wrap-anywhere">
             {aboutOf({ tool: record.tool, arguments: record.input }).slice(0, 120)}
           </span>
         </span>

@@ -47,7 +47,9 @@ export function CallRow({ call, who, onLook, onUndo }: Props) {
         {call.ended_at !== null && `, ${lasted(call.started_at, call.ended_at)}`}
       </p>
       {call.decision && <Decision decision={call.decision} />}
-      {call.error && <p className="text-xs text-bad wrap-anywhere">{call.error.message}</p>}
+      {call.error && call.decision?.state !== "denied" && (
+        <p className="text-xs text-bad wrap-anywhere">{call.error.message}</p>
+      )}
     </li>
   );
 }

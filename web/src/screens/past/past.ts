@@ -33,6 +33,7 @@ export function useRuns(workspaceId: string, sessionId: string) {
       ),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
+    refetchInterval: ({ state }) => whileGoingOn(state.data?.pages[0]?.items.some((run) => run.state !== "ended")),
   });
 }
 
@@ -50,7 +51,17 @@ export function useCalls(workspaceId: string, sessionId: string) {
       ),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
+    refetchInterval: ({ state }) => whileGoingOn(state.data?.pages[0]?.items.some(isGoingOn)),
   });
+}
+
+function isGoingOn(call: Schema["PastCallAnswer"]): boolean {
+  return call.state === "running" || call.state === "waiting";
+}
+
+/** What goes on is looked at again every few seconds; what is over does not change by itself. */
+function whileGoingOn(isSo: boolean | undefined): number | false {
+  return isSo ? 3_000 : false;
 }
 
 function before(page: string | null): { before?: string } {
