@@ -8,7 +8,7 @@ UV     := 0.13.7
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types test \
-        check-long race crash first-minute bench reqs lock clean
+        check-long race crash test-real first-minute bench reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 test: ## Run the tests that belong to the gate
-	$(PYTEST) -n 2 --dist loadgroup -m "not long and not race and not crash"
+	$(PYTEST) -n 2 --dist loadgroup -m "not long and not race and not crash and not real"
 
 check-long: ## Run the long tests (minutes)
 	$(PYTEST) -m long tests
@@ -68,6 +68,10 @@ crash: ## Kill the server 200 times and look at what is left
 
 first-minute: ## A new user's first minute, from the wheel to undo, with times
 	$(PYTHON) -m scripts.first_minute
+
+test-real: ## Build a real, small model once (12 minutes), and run the tests that talk to it
+	scripts/real_model
+	$(PYTEST) -m real tests/real
 
 bench: ## Measure, beside the bare engine, in one run
 	$(PYTHON) -m bench

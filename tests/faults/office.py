@@ -27,8 +27,11 @@ class Office:
         return cls(token, workspace)
 
     async def agent(self, server: Server, model: ModelServer, rules: str, *, provider: str) -> str:
-        """The id of an agent that this provider's model speaks for."""
-        access = {"secret": KEY, "base_url": f"{model.url}{_BASES[provider]}"}
+        """The id of an agent that the fake of this provider's model speaks for."""
+        return await self.agent_at(server, f"{model.url}{_BASES[provider]}", KEY, rules, provider=provider)
+
+    async def agent_at(self, server: Server, url: str, key: str, rules: str, *, provider: str) -> str:
+        access = {"secret": key, "base_url": url}
         await self.send(server, "PUT", f"/credentials/{provider}", access)
         made = await self.send(server, "POST", self.at("agents"), {"name": provider, "definition": rules})
         return str(made["id"])

@@ -1,0 +1,102 @@
+"""What all providers have in common, against a real model: what it says is its own, how it comes is not."""
+
+from contextlib import aclosing
+
+import pytest
+
+from tests.fakes.grammar import failure, received, taken
+from tests.fakes.tools import LIST_DIRECTORY, TOOLS
+from tests.real.conftest import Access
+from tests.real.llama import MODEL
+from toolcrib.domain.errors import ProviderFault
+from toolcrib.domain.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolCallId,
+    ToolResultMessage,
+    UserMessage,
+)
+from toolcrib.domain.streams import FinishReason, TextDelta
+from toolcrib.providers.provider import Credentials, ModelRequest, OfferedTool, ToolChoice
+
+pytestmark = pytest.mark.real
+
+SYSTEM = SystemMessage("You are a helpful assistant.")
+CALL = ToolCall(ToolCallId("call_1"), "list_directory", '{"path": "/"}')
+
+
+def asking(
+    *messages: Message, tools: tuple[OfferedTool, ...] = (), choice: ToolChoice = ToolChoice.AUTO, most: int = 60
+) -> ModelRequest:
+    return ModelRequest(MODEL, (SYSTEM, *messages), tools=tools, tool_choice=choice, max_output_tokens=most)
+
+
+async def test_text_comes_in_pieces_and_ends_with_a_finish(access: Access) -> None:
+    request = asking(UserMessage("What is the capital of France?"))
+    events = await taken(access.provider.stream(request, access.credentials))
+
+    reception = received(events)
+    assert sum(isinstance(event, TextDelta) for event in events) > 1
+    assert "Paris" in reception.message().text
+    assert reception.finish
+    assert reception.finish.reason in (FinishReason.STOP, FinishReason.LENGTH)
+    assert reception.usage.input_tokens > 0
+    assert reception.usage.output_tokens > 0
+
+
+async def test_a_call_that_is_asked_for_comes_whole(access: Access) -> None:
+    request = asking(
+        UserMessage("List the root directory."), tools=(LIST_DIRECTORY,), choice=ToolChoice.REQUIRED, most=400
+    )
+    reception = received(await taken(access.provider.stream(request, access.credentials)))
+
+    assert reception.finish
+    assert reception.finish.reason is FinishReason.TOOL_CALLS
+    calls = reception.message().tool_calls
+    assert {call.name for call in calls} == {"list_directory"}
+    assert all(call.parsed() is not None for call in calls)
+
+
+async def test_results_are_sent_and_the_model_goes_on(access: Access) -> None:
+    said = AssistantMessage("", tool_calls=(CALL,))
+    result = ToolResultMessage(CALL.id, "notes.txt\nplan.md")
+    request = asking(UserMessage("What is in /?"), said, result, tools=(LIST_DIRECTORY,), choice=ToolChoice.NONE)
+    reception = received(await taken(access.provider.stream(request, access.credentials)))
+
+    assert reception.finish
+    assert reception.message().text
+
+
+async def test_a_history_with_orphans_is_taken(access: Access) -> None:
+    orphaned = AssistantMessage("", tool_calls=(CALL,))
+    request = asking(UserMessage("What is in /?"), orphaned, UserMessage("Never mind. Say hello."), tools=TOOLS)
+    reception = received(await taken(access.provider.stream(request, access.credentials)))
+
+    assert reception.error is None
+
+
+async def test_hanging_up_frees_the_model_for_the_next(access: Access) -> None:
+    """It has one place only: who is not gone would keep it."""
+    endless = asking(UserMessage("Tell a very long story."), most=4_000)
+    async with aclosing(access.provider.stream(endless, access.credentials)) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+    request = asking(UserMessage("Say hello."))
+    reception = received(await taken(access.provider.stream(request, access.credentials)))
+    assert reception.finish
+
+
+async def test_what_is_longer_than_the_context_is_refused_as_that(access: Access) -> None:
+    events = await taken(access.provider.stream(asking(UserMessage("word " * 20_000)), access.credentials))
+
+    assert failure(events).error.fault is ProviderFault.CONTEXT_TOO_LONG
+
+
+async def test_a_wrong_key_is_refused_as_that(access: Access) -> None:
+    wrong = Credentials("sk-wrong", base_url=access.credentials.base_url)
+    events = await taken(access.provider.stream(asking(UserMessage("Hello.")), wrong))
+
+    assert failure(events).error.fault is ProviderFault.CREDENTIALS

@@ -1,0 +1,68 @@
+"""One whole task, durable, through a real server: a real model calls a tool and answers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.office import Office
+from tests.faults.server import Server
+from tests.faults.truth import Workspace
+from tests.real.llama import CONTEXT, KEY, MODEL, insisting_on_a_call
+
+pytestmark = pytest.mark.real
+
+PATIENCE_SECONDS = 300
+RULES = f"""
+provider: openai-compatible
+model: {MODEL}
+trust: autonomous
+context_window: {CONTEXT}
+max_output_tokens: 300
+max_turns: 4
+toolsets: [workspace]
+tool_permissions: {{ls: {{allowed: true}}}}
+"""
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, urls) as server:
+        server.environment["TOOLCRIB_PRIVATE_MODEL_HOSTS"] = "*"
+        server.start()
+        yield server
+
+
+async def test_a_real_model_calls_a_tool_and_answers(server: Server, urls: DatabaseUrls, model_url: str) -> None:
+    async with insisting_on_a_call(model_url) as url:
+        office = await Office.opened(server)
+        truth = Workspace(urls.owner, UUID(office.workspace), server.data_dir)
+        agent = await office.agent_at(server, f"{url}/v1", KEY, RULES, provider="openai-compatible")
+        session = await office.session(server, agent)
+        await office.say(server, session, "Which files are here? List the root folder.")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (ended := await asyncio.to_thread(truth.rows, "select ending, error, turns from toolcrib.runs "
+                                                        "where state = 'ended'")):  # fmt: skip
+                pass
+
+    # Whatever it said and called: the run ended in good order, within its turns, and every call has its end.
+    [(ending, error, turns)] = ended
+    assert (ending, error) == ("done", None)
+    assert turns >= 2
+    said = truth.rows("select role, content, metadata from toolcrib.messages order by position")
+    called = [call["call_id"] for _, _, metadata in said for call in (metadata or {}).get("tool_calls", ())]
+    calls = truth.rows("select id::text, tool, state, result is not null or error is not null from toolcrib.tool_calls")
+    assert called
+    assert sorted(calls) == sorted((call_id, "ls", "done", True) for call_id in called)
+    assert [role for role, _, _ in said[:2]] == ["user", "assistant"]
+    assert said[-1][0] == "assistant"
