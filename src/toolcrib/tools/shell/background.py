@@ -146,7 +146,7 @@ class BackgroundShell:
                 owner=_owner(row),
                 name=str(row.id),
                 guard=names.objection,
-                emit=Gathering(context.emit, kept=0).take,
+                emit=Gathering(context.emit).take,
             )
         except BaseException:
             await asyncio.shield(

@@ -21,6 +21,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.processes import Heart
 from toolcrib.storage.sessions import Sessions
+from toolcrib.tools.call import ToolCall
 from toolcrib.tools.shell.answers import process_id
 from toolcrib.tools.shell.background import MOST_OF_ONE, Job
 
@@ -99,6 +100,18 @@ async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) ->
     assert (stopped["metadata"]["running"], stopped["metadata"]["stopped"]) == (False, "it was asked to stop")
     [listed] = (await said(crib, "bash_list"))["metadata"]["processes"]
     assert listed["running"] is False
+
+
+async def test_what_it_says_is_shown_live_also_after_the_call(crib: Crib) -> None:
+    shown: list[str] = []
+    call = ToolCall("bash_start", {"command": "echo first; read _; echo later; sleep 600"})
+    outcome = await crib.engine.executor.execute(call, crib.caller, emit=shown.append)
+    process = outcome.result["metadata"]["processId"]
+
+    await said(crib, "bash_input", process_id=process, text="\n")
+    await until(crib, process, "later")
+
+    assert "".join(shown) == "first\nlater\n"
 
 
 async def test_an_end_of_its_own_is_told_with_the_exit_code(crib: Crib) -> None:
