@@ -68,7 +68,7 @@ async def test_a_file_is_made_written_and_its_history_brings_an_older_version_ba
     await files.keyboard.press("Control+End")
     await files.keyboard.type(" and second")
     await files.get_by_role("button", name="Save").click()
-    await expect(files.get_by_role("button", name="Edit")).to_be_visible()
+    await expect(files.get_by_role("button", name="Edit", exact=True)).to_be_visible()
     assert furnished.on_disk("/ideas.md").read_text() == "first and second"
 
     await files.get_by_role("button", name="History").click()
@@ -84,17 +84,29 @@ async def test_a_file_is_made_written_and_its_history_brings_an_older_version_ba
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_what_another_wrote_meanwhile_is_not_overwritten(files: Page, furnished: Workspace) -> None:
+async def test_what_another_wrote_meanwhile_is_shown_beside_ones_own_and_not_overwritten(
+    files: Page, furnished: Workspace, axe: Axe, screenshot: Screenshot
+) -> None:
     await files.get_by_role("treeitem", name="notes.md").click()
     await files.get_by_role("button", name="Edit").click()
     await files.get_by_label("Edit /notes.md").click()
     await files.keyboard.type("mine ")
+    await files.get_by_role("treeitem", name="docs").press("ArrowRight")
+    await files.get_by_role("treeitem", name="guide.md").click()
     furnished.place("/notes.md", "theirs\n")
+    await files.get_by_role("treeitem", name="notes.md").click()
+    await expect(files.get_by_label("Edit /notes.md")).to_contain_text("mine")
 
-    await files.get_by_role("button", name="Save").click()
+    await files.get_by_role("button", name="Save", exact=True).click()
 
     await expect(files.get_by_role("alert")).to_contain_text("changed since")
+    await expect(files.get_by_role("region", name="What others wrote meanwhile")).to_contain_text("theirs")
     assert furnished.on_disk("/notes.md").read_text() == "theirs\n"
+    await axe(files)
+    await screenshot(files, "file-overtaken")
+    await files.get_by_role("button", name="Save mine over it").click()
+    await expect(files.get_by_role("button", name="Edit")).to_be_visible()
+    assert "mine" in furnished.on_disk("/notes.md").read_text()
 
 
 @pytest.mark.req("UI-1", part="files")

@@ -1,17 +1,15 @@
 /** One file: its content, to read or to write, and its history. */
 import { ArrowLeft, FileText, History, Trash2 } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
-import { asText, isBinary } from "../../api/content";
+import { useState } from "react";
 import { Badge } from "../../parts/Badge";
 import { Button, IconButton } from "../../parts/Button";
 import { Dialog } from "../../parts/Dialog";
 import { Empty } from "../../parts/Empty";
 import { ErrorNote } from "../../parts/ErrorNote";
 import { Loading } from "../../parts/Loading";
+import { FileContent } from "./FileContent";
 import { FileHistory } from "./FileHistory";
-import { nameOf, useContent, useDelete, useFileInfo, useSave } from "./files";
-
-const TextView = lazy(() => import("../../editor/TextView"));
+import { nameOf, useDelete, useFileInfo } from "./files";
 
 type Go = (to: Record<string, string | null>) => void;
 
@@ -59,7 +57,7 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
         )}
         {info.isPending && <Loading what={path} />}
         {isFolder && <Empty title="This is a folder">Its files are in the tree.</Empty>}
-        {info.data && !isFolder && !isHistory && <Content workspaceId={workspaceId} path={path} line={line} />}
+        {info.data && !isFolder && !isHistory && <FileContent workspaceId={workspaceId} path={path} line={line} />}
         {info.data && !isFolder && isHistory && (
           <FileHistory
             workspaceId={workspaceId}
@@ -94,69 +92,6 @@ function Facts({ info }: { info: NonNullable<ReturnType<typeof useFileInfo>["dat
         </span>
       )}
     </span>
-  );
-}
-
-function Content({ workspaceId, path, line }: { workspaceId: string; path: string; line: number | undefined }) {
-  const read = useContent(workspaceId, path, true);
-  const [draft, setDraft] = useState<string | null>(null);
-  const save = useSave(workspaceId);
-  if (read.isPending) return <Loading what={path} />;
-  if (read.error)
-    return (
-      <div className="p-4">
-        <ErrorNote error={read.error} />
-      </div>
-    );
-  if (isBinary(read.data.content)) return <Empty title="This is not text">It can only be read by programs.</Empty>;
-  const text = asText(read.data.content) ?? "";
-  const isEditing = draft !== null;
-  const isChanged = isEditing && draft !== text;
-
-  function store() {
-    if (draft === null || save.isPending) return;
-    save.mutate(
-      { path, before: read.data?.content, hash: read.data?.hash ?? "", after: draft },
-      { onSuccess: () => setDraft(null) },
-    );
-  }
-
-  return (
-    <div className="flex h-full min-h-0 flex-col">
-      <div className="flex flex-wrap items-center gap-2 border-b border-line bg-sunken px-3 py-1.5">
-        {isEditing ? (
-          <>
-            <Button small look="primary" busy={save.isPending} disabled={!isChanged} onClick={store}>
-              Save
-            </Button>
-            <Button small onClick={() => setDraft(null)}>
-              Cancel
-            </Button>
-            <span className="text-xs text-muted" role="status">
-              {isChanged ? "Not saved yet" : "Nothing changed yet"}
-            </span>
-          </>
-        ) : (
-          <Button small onClick={() => setDraft(text)}>
-            Edit
-          </Button>
-        )}
-      </div>
-      {save.error && (
-        <div className="p-2">
-          <ErrorNote error={save.error} />
-        </div>
-      )}
-      <div className="min-h-0 grow">
-        <Suspense fallback={<Loading what={nameOf(path)} />}>
-          {isEditing ? (
-            <TextView key="write" text={text} path={path} label={`Edit ${path}`} onChange={setDraft} onSave={store} />
-          ) : (
-            <TextView key="read" text={text} path={path} label={`Content of ${path}`} line={line} />
-          )}
-        </Suspense>
-      </div>
-    </div>
   );
 }
 

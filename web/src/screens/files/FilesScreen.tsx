@@ -1,11 +1,15 @@
 /** The files of a workspace: a tree, search and what was deleted at the left; the file that is shown at the right. */
+import { useQueryClient } from "@tanstack/react-query";
+import { RefreshCw } from "lucide-react";
 import { useCallback, useEffect } from "react";
 import { useSearchParams } from "wouter";
 import type { ScreenProps } from "../../app/screens";
+import { IconButton } from "../../parts/Button";
 import { Empty } from "../../parts/Empty";
 import { DeletedFiles } from "./DeletedFiles";
 import { FileTree } from "./FileTree";
 import { FileView } from "./FileView";
+import { forgetFiles } from "./files";
 import { NewFile } from "./NewFile";
 import { SearchFiles } from "./SearchFiles";
 
@@ -36,6 +40,7 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
       go({ path: shown, line: shownLine === undefined ? null : String(shownLine), view: null, version: null }),
     [go],
   );
+  const queries = useQueryClient();
   useTreeOnNarrowScreens(path);
 
   return (
@@ -57,6 +62,9 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
             </button>
           ))}
           <span className="grow" />
+          <IconButton label="Look again" onClick={() => void forgetFiles(queries, workspaceId)}>
+            <RefreshCw aria-hidden className="size-4" />
+          </IconButton>
           <NewFile workspaceId={workspaceId} near={path} onMade={(made, isFolder) => !isFolder && show(made)} />
         </div>
         <div className="min-h-0 grow overflow-y-auto">

@@ -2,6 +2,7 @@
 import { type QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, type Schema, taken } from "../../api/client";
 import { callTool } from "../../api/tools";
+import type { Draft } from "./drafts";
 
 export type Entry = Schema["Entry"];
 export type FileVersion = Schema["FileVersion"];
@@ -32,11 +33,10 @@ export function useFileInfo(workspaceId: string, path: string) {
   });
 }
 
-export function useContent(workspaceId: string, path: string, isWanted: boolean) {
+export function useContent(workspaceId: string, path: string) {
   return useQuery({
     queryKey: key(workspaceId, "content", path),
     queryFn: () => callTool(workspaceId, "read", { path, limit: MOST_LINES }),
-    enabled: isWanted,
   });
 }
 
@@ -134,23 +134,29 @@ function thatIsAll(hits: Hit[]): string | null {
 
 export interface Saving {
   path: string;
-  /** As it was read, and its hash: what others wrote since is not overwritten. */
-  before: unknown;
-  hash: string;
-  after: string;
+  /** What the text began from: what others wrote since is not overwritten. */
+  base: Draft["base"];
+  text: string;
 }
 
 export function useSave(workspaceId: string) {
-  return useChange(workspaceId, ({ path, before, hash, after }: Saving) => {
-    // A value that was written as JSON stays one; an empty file has no passage that could be replaced.
-    if (typeof before !== "string") return callTool(workspaceId, "write", whole(path, JSON.parse(after)));
-    if (before === "") return callTool(workspaceId, "write", whole(path, after));
-    return callTool(workspaceId, "edit", { path, old_string: before, new_string: after, last_read_hash: hash });
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (saving: Saving) => saved(workspaceId, saving),
+    // A refusal, too, may be because the file is not what it was.
+    onSettled: () => forgetFiles(queries, workspaceId),
   });
 }
 
-function whole(path: string, content: unknown) {
-  return { path, content, overwrite: true };
+async function saved(workspaceId: string, { path, base: { content, hash }, text }: Saving): Promise<void> {
+  if (typeof content === "string" && content !== "") {
+    await callTool(workspaceId, "edit", { path, old_string: content, new_string: text, last_read_hash: hash });
+    return;
+  }
+  // An empty file has no passage that could be replaced, and a value that was written as JSON stays one.
+  const now = await callTool(workspaceId, "file_info", { path });
+  if (now.hash !== hash) throw new Error("The file changed since you began to edit it.");
+  await callTool(workspaceId, "write", { path, content: content === "" ? text : JSON.parse(text), overwrite: true });
 }
 
 export function useMake(workspaceId: string) {
