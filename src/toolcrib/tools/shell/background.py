@@ -21,7 +21,7 @@ from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.changes import ChangeSet
 from toolcrib.domain.errors import Conflict, NotPermitted, ToolcribError, ToolFailed
 from toolcrib.domain.ids import BackgroundId, ProcessId, WorkspaceId, new_id
-from toolcrib.domain.places import Mount, Place
+from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.policy.permissions import hosts_granted, permission_for
 from toolcrib.sandbox.background import Background, Piece
 from toolcrib.sandbox.command import Command
@@ -110,50 +110,27 @@ class BackgroundShell:
 
     async def start(self, text: str, context: ToolContext) -> Job:
         """Takes the tree in, then starts it. Whoever called must be able to read what it says from then on."""
-        caller = context.caller
-        _refuse_paths(caller)
         isolation = await self._sandbox.probe()
         isolation.require()
         context.remarks.isolation = isolation.level
-        if sum(not job.seen_off.is_set() for job in self._jobs.values()) >= MOST_HERE:
-            raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
-        roots = await context.tree.roots(Mount)
-        names = ClosedNames(self._shell, dict(roots.values()), caller.agent.rules if caller.agent else None)
-        zones = await self._zones(context, names)
-        disk_of = await context.tree.disks()
-        stay = self._stay(caller.workspace_id, disk_of, [place for place, _ in roots.values()])
-        too_large = await stay.begin(closed=names.closes, max_file_bytes=self._shelves.max_file_bytes)
-        row = BackgroundProcess(
-            caller.workspace_id,
-            BackgroundId(new_id()),
-            author_of(caller),
-            text,
-            isolation.level,
-            self._shelves.node,
-            self._process,
-            time.time_ns(),
-        )
-        await past(row.began_ns)
-        await self._rows.begin(Tenant.of(caller), row, most=MOST_OF_ONE)
-        job = Job(row, caller, stay, names, disk_of, too_large)
-        command = Command(
-            text, env=ENVIRONMENT, hosts=hosts_granted(caller.agent.rules if caller.agent else None, TOOL_NAME)
-        )
+        await self._refuse(context.caller)
+        job, zones = await self._prepared(text, context, isolation.level)
+        await self._rows.begin(Tenant.of(context.caller), job.row, most=MOST_OF_ONE)
         try:
             await self._running().start(
-                command,
+                Command(text, env=ENVIRONMENT, hosts=hosts_granted(_rules(context.caller), TOOL_NAME)),
                 zones,
-                owner=_owner(row),
-                name=str(row.id),
-                guard=names.objection,
+                owner=_owner(job.row),
+                name=str(job.row.id),
+                guard=job.names.objection,
                 emit=Gathering(context.emit).take,
             )
         except BaseException:
             await asyncio.shield(
-                self._rows.end(job.tenant, row.id, at_ns=time.time_ns(), code=None, why="it did not start")
+                self._rows.end(job.tenant, job.row.id, at_ns=time.time_ns(), code=None, why="it did not start")
             )
             raise
-        self._jobs[row.id] = job
+        self._jobs[job.row.id] = job
         self._watch(job)
         return job
 
@@ -245,6 +222,39 @@ class BackgroundShell:
             await self._background.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _refuse(self, caller: Caller) -> None:
+        """What stands against any process of this caller here."""
+        _refuse_paths(caller)
+        if sum(not job.seen_off.is_set() for job in self._jobs.values()) >= MOST_HERE:
+            raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
+        home = (await self._shelves.files.look(Tenant.of(caller), [root_of(Mount.PROJECT)], Role.MEMBER)).home
+        if home.node not in (None, self._shelves.node):
+            raise Conflict(
+                f"The workspace's tree is on node {home.node!r}, and this is {self._shelves.node!r}. Ask there."
+            )
+
+    async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[Job, list[Zone]]:
+        """The process to be, once the tree is taken in, and what it will see."""
+        caller = context.caller
+        roots = await context.tree.roots(Mount)
+        names = ClosedNames(self._shell, dict(roots.values()), _rules(caller))
+        zones = await self._zones(context, names)
+        disk_of = await context.tree.disks()
+        stay = self._stay(caller.workspace_id, disk_of, [place for place, _ in roots.values()])
+        too_large = await stay.begin(closed=names.closes, max_file_bytes=self._shelves.max_file_bytes)
+        row = BackgroundProcess(
+            caller.workspace_id,
+            BackgroundId(new_id()),
+            author_of(caller),
+            text,
+            level,
+            self._shelves.node,
+            self._process,
+            time.time_ns(),
+        )
+        await past(row.began_ns)
+        return Job(row, caller, stay, names, disk_of, too_large), zones
+
     async def _zones(self, context: ToolContext, names: ClosedNames) -> list[Zone]:
         closed, zones = await asyncio.gather(in_thread(names.begin), self._shell.zones(context))
         return [replace(zone, fixed=closed.get(root, frozenset()) - frozenset(zone.masked)) for root, zone in zones]
@@ -332,6 +342,10 @@ class BackgroundShell:
         for job in ended[:-_ENDED_KEPT]:
             del self._jobs[job.row.id]
             self._running().forget(str(job.row.id), owner=_owner(job.row))
+
+
+def _rules(caller: Caller) -> AgentRules | None:
+    return caller.agent.rules if caller.agent else None
 
 
 def _refuse_paths(caller: Caller) -> None:

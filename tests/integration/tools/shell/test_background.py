@@ -289,6 +289,13 @@ async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: C
     heart.close()
 
 
+async def test_another_node_starts_none_on_a_tree_that_it_does_not_hold(crib: Crib) -> None:
+    refused = await another_engine(crib, node="another").call("bash_start", command="sleep 600")
+
+    assert f"The workspace's tree is on node {crib.settings.node!r}" in refused.result["output"]
+    assert (await said(crib, "bash_list"))["metadata"]["processes"] == []
+
+
 async def test_what_a_dead_server_left_is_told_and_booked(crib: Crib) -> None:
     (crib.project / "a").write_text("before")
     outcome = await crib.call("bash_start", command="read _; echo after > a; echo new > b; echo done; sleep 600")
