@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 
 HEAD = """# The command line
 
-`toolcrib` alone is `toolcrib chat` in the current directory. Commands work on the directory they are in; `--directory`
-names another, and `--server` with `TOOLCRIB_TOKEN` a server elsewhere. What a program reads comes on standard output,
-everything else on standard error.
+`toolcrib` alone is [`toolcrib chat`](chat.md) in the current directory. Commands work on the directory they are in;
+`--directory` names another, and `--server` with `TOOLCRIB_TOKEN` a server elsewhere. What a program reads comes on
+standard output, everything else on standard error.
 
 Status: 0 done, 1 the tool, the run or the check failed, 2 it could not be begun (the message names the remedy);
 `toolcrib run` also ends with 3 stopped at a limit, 4 out of bounds, 5 a person is needed, 130 stopped by you.

@@ -9,6 +9,7 @@ import typer
 from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
 from toolcrib.cli.run import TAKEN_OVER, AgentOption, TrustOption
 from toolcrib.cli.sessions import found_session
+from toolcrib.cli.warming import warm_provider
 from toolcrib.client import Agent, NoAnswer, Session
 from toolcrib.library.staff import chosen_agent
 
@@ -35,20 +36,22 @@ def chat(
 
     Example: toolcrib chat --resume last
     """
-    unsent = ""
+    unsent, note = "", ""
     while True:
         with open_place(directory, server=server, workspace=workspace) as place:
+            if place.notes is not None and not place.served_elsewhere:
+                # While the person types: what they say is answered sooner.
+                warm_provider()
             session, hired = _begun(place, resume, agent=agent, mode="plan" if plan else "build", trust=trust)
             talk = _talk(place, session, hired, lines=lines)
             try:
-                talk.go_on(unsent)
+                talk.go_on(unsent, note=note)
                 return
             except NoAnswer:
                 if not place.served_elsewhere:
                     raise
                 # Another terminal served the directory, and has ended: now it is our turn.
-                resume, unsent = str(talk.session.id), talk.unsent
-                typer.echo(TAKEN_OVER, err=True)
+                resume, unsent, note = str(talk.session.id), talk.unsent, TAKEN_OVER
 
 
 def _begun(

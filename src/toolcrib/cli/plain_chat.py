@@ -34,8 +34,10 @@ class PlainChat:
     def session(self) -> Session:
         return self._conversation.session
 
-    def go_on(self, first: str = "") -> None:
-        """Until the person leaves. ``first`` is what they said when nobody heard it."""
+    def go_on(self, first: str = "", *, note: str = "") -> None:
+        """Until the person leaves. ``first`` is what they said when nobody heard it, ``note`` what they should know."""
+        if note:
+            typer.echo(note, err=True)
         self._greet()
         self._recall()
         _remember_lines(self._place.notes)

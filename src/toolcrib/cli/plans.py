@@ -8,12 +8,18 @@ from typing import Any
 from toolcrib.library.place import Place
 
 _NAMED = re.compile(r"[\w./@-]+\.plan\b")
+_FRONTMATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     path: str
     text: str
+
+    @property
+    def body(self) -> str:
+        """The text below the frontmatter, if it has one."""
+        return _FRONTMATTER.sub("", self.text, count=1)
 
 
 def is_review(item: Mapping[str, Any]) -> bool:

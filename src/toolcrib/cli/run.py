@@ -8,6 +8,7 @@ import typer
 from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
 from toolcrib.cli.narrating import Narrator
 from toolcrib.cli.place import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_place
+from toolcrib.cli.warming import warm_provider
 from toolcrib.client import NoAnswer, Run
 from toolcrib.domain.agents import Trust
 from toolcrib.domain.errors import Misconfigured
@@ -47,6 +48,9 @@ def run(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise Misconfigured('There is nothing to do. Say what: toolcrib run "…"')
+    if server is None:
+        # While the database starts: its process does the work then, not ours.
+        warm_provider()
     narrator = Narrator(quiet=quiet or as_json)
     read = None if approve is not None or as_json or prompt == "-" else somebody()
     conversation, begun = None, None

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    # Each is built when it is first used: a command uses few of them.
+    model_config = ConfigDict(frozen=True, from_attributes=True, defer_build=True)
 
 
 class Workspace(Shape):

@@ -13,8 +13,10 @@ from threading import Event
 
 from tests.acceptance.laptop import TOOLCRIB, Laptop, user_of_laptop
 
+COLUMNS, LINES = 80, 24
 _SECONDS = 60.0
 _LOOK_EVERY = 0.05
+_RESTING = 20
 # What differs from one time to the next: ids, and how long things took or are ago.
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
@@ -33,7 +35,7 @@ class Screen:
 
     def shows(self, *wanted: str, without: str | None = None) -> str:
         """The screen, once all of this is on it (and that is not)."""
-        return self._until(
+        return self.until(
             lambda screen: all(text in screen for text in wanted) and (without is None or without not in screen),
             f"{wanted}" + (f" without {without!r}" if without else ""),
         )
@@ -55,16 +57,32 @@ class Screen:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-t", "0", "-p").rstrip("\n")
 
+    def coloured(self) -> str:
+        """The screen with what the terminal was told about its looks."""
+        return self._tmux("capture-pane", "-t", "0", "-p", "-e")
+
     @property
     def process(self) -> int:
         """The number of the command."""
         return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
 
     def ends(self) -> str:
-        """The screen after the command has ended."""
-        return self._until(lambda _: self._tmux("list-panes", "-F", "#{pane_dead}").strip() == "1", "the end")
+        """All that is left on the terminal after the command has ended; tmux has scrolled it by a line."""
+        self.until(lambda _: self._tmux("list-panes", "-F", "#{pane_dead}").strip() == "1", "The end")
+        return self._tmux("capture-pane", "-t", "0", "-p", "-S", "-")
 
-    def _until(self, is_so: Callable[[str], bool], what: str) -> str:
+    def rests(self) -> str:
+        """The screen, once it has been the same for a while."""
+        seen: list[str] = []
+
+        def same(screen: str) -> bool:
+            seen.append(screen)
+            return len(seen) > _RESTING and len(set(seen[-_RESTING:])) == 1
+
+        return self.until(same, "Rest")
+
+    def until(self, is_so: Callable[[str], bool], what: str) -> str:
+        """The screen, once it is so."""
         deadline = time.monotonic() + _SECONDS
         while not is_so(screen := self.screen()):
             assert time.monotonic() < deadline, f"{what} was not shown:\n{screen}"
@@ -83,19 +101,19 @@ def settled(screen: str) -> str:
 
 
 @contextmanager
-def tmux(
-    laptop: Laptop, *arguments: str, at: Path, size: tuple[int, int] = (80, 24), **environment: str
-) -> Iterator[Screen]:
+def tmux(laptop: Laptop, *arguments: str, at: Path, **environment: str) -> Iterator[Screen]:
     """The command as it is installed, in a terminal. It is ended with its terminal."""
     socket = laptop.base / f"tmux-{os.urandom(4).hex()}"
-    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in (laptop.environment | environment).items())
+    given = " ".join(
+        f"{name}={shlex.quote(value)}"
+        for name, value in (laptop.environment | {"LOGNAME": "ada"} | environment).items()
+    )
     command = (
         f"cd {shlex.quote(str(at))} && exec env -i {given} TERM=screen-256color {TOOLCRIB} {shlex.join(arguments)}"
     )
-    columns, lines = size
     _tmux(
         socket,
-        *("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "sh"),
+        *("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "sh"),
         *(";", "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "status", "off"),
         *(";", "set-option", "-g", "escape-time", "0"),
         *(";", "respawn-pane", "-k", "-t", "0", command),

@@ -1,8 +1,9 @@
 """The full-screen chat: puts the widgets together, and passes on what is typed, decided and told."""
 
 import asyncio
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import ClassVar, TypeVar
 from uuid import UUID
@@ -56,7 +57,7 @@ class ChatApp(App[None]):
     class Rang(Message):
         """Something was heard."""
 
-    def __init__(self, place: Place, session: Session, agent: Agent, *, first: str = "") -> None:
+    def __init__(self, place: Place, session: Session, agent: Agent, *, first: str = "", note: str = "") -> None:
         super().__init__()
         self.place = place
         self.session = session
@@ -65,6 +66,7 @@ class ChatApp(App[None]):
         self.unsent = ""
         self.lost: NoAnswer | None = None
         self._first = first
+        self._note = note
         self._watcher: Watcher | None = None
         self._earliest = 0
         self._is_away = False
@@ -80,7 +82,11 @@ class ChatApp(App[None]):
 
     async def on_mount(self) -> None:
         self._prompt.focus()
-        await self._open()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
+        await self._attempt(self._open())
+        if self._note:
+            await self._remark(self._note)
         if self._first:
             await self._send(self._first)
 
@@ -132,6 +138,9 @@ class ChatApp(App[None]):
         self._conversation.has_earlier = self._earliest > 0
 
     async def on_conversation_wants_earlier(self) -> None:
+        await self._attempt(self._fetch_earlier())
+
+    async def _fetch_earlier(self) -> None:
         end, start = self._earliest, max(0, self._earliest - _PAGE)
         found = await self._asked(
             lambda: self.place.client.events(self.place.id, self.session.id, after=start, limit=end - start)
@@ -187,12 +196,10 @@ class ChatApp(App[None]):
             self.action_sessions()
             return
         slash = Slash(self.place, self.session, self.agent)
-        try:
-            await self._replied(await self._asked(lambda: slash.obey(said)))
-        except ToolcribError as error:
-            await self._remark(error.message, is_bad=True)
+        await self._attempt(self._carried_out(lambda: slash.obey(said)))
 
-    async def _replied(self, reply: Reply) -> None:
+    async def _carried_out(self, deed: Callable[[], Reply]) -> None:
+        reply = await self._asked(deed)
         if reply.leave:
             self.exit()
             return
@@ -214,10 +221,7 @@ class ChatApp(App[None]):
         carry_out, self._carry_out = self._carry_out, None
         await self._waiting.close()
         if event.yes and carry_out is not None:
-            try:
-                await self._replied(await self._asked(carry_out))
-            except ToolcribError as error:
-                await self._remark(error.message, is_bad=True)
+            await self._attempt(self._carried_out(carry_out))
         await self._waiting.see_to(self.story)
 
     @on(Waiting.Said)
@@ -227,17 +231,16 @@ class ChatApp(App[None]):
     # Keys
 
     async def action_stop(self) -> None:
+        await self._attempt(self._stop())
+
+    async def _stop(self) -> None:
         run_id = self.story.run_id
         if run_id is None:
             return
         await self._remark("Stopping …")
+        # One that has ended meanwhile is stopped enough.
         with suppress(Conflict):
-            try:
-                await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
-            except Conflict:
-                raise
-            except ToolcribError as error:
-                await self._remark(error.message, is_bad=True)
+            await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
 
     async def action_interrupt(self) -> None:
         if self.story.run_id is not None:
@@ -262,7 +265,7 @@ class ChatApp(App[None]):
         self._conversation.fold_last()
 
     def action_sessions(self) -> None:
-        self.run_worker(self._pick(), exclusive=True)
+        self.run_worker(self._attempt(self._pick()), exclusive=True)
 
     async def _pick(self) -> None:
         found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS))
@@ -297,6 +300,13 @@ class ChatApp(App[None]):
 
     async def _remark(self, text: str | Text, *, is_bad: bool = False) -> None:
         await self._conversation.show([self.story.remark(text, is_bad=is_bad)])
+
+    async def _attempt(self, deed: Awaitable[None]) -> None:
+        """Does it, or says why it could not be done."""
+        try:
+            await deed
+        except ToolcribError as error:
+            await self._remark(error.message, is_bad=True)
 
     async def _asked(self, question: Callable[[], T]) -> T:
         """The client waits for its answers, so it is asked in a thread."""

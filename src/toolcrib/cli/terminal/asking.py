@@ -43,6 +43,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         yield Vertical(classes="item")
+        yield Static(classes="foot keys")
 
     async def on_mount(self) -> None:
         await self._ask()
@@ -107,7 +108,9 @@ class QuestionPanel(Vertical, can_focus=True):
         if (plan := self._plans.get(item["name"])) is not None:
             await place.mount(_reading(plan))
         await place.mount(Static(Text(plain(item["question"])), classes="question"))
-        await place.mount(*_ways(item))
+        ways, keys = _ways(item)
+        await place.mount(*ways)
+        self.query_one(".keys", Static).update(Text(keys))
         if not self.app.query_one("#prompt").has_focus:
             self.focus_answer()
 
@@ -129,27 +132,27 @@ class Several(SelectionList[str]):
 
 def _reading(plan: Plan) -> VerticalScroll:
     title = Static(Text(plain(plan.path), style="bold"))
-    return VerticalScroll(title, Markdown(plain(plan.text), open_links=False), classes="reading", can_focus=False)
+    return VerticalScroll(title, Markdown(plain(plan.body), open_links=False), classes="reading", can_focus=False)
 
 
-def _ways(item: Mapping[str, Any]) -> list[OptionList | Input | Static]:
-    """How an item can be answered."""
+def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
+    """How an item can be answered, and by which keys."""
     schema: Mapping[str, Any] = item["schema"]
     several = schema.get("items") if schema.get("type") == "array" else None
     if isinstance(several, Mapping) and isinstance(several.get("enum"), list):
         options = [Selection(one_line(one, 100), str(one)) for one in several["enum"]]
-        return [Several(*options, classes="choices"), _keys("Space choose   Enter done")]
+        return [Several(*options, classes="choices")], "Space choose   Enter done"
     choices = _choices(item)
     if not choices:
-        return [Input(placeholder=_hint(schema), classes="words", compact=True), _keys("Enter answer")]
-    options_ = [
+        return [Input(placeholder=_hint(schema), classes="words", compact=True)], "Enter answer"
+    numbered = [
         Option(Text(f"{number}. {one_line(label, 100)}"), id=value)
         for number, (label, value) in enumerate(choices, start=1)
     ]
-    ways: list[OptionList | Input | Static] = [OptionList(*options_, classes="choices")]
+    ways: list[OptionList | Input] = [OptionList(*numbered, classes="choices")]
     if schema.get("type") == "string" and "enum" not in schema:
         ways.append(Input(placeholder="or say it in your own words (Tab)", classes="words", compact=True))
-    return [*ways, _keys("1–9 or Enter choose   PageDown read on")]
+    return ways, "1–9 or Enter choose   PageUp/PageDown read"
 
 
 def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -166,7 +169,3 @@ def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _hint(schema: Mapping[str, Any]) -> str:
     return "Your answer" if schema.get("type") == "string" else expected(schema)
-
-
-def _keys(text: str) -> Static:
-    return Static(Text(text), classes="keys")

@@ -126,6 +126,8 @@ def _head(call: Call, *, unfolded: bool) -> Text:
     if seconds is None and call.state is State.RUNNING and call.began is not None:
         seconds = time.monotonic() - call.began
     state = "" if call.state is State.DONE else f"  {call.state}"
+    if call.state is State.FAILED and not unfolded and call.output.strip():
+        state += f": {one_line(call.output.strip(), 200)}"
     took = "" if seconds is None or call.state is State.WAITING else f"  {seconds:.1f} s"
     return Text.assemble(
         "▾ " if unfolded else "▸ ",
@@ -133,7 +135,7 @@ def _head(call: Call, *, unfolded: bool) -> Text:
         " ",
         (one_line(call.tool, 40), "bold"),
         f" {one_line(wording.about(call.given), 60)}".rstrip(),
-        (f"{state}{took}", "dim"),
+        (f"{took}{state}", "dim"),
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -27,6 +27,8 @@ class Conversation(VerticalScroll, can_focus=True):
         self._widgets: dict[Block, BlockWidget] = {}
         self._top = Static("", id="earlier")
         self.has_earlier = False
+        # Until one scrolls up, the end is what one sees, however it grows and whatever takes room below.
+        self._follows = True
 
     def on_mount(self) -> None:
         self.mount(self._top)
@@ -35,14 +37,13 @@ class Conversation(VerticalScroll, can_focus=True):
 
     async def show(self, blocks: Sequence[Block]) -> None:
         """Blocks that are new or have changed."""
-        stays_at_end = self._is_at_end()
         for block in dict.fromkeys(blocks):
             if block in self._widgets:
                 await self._widgets[block].show()
             elif block not in self._blocks[: self._first]:
                 self._blocks.append(block)
                 await self.mount(self._made(block))
-        if stays_at_end:
+        if self._follows:
             if len(self._widgets) > _MOST:
                 await self._take_off()
             self.scroll_end(animate=False)
@@ -59,7 +60,12 @@ class Conversation(VerticalScroll, can_focus=True):
         for widget in self._widgets.values():
             await widget.remove()
         self._blocks, self._widgets, self._first = [], {}, 0
+        self._follows = True
         self._say_what_is_above()
+
+    def on_resize(self) -> None:
+        if self._follows:
+            self.scroll_end(animate=False)
 
     def fold_last(self) -> None:
         """Folds or unfolds the newest call."""
@@ -71,7 +77,8 @@ class Conversation(VerticalScroll, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if new_value > 0 or old_value <= 0 or self._is_at_end():
+        self._follows = self._is_at_end() or (self._follows and new_value > old_value)
+        if new_value > 0 or old_value <= 0 or self._follows:
             return
         if self._first > 0:
             self.call_later(self._put_back)

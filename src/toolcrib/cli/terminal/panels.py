@@ -34,7 +34,13 @@ class Panel(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="reading", can_focus=False):
             yield Static(Text("\n").join(self._lines), classes="lines")
-        yield Static(Text(self._keys), classes="keys")
+        with Vertical(classes="foot"):
+            yield Static(Text(self._keys), classes="keys")
+            yield from self.compose_foot()
+
+    def compose_foot(self) -> ComposeResult:
+        """More that stands below, beside the keys."""
+        yield from ()
 
     def tell_keys(self, text: str) -> None:
         self.query_one(".keys", Static).update(Text(text))
@@ -106,8 +112,7 @@ class ApprovalPanel(Panel):
         self.approval = approval
         self._always = False
 
-    def compose(self) -> ComposeResult:
-        yield from super().compose()
+    def compose_foot(self) -> ComposeResult:
         reason = Input(placeholder="Why not? Enter: no reason. Esc: back.", classes="reason", compact=True)
         reason.display = False
         yield reason
@@ -137,4 +142,5 @@ class ApprovalPanel(Panel):
     def _asks_why(self, *, asks: bool) -> None:
         reason = self.query_one(".reason", Input)
         reason.display = asks
+        self.query_one(".keys").display = not asks
         (reason if asks else self).focus()

@@ -1,0 +1,158 @@
+"""The full-screen chat, in a real terminal of 80 by 24, through whole sessions."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.laptop import Laptop, laptop
+from tests.acceptance.terminal.screens import looks_like
+from tests.acceptance.terminal.tmux import tmux
+from tests.fakes import wires
+from tests.fakes.model_server import Answer
+from tests.fakes.scenes import Scene
+from tests.integration.runs.conftest import says
+
+# A colour of its own, of letters or behind them; shades of grey are none.
+COLOUR = re.compile(r"[34]8;5;(?!2(?:3[2-9]|4\d|5[0-5])[;m])")
+HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
+WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
+EDITS = ("edit", {"path": "/haiku.md", "old_string": "frog", "new_string": "toad"})
+ASKS = {
+    "name": "season",
+    "question": "Which season shall it be?",
+    "schema": {"type": "string"},
+    "buttons": [{"label": "Spring", "value": "spring"}, {"label": "Autumn", "value": "autumn"}],
+}
+PLAN = {"title": "Sea", "content": "1. Look at the sea\n2. Write it down\n", "path": "/plans/calm-blue-sea.plan"}
+REVIEW = {
+    "name": "approval",
+    "question": "Shall I build what stands in /plans/calm-blue-sea.plan?",
+    "schema": {"type": "string"},
+    "buttons": [{"label": "Accept", "value": "Accept"}, {"label": "Reject", "value": "Reject"}],
+}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Laptop]:
+    with laptop() as made:
+        yield made
+
+
+def cut_off(text: str) -> Answer:
+    """An answer that is begun and never ended."""
+    return Answer(tuple(wires.chat_completions(Scene(text=text), "gpt-4o"))[:3], hang=True)
+
+
+@pytest.mark.req("CL-1", part="the chat on the whole screen")
+@pytest.mark.req("CL-2", part="the chat on the whole screen")
+def test_a_session_from_the_first_word_to_resuming_after_a_kill(own: Laptop) -> None:
+    project = own.project("pond", below="home")
+    haiku = project / "haiku.md"
+    own.model.script = [
+        says("I shall write a **haiku**:\n\n- short\n- about a pond", WRITES),
+        says("It stands in `haiku.md`."),
+        says("", EDITS),
+        says("Then the frog stays."),
+        says("", ("ask_user", {"questions": [ASKS]})),
+        says("Autumn it is."),
+    ]
+    with tmux(own, at=project) as chat:
+        looks_like(chat, "begin", "Say what you want", "ready")
+        assert COLOUR.search(chat.coloured())
+        chat.says("Write a haiku")
+        looks_like(chat, "approval", "+A frog jumps into the pond", "y allow")
+        assert not haiku.exists()
+        chat.press("y")
+        looks_like(chat, "allowed", "✓ write /haiku.md", "It stands in haiku.md.", "ready")
+        assert haiku.read_text() == HAIKU
+
+        chat.says("Make it a toad")
+        chat.shows("+A toad jumps into the pond")
+        chat.press("a")
+        looks_like(chat, "rule", "in this session, unasked: any call of edit", "n no, back")
+        chat.press("n", "n")
+        chat.shows("Why not?")
+        chat.says("Frogs are better")
+        looks_like(chat, "denied", "✗ edit /haiku.md", "Then the frog stays.", "ready")
+        assert haiku.read_text() == HAIKU
+
+        chat.says("Ask me")
+        looks_like(chat, "question", "Which season shall it be?", "1. Spring", "2. Autumn")
+        chat.press("2")
+        chat.shows("Autumn it is.", "ready")
+
+        chat.press("C-z")
+        looks_like(chat, "undo", "would be removed: /haiku.md", "y do it")
+        assert haiku.exists()
+        chat.press("y")
+        chat.shows("Undone: 1 file.")
+        assert not haiku.exists()
+
+        own.model.script = [
+            says("", ("plan_write", PLAN)),
+            says("", ("ask_user", {"questions": [REVIEW]})),
+            says("", ("exit_plan_mode", {"plan_file_path": PLAN["path"]})),
+            says("Now I build."),
+            cut_off("I begin, and then"),
+        ]
+        chat.says("/plan")
+        chat.shows("plan · guided")
+        chat.says("Plan it")
+        looks_like(chat, "plan", "Look at the sea", "1. Accept", "2. Reject")
+        chat.press("Enter")
+        looks_like(chat, "built", "Now I build.", "build · guided", "ready")
+        chat.says("Go on")
+        chat.shows("I begin")
+        os.kill(chat.process, signal.SIGKILL)
+        chat.ends()
+
+    own.model.script = [says("", WRITES), says("Written."), cut_off("Once upon")]
+    with tmux(own, "chat", "--resume", "last", at=project, NO_COLOR="1") as again:
+        # The run that was cut off is taken up by itself, below what was said before.
+        again.shows("> Go on", "+A frog jumps into the pond")
+        again.press("y")
+        looks_like(again, "resumed", "Now I build.", "Written.", "ready")
+        assert not COLOUR.search(again.coloured())
+        again.says("Tell me a story")
+        again.shows("Once upon", "Esc stop")
+        again.press("Escape")
+        again.shows("Stopped.", "ready")
+        again.press("C-d")
+        assert "Go on with: toolcrib chat --resume" in again.ends()
+
+    assert haiku.read_text() == HAIKU
+    assert not (own.data / "postgres" / "postmaster.pid").exists()
+
+
+@pytest.mark.req("CL-1", part="two terminals in one directory, on the whole screen")
+def test_another_terminal_takes_over_and_a_killed_database_comes_back(own: Laptop) -> None:
+    project = own.project("lake", below="home")
+    own.model.script = [says("Hello from the first."), says("I am still with you."), says("And now too.")]
+    with tmux(own, at=project) as first:
+        first.shows("ready")
+        with tmux(own, at=project) as second:
+            second.shows("ready")
+            first.says("Hello")
+            first.shows("Hello from the first.", "ready")
+            first.press("C-d")
+            first.ends()
+            second.shows("has ended. Going on here.", "ready")
+            second.says("Are you there?")
+            second.shows("I am still with you.", "ready")
+
+            os.kill(database_process(own), signal.SIGKILL)
+            second.says("And now?")
+            second.shows("The database does not answer just now.")
+            # It is started again by itself, and what was said is still there to be sent.
+            second.until(lambda _: own.run("sessions", at=project).status == 0, "The database, running again")
+            second.press("Enter")
+            second.shows("And now too.", "ready")
+            second.press("C-d")
+            second.ends()
+
+
+def database_process(own: Laptop) -> int:
+    return int((own.data / "postgres" / "postmaster.pid").read_text().split("\n")[0])

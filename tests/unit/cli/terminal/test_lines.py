@@ -1,0 +1,74 @@
+"""The line at the top, what was typed before, and what a slash may become."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolcrib.cli.slash import COMMANDS, completions
+from toolcrib.cli.terminal.gauge import Standing, gauge, status_line
+from toolcrib.cli.terminal.history import History
+from toolcrib.cli.terminal.story import Usage
+
+STANDING = Standing("~/pond", "assistant", "ollama/qwen3", "build", "guided", Usage(), "ready")
+
+
+@pytest.mark.parametrize(
+    ("usage", "shown"),
+    [
+        (Usage(18), "18 tokens"),
+        (Usage(12_000), "12k tokens"),
+        (Usage(0, 200_000), "░░░░░░░░ 0% of 200k"),
+        (Usage(100_000, 200_000), "████░░░░ 50% of 200k"),
+        (Usage(3_000_000, 2_000_000), "████████ 100% of 2M"),
+    ],
+)
+def test_the_gauge_says_how_full_the_context_is(usage: Usage, shown: str) -> None:
+    assert gauge(usage) == shown
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 132])
+@pytest.mark.parametrize("where", ["~/pond", "/a/very/long/path/" * 8, "~/東京/計画"])
+def test_what_is_going_on_is_never_cut(where: str, width: int) -> None:
+    line = status_line(replace(STANDING, where=where), width)
+
+    assert line.endswith(" ready  build · guided · 0 tokens ")
+
+
+def test_a_wide_line_says_everything_and_a_narrow_one_the_end_of_the_path() -> None:
+    assert status_line(STANDING, 80).startswith(" ~/pond · assistant · ollama/qwen3 ")
+    assert status_line(replace(STANDING, where="/home/ada/" + "x" * 60 + "/pond"), 80).startswith(" …x")
+
+
+def test_what_was_typed_comes_back_and_so_does_what_was_being_typed(tmp_path: Path) -> None:
+    before = History(tmp_path)
+    before.add("one")
+    before.add("two\nlines")
+    before.add("two\nlines")
+    history = History(tmp_path)
+
+    up = [history.older("half a sen"), history.older(""), history.older("")]
+    down = [history.newer(), history.newer(), history.newer()]
+
+    assert up == ["two\nlines", "one", None]
+    assert down == ["two\nlines", "half a sen", None]
+    assert (tmp_path / "said.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_a_damaged_history_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "said.jsonl").write_text("{")
+
+    assert History(tmp_path).older("") is None
+
+
+def test_a_slash_lists_commands_and_letters_narrow_them() -> None:
+    assert completions("/") == list(COMMANDS)
+    assert [one.name for one in completions("/re")] == ["/redo", "/resume"]
+    assert completions("/trust gui") == []
+    assert completions("what / is") == []
+
+
+def test_the_reference_names_every_command() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "chat.md").read_text()
+
+    assert [one.name for one in COMMANDS if f"`{one.name}" not in page] == []

@@ -1,0 +1,228 @@
+"""Widgets by themselves: questions of every kind, approvals key by key, typing, and a conversation that is long."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.message import Message
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from toolcrib.cli.terminal.asking import QuestionPanel
+from toolcrib.cli.terminal.blocks import CallWidget
+from toolcrib.cli.terminal.conversation import Conversation
+from toolcrib.cli.terminal.history import History
+from toolcrib.cli.terminal.panels import ApprovalPanel
+from toolcrib.cli.terminal.prompt import Fitting, Prompt
+from toolcrib.cli.terminal.story import Block, Call, Said, State
+from toolcrib.client import Approval, Question, Rule
+
+NOW = datetime.now(UTC)
+TEXT = {"name": "word", "question": "Which word?", "schema": {"type": "string"}}
+NUMBER = {"name": "count", "question": "How many?", "schema": {"type": "integer"}}
+BUTTONS = {
+    "name": "colour",
+    "question": "Which colour?",
+    "schema": {"type": "string"},
+    "buttons": [{"label": "Red", "value": "r"}, {"label": "Green", "value": "g"}],
+}
+YES_OR_NO = {"name": "sure", "question": "Sure?", "schema": {"type": "boolean"}}
+SEVERAL = {
+    "name": "days",
+    "question": "Which days?",
+    "schema": {"type": "array", "items": {"type": "string", "enum": ["Monday", "Tuesday", "Friday"]}},
+}
+
+
+class Stage(App[None]):
+    """One widget above the input, and what it says."""
+
+    def __init__(self, make: Callable[[], Widget]) -> None:
+        super().__init__()
+        self.make = make
+        self.said: list[Message] = []
+
+    def compose(self) -> ComposeResult:
+        yield Fitting()
+        yield self.make()
+        yield Prompt(History(None))
+
+    def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
+        self.said.append(event)
+
+    def on_approval_panel_decided(self, event: ApprovalPanel.Decided) -> None:
+        self.said.append(event)
+
+    def on_prompt_sent(self, event: Prompt.Sent) -> None:
+        self.said.append(event)
+
+    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+        self.query_one(Fitting).show(event.fitting)
+
+
+def question(*items: dict[str, Any]) -> Question:
+    return Question(
+        id=uuid4(), call_id=uuid4(), questions=list(items), state="open", answers=None, created_at=NOW, expires_at=NOW
+    )
+
+
+def approval() -> Approval:
+    return Approval(
+        id=uuid4(),
+        call_id=uuid4(),
+        session_id=None,
+        agent_name="assistant",
+        tool="write",
+        shown={"path": "/a"},
+        arguments_sha256="",
+        changes=[{"path": "/a", "change": "made", "diff": "+one\n", "added": 1, "removed": 0}],
+        effects={},
+        rule="",
+        reason="It is dangerous.",
+        isolation=None,
+        offered=Rule(tool="write", paths=["@project/a"]),
+        state="open",
+        scope=None,
+        decided_by_name=None,
+        decided_at=None,
+        denial=None,
+        replaces=None,
+        created_at=NOW,
+        expires_at=NOW + timedelta(days=7),
+    )
+
+
+async def pressed(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+    await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("item", "keys", "said"),
+    [
+        (TEXT, ("s", "e", "a", "enter"), "sea"),
+        (NUMBER, ("4", "2", "enter"), "42"),
+        (BUTTONS, ("2",), "g"),
+        (BUTTONS, ("down", "enter"), "g"),
+        (BUTTONS, ("tab", "b", "l", "u", "e", "enter"), "blue"),
+        (YES_OR_NO, ("2",), "false"),
+        (SEVERAL, ("space", "down", "down", "space", "enter"), '["Monday", "Friday"]'),
+    ],
+    ids=["text", "number", "digit", "arrows", "own words", "boolean", "several"],
+)
+async def test_every_kind_of_question_is_answered_by_keys(
+    item: dict[str, Any], keys: tuple[str, ...], said: str
+) -> None:
+    app = Stage(lambda: QuestionPanel(question(item), {}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.query_one(QuestionPanel).focus_answer()
+        await pressed(pilot, *keys)
+
+    [answered] = app.said
+    assert isinstance(answered, QuestionPanel.Answered)
+    assert answered.said == {item["name"]: said}
+
+
+async def test_several_things_are_asked_one_after_the_other_and_again_if_they_do_not_fit() -> None:
+    app = Stage(lambda: QuestionPanel(question(BUTTONS, NUMBER), {}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        panel = app.query_one(QuestionPanel)
+        panel.focus_answer()
+        await pressed(pilot, "1")
+        second = str(panel.border_title)
+        panel.focus_answer()
+        await pressed(pilot, "7", "enter")
+        await panel.ask_again("7 is too many")
+        await pilot.pause()
+        again = str(panel.border_title)
+
+    [answered] = app.said
+    assert isinstance(answered, QuestionPanel.Answered)
+    assert answered.said == {"colour": "r", "count": "7"}
+    assert (second, again) == ("count (2 of 2)", "colour (1 of 2)")
+
+
+@pytest.mark.parametrize(
+    ("keys", "decided"),
+    [
+        (("y",), (True, "once", None)),
+        (("n", "enter"), (False, "once", None)),
+        (("n", "b", "a", "d", "enter"), (False, "once", "bad")),
+        (("a", "y"), (True, "session", None)),
+        (("a", "n", "y"), (True, "once", None)),
+        (("n", "escape", "y"), (True, "once", None)),
+    ],
+    ids=["yes", "no", "no because", "always", "not always", "not no"],
+)
+async def test_an_approval_is_decided_by_keys(keys: tuple[str, ...], decided: tuple[bool, str, str | None]) -> None:
+    app = Stage(lambda: ApprovalPanel(approval()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.query_one(ApprovalPanel).focus()
+        await pressed(pilot, *keys)
+
+    [event] = app.said
+    assert isinstance(event, ApprovalPanel.Decided)
+    assert (event.approved, event.scope, event.reason) == decided
+
+
+async def test_lines_commands_and_what_was_said_before_are_typed() -> None:
+    app = Stage(lambda: Widget())
+    async with app.run_test(size=(80, 24)) as pilot:
+        prompt = app.query_one(Prompt)
+        prompt.focus()
+        await pressed(pilot, "o", "n", "e", "ctrl+j", "t", "w", "o", "enter")
+        await pressed(pilot, "up")
+        recalled = prompt.text
+        await pressed(pilot, "ctrl+a", "down")
+        prompt.put("")
+        await pressed(pilot, "slash", "t")
+        offered = app.query_one(Fitting).option_count
+        await pressed(pilot, "tab")
+        completed = prompt.text
+
+    [sent] = app.said
+    assert isinstance(sent, Prompt.Sent)
+    assert sent.text == "one\ntwo"
+    assert recalled == "one\ntwo"
+    assert (offered, completed) == (1, "/trust ")
+
+
+async def test_of_a_long_conversation_only_the_end_is_on_the_screen_until_one_goes_up() -> None:
+    blocks: list[Block] = [Said(f"message {number}") for number in range(500)]
+    app = Stage(Conversation)
+    async with app.run_test(size=(80, 24)) as pilot:
+        conversation = app.query_one(Conversation)
+        for block in blocks:
+            await conversation.show([block])
+        await pilot.pause()
+        few, at_end = len(conversation.children), conversation.is_vertical_scroll_end
+        conversation.scroll_home(animate=False)
+        await pilot.pause()
+        await pilot.pause()
+        more = len(conversation.children)
+
+    assert few <= 122
+    assert at_end
+    assert few < more <= few + 41
+
+
+async def test_a_call_is_unfolded_while_it_runs_and_folded_after() -> None:
+    call = Call("bash", {"command": "make"}, output="compiling\n")
+    app = Stage(Conversation)
+    async with app.run_test(size=(80, 24)) as pilot:
+        conversation = app.query_one(Conversation)
+        await conversation.show([call])
+        widget = app.query_one(CallWidget)
+        running = widget.unfolded
+        call.state, call.output = State.DONE, "done\n"
+        await conversation.show([call])
+        ended = widget.unfolded
+        widget.focus()
+        await pressed(pilot, "enter")
+        opened = widget.unfolded
+
+    assert (running, ended, opened) == (True, False, True)
