@@ -43,7 +43,7 @@ CALLS = 20
 _LEASE = 2
 _NODE = "bench"
 _LOOK_SECONDS = 0.002
-_RESUME_SECONDS = 120
+_RESUME_SECONDS = 600
 _RULES = """
 provider: openai-compatible
 model: counted-{calls}-{think_ms}
@@ -74,7 +74,7 @@ class Peer(Protocol):
 
     def new_task(self) -> str: ...
 
-    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]: ...
+    def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]: ...
 
     def unknown(self, task: str) -> int:
         """Calls of which it says that nobody can tell whether they took effect."""
@@ -105,18 +105,20 @@ def main(argv: Sequence[str]) -> None:
 def trials(peer: Peer, scratch: Path, model_url: str, *, kills: int, seed: int) -> list[Trial]:
     """So many kills, each at some moment between its first call and its last."""
     chance, found = random.Random(seed), list[Trial]()
-    span = _seconds_of_a_task(peer, scratch / secrets.token_hex(8))
+    span = _seconds_of_a_task(peer, scratch)
     while len(found) < kills:
-        trial = _trial(peer, scratch / secrets.token_hex(8), model_url, after=chance.uniform(0, span))
+        trial = _trial(peer, scratch, model_url, after=chance.uniform(0, span))
         if trial is not None:
             found.append(trial)
+            print(f"{peer.name}: kill {len(found)}, {trial}", file=sys.stderr, flush=True)
     return found
 
 
-def _trial(peer: Peer, log: Path, model_url: str, *, after: float) -> Trial | None:
+def _trial(peer: Peer, folder: Path, model_url: str, *, after: float) -> Trial | None:
     """None if it had ended before it could be killed."""
     task, asked = peer.new_task(), _asked(model_url)
-    killed = peer.start("start", task, log)
+    log = folder / task
+    killed = peer.start("start", task, folder)
     _wait_for_first_call(killed, log)
     time.sleep(after)
     if killed.poll() is not None:
@@ -124,7 +126,7 @@ def _trial(peer: Peer, log: Path, model_url: str, *, after: float) -> Trial | No
     killed.kill()
     killed.communicate()
     begun = len(_called(log))
-    going_on = peer.start("resume", task, log)
+    going_on = peer.start("resume", task, folder)
     try:
         said, _ = going_on.communicate(timeout=_RESUME_SECONDS)
     except subprocess.TimeoutExpired:
@@ -142,11 +144,12 @@ def _trial(peer: Peer, log: Path, model_url: str, *, after: float) -> Trial | No
     )
 
 
-def _seconds_of_a_task(peer: Peer, log: Path) -> float:
+def _seconds_of_a_task(peer: Peer, folder: Path) -> float:
     """From its first call to its last."""
-    process = peer.start("start", peer.new_task(), log)
-    said, _ = process.communicate(timeout=_RESUME_SECONDS)
-    moments = [int(line.split()[1]) for line in log.read_text().splitlines()]
+    task = peer.new_task()
+    said, _ = peer.start("start", task, folder).communicate(timeout=_RESUME_SECONDS)
+    log = (folder / task).read_text() if (folder / task).exists() else ""
+    moments = [int(line.split()[1]) for line in log.splitlines()]
     if len(moments) != CALLS:
         raise SystemExit(f"{peer.name} does not do the task even if nobody kills it: {said[-2000:]}")
     return (moments[-1] - moments[0]) / 1e9
@@ -185,9 +188,9 @@ class Ours:
             agent = await Agents(database).create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
             return str((await Sessions(database).create(self.tenant, agent_id=agent.id)).id)
 
-    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]:
+    def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]:
         who = [str(self.tenant.workspace_id), str(self.tenant.user_id)]
-        command = [sys.executable, "-m", "bench.killable", action, *who, task, str(log)]
+        command = [sys.executable, "-m", "bench.killable", action, *who, task, str(folder)]
         return _piped(command, self.environment)
 
     def unknown(self, task: str) -> int:
@@ -239,9 +242,9 @@ class LangGraph:
     def new_task(self) -> str:
         return str(new_id())
 
-    def start(self, action: str, task: str, log: Path) -> subprocess.Popen[str]:
+    def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]:
         script = Path(__file__).parent / "peers" / "langgraph_peer.py"
-        return _piped([str(self.python), str(script), action, task, str(log)], self.environment)
+        return _piped([str(self.python), str(script), action, task, str(folder)], self.environment)
 
     def unknown(self, task: str) -> int:
         return 0

@@ -1,12 +1,12 @@
 """Our whole engine in a process that `bench kill_resume` kills: one task of twenty calls, begun or gone on with.
 
-usage: python -m bench.killable start|resume WORKSPACE USER SESSION LOG      (settings come from the environment)
+usage: python -m bench.killable start|resume WORKSPACE USER SESSION FOLDER      (settings come from the environment)
 
-Its one tool writes a line to the log before it reads a file, and is declared not repeatable.
+Its one tool writes a line to the log of the session, in that folder, before it reads a file, and is declared not
+repeatable. The process goes on with whatever it finds, as any server does.
 """
 
 import asyncio
-import os
 import sys
 import time
 from pathlib import Path
@@ -18,6 +18,7 @@ from toolcrib.domain.ids import SessionId, UserId, WorkspaceId
 from toolcrib.domain.runs import RunState
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
+from toolcrib.tools.context import ToolContext
 from toolcrib.tools.define import tool
 from toolcrib.tools.tool import Tool
 from toolcrib.wiring import services
@@ -25,14 +26,14 @@ from toolcrib.wiring import services
 _LOOK_SECONDS = 0.02
 
 
-def main(action: str, workspace: str, user: str, session: str, log: str) -> None:
+def main(action: str, workspace: str, user: str, session: str, folder: str) -> None:
     tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
-    ending = asyncio.run(_work(action, tenant, SessionId(UUID(session)), Path(log)))
+    ending = asyncio.run(_work(action, tenant, SessionId(UUID(session)), Path(folder)))
     print(ending, flush=True)
 
 
-async def _work(action: str, tenant: Tenant, session: SessionId, log: Path) -> str:
-    async with services(Settings(), tools=[_reader(log)]) as parts:
+async def _work(action: str, tenant: Tenant, session: SessionId, folder: Path) -> str:
+    async with services(Settings(), tools=[_reader(folder)]) as parts:
         if action == "start":
             run = await parts.desk.submit(tenant, session, "Read the sample files one by one and report.", via="bench")
         else:
@@ -43,9 +44,7 @@ async def _work(action: str, tenant: Tenant, session: SessionId, log: Path) -> s
     return str(run.ending)
 
 
-def _reader(log: Path) -> Tool:
-    lines = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
+def _reader(folder: Path) -> Tool:
     @tool(
         name="read_sample",
         toolset="bench",
@@ -54,13 +53,14 @@ def _reader(log: Path) -> Tool:
         effects=lambda _: Effects(),
         repeatable=False,
     )
-    async def read_sample(path: str) -> str:
+    async def read_sample(path: str, context: ToolContext) -> str:
         """Reads one of the sample files.
 
         Args:
             path: Its name.
         """
-        os.write(lines, f"{path} {time.monotonic_ns()}\n".encode())
+        with (folder / str(context.caller.session_id)).open("a") as log:
+            log.write(f"{path} {time.monotonic_ns()}\n")
         return BODY
 
     return read_sample

@@ -1,6 +1,6 @@
 """LangGraph's agent with its PostgreSQL checkpointer, at the task that ours does. Runs in a virtualenv of its own.
 
-usage: langgraph_peer.py start|resume TASK LOG          one task, or the rest of it
+usage: langgraph_peer.py start|resume TASK FOLDER       one task, or the rest of it; its log is FOLDER/TASK
        langgraph_peer.py measure CROWD                  CPU and WAL of so many tasks at once, as JSON
 
 The environment says where the database and the model are (PEER_DATABASE, PEER_MODEL_URL, PEER_MODEL) and how durable it
@@ -40,7 +40,8 @@ def reader(log):
 
 
 async def main(action, *arguments):
-    task_id, log = arguments if action != "measure" else (None, None)
+    task_id, folder = arguments if action != "measure" else (None, None)
+    log = f"{folder}/{task_id}" if folder else None
     model = ChatOpenAI(
         model=os.environ["PEER_MODEL"],
         base_url=os.environ["PEER_MODEL_URL"],
