@@ -84,7 +84,6 @@ class Stage:
             "ANTHROPIC_BASE_URL": self.model.url,
             "TOOLCRIB_HOME": str(self.home),
             "TOOLCRIB_DATABASE_URL": self.urls.app,
-            "TOOLCRIB_SYSTEM_DATABASE_URL": self.urls.system,
             "TOOLCRIB_DATA_DIR": str(self.base / "data"),
             "TOOLCRIB_MODEL": "openai-compatible/gpt-fake",
         }
@@ -145,7 +144,7 @@ class Stage:
             return line
         health = f"http://127.0.0.1:{self.port}/health"
         return (
-            f'unset TOOLCRIB_SYSTEM_DATABASE_URL\n{line} > "{self.base}/server.log" 2>&1 &\n'
+            f'{line} > "{self.base}/server.log" 2>&1 &\n'
             f'echo $! > "{self.base}/server.pid"\n'
             f"curl -s --retry 300 --retry-connrefused --retry-delay 0 --retry-max-time 60 -o /dev/null {health}"
         )
