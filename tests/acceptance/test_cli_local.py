@@ -147,7 +147,8 @@ def test_without_a_terminal_a_call_that_needs_a_person_is_denied_and_every_event
 
     lines = own.says("run", "--json", "Write a haiku", at=project).splitlines()
 
-    events = [json.loads(line) for line in lines if line.startswith("{")]
+    # Nothing but events, but for what may be told aside at the very first start.
+    events = [json.loads(line) for line in lines if not line.startswith("Making a database")]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "chat:resumed"
     assert "chat:tool-confirm" in kinds
@@ -212,6 +213,25 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
     assert "Allowed." in allowed
     # It was decided already when the first one said yes too, and that was told.
     assert "+A frog" in first.shown
+    assert (project / "haiku.md").read_text() == HAIKU
+
+
+@pytest.mark.req("CL-2", part="run outlives who serves it")
+def test_a_run_goes_on_here_when_the_terminal_that_served_it_ends(own: Laptop) -> None:
+    project = own.project()
+    own.model.script = [says("", WRITES), says("Written.")]
+    with own.terminal("chat", "--plain", at=project) as first:
+        first.until("> ")
+        with own.terminal("run", "Write a haiku", at=project) as second:
+            second.until(ALLOW)
+            assert first.end() == 0
+            second.type("y")
+            second.until("Going on here.")
+            second.until(ALLOW)
+            second.type("y")
+            second.until("Written.")
+            assert second.process.wait(60) == 0
+
     assert (project / "haiku.md").read_text() == HAIKU
 
 

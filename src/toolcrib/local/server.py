@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
 from toolcrib.domain.errors import Conflict
@@ -100,12 +101,15 @@ class _Thread(threading.Thread):
 
 async def _standing(services: "Services", whose: Whose, *, port: int) -> Standing:
     """The person and their directory, made known to the database if they are not yet."""
+    from pwdlib.hashers.argon2 import Argon2Hasher
+
     from toolcrib.storage.accounts import Person
 
     login = await services.accounts.find_login(whose.email)
     if login is None:
-        # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in.
-        nobodys = await services.passwords.hash(services.settings.jwt_secret.get_secret_value()[::-1])
+        # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in. Hashing it is
+        # cheap, for there is nothing to guess: it is as long as a key, and at random.
+        nobodys = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
         # Another directory's first start may have been quicker.
         with suppress(Conflict):
             await services.accounts.create_user(email=whose.email, full_name=whose.full_name, password_hash=nobodys)
