@@ -36,7 +36,8 @@ class Described:
         assert described is not None, f"{name} answers {status}, which is not described."
         body = response.json()
         self._fits(f"{name} {status}", described["content"][_JSON]["schema"], body)
-        if name == "call_tool" and status == "200":
+        # What was shortened for a model need not have its shape; the whole is fetched by the call's id.
+        if name == "call_tool" and status == "200" and "cut" not in body:
             self._check_result(json.loads(request.content)["tool"], body["result"])
         self.seen.add(name)
 

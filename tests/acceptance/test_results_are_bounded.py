@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from tests.acceptance.shapes import A_UUID, Says, refused, sha256_of
+from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
 pytestmark = pytest.mark.req("TL-8")
@@ -60,6 +60,8 @@ def test_an_agents_large_result_is_cut_and_can_be_fetched_by_id(workspace: Works
         "result": {**shown, "content": LARGE},
         "error": None,
         "change_set_id": None,
+        "started_at": A_TIME,
+        "ended_at": A_TIME,
     }
 
 

@@ -44,7 +44,7 @@ class Cut(BaseModel):
 
 
 class Called(BaseModel, Generic[ResultT]):
-    """A call that succeeded. ``cut`` is there when the result was shortened for a model."""
+    """A call that succeeded. ``cut`` is there when the result was shortened for a model; then it may lack its shape."""
 
     success: Literal[True] = True
     result: ResultT
