@@ -174,6 +174,16 @@ class ChatApp(App[None]):
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
         self.query_one(Fitting).show(event.fitting)
 
+    def on_prompt_left_for(self) -> None:
+        if not self._waiting.take_keys():
+            self.screen.focus_next()
+
+    def on_prompt_paged(self, event: Prompt.Paged) -> None:
+        if event.up:
+            self._conversation.scroll_page_up(animate=False)
+        else:
+            self._conversation.scroll_page_down(animate=False)
+
     async def on_prompt_undo_wanted(self) -> None:
         await self._obey("/undo")
 

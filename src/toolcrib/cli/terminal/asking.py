@@ -111,7 +111,7 @@ class QuestionPanel(Vertical, can_focus=True):
         ways, keys = _ways(item)
         await place.mount(*ways)
         self.query_one(".keys", Static).update(Text(keys))
-        if not self.app.query_one("#prompt").has_focus:
+        if self.has_focus_within or self._said or flaw:
             self.focus_answer()
 
 

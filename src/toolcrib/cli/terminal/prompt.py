@@ -27,6 +27,16 @@ class Prompt(TextArea):
     class UndoWanted(Message):
         """The undo key where there is nothing typed to undo."""
 
+    class LeftFor(Message):
+        """The keys are wanted elsewhere: by what waits, or by the next that takes any."""
+
+    class Paged(Message):
+        """The conversation is to be read, up or down."""
+
+        def __init__(self, *, up: bool) -> None:
+            super().__init__()
+            self.up = up
+
     def __init__(self, history: History) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder="Say what you want")
         self._history = history
@@ -54,6 +64,10 @@ class Prompt(TextArea):
                 self.insert("\n")
             case "tab" if fitting := completions(self.text):
                 self.put(f"{fitting[0].name} " if fitting[0].takes else fitting[0].name)
+            case "tab":
+                self.post_message(self.LeftFor())
+            case "pageup" | "pagedown":
+                self.post_message(self.Paged(up=key == "pageup"))
             case "up" if self.cursor_location[0] == 0:
                 self._recall(self._history.older(self.text))
             case "down" if self.cursor_location[0] == self.document.line_count - 1:

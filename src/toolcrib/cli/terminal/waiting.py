@@ -13,6 +13,7 @@ from toolcrib.cli.plans import Plan, plan_asked_about
 from toolcrib.cli.showing import plain
 from toolcrib.cli.terminal.asking import QuestionPanel
 from toolcrib.cli.terminal.panels import ApprovalPanel, ConfirmPanel, Panel
+from toolcrib.cli.terminal.prompt import Prompt
 from toolcrib.cli.terminal.story import Story
 from toolcrib.client import Question
 from toolcrib.domain.errors import BadArguments, Conflict, NotFound, ToolcribError
@@ -60,7 +61,7 @@ class Waiting(Container):
         await self.remove_children()
         self.display = False
         if had_keys:
-            self.app.query_one("#prompt").focus()
+            self.app.query_one(Prompt).focus()
 
     async def _show(self, waiting_id: UUID, kind: str, story: Story) -> bool:
         """Whether it is still open, and shown now."""
@@ -83,16 +84,22 @@ class Waiting(Container):
         self._shown = str(waiting_id)
         return True
 
+    def take_keys(self) -> bool:
+        """Whether there is something here that takes them; it has them then."""
+        for panel in self.children:
+            if isinstance(panel, QuestionPanel):
+                panel.focus_answer()
+            else:
+                panel.focus()
+            return True
+        return False
+
     async def _put(self, panel: Panel | QuestionPanel) -> None:
         self.display = True
         await self.mount(panel)
-        if getattr(self.app.query_one("#prompt"), "text", ""):
-            # Whoever is in the middle of a sentence must not say yes with its next letter.
-            return
-        if isinstance(panel, QuestionPanel):
-            panel.focus_answer()
-        else:
-            panel.focus()
+        # Whoever is in the middle of a sentence must not say yes with its next letter.
+        if not self.app.query_one(Prompt).text:
+            self.take_keys()
 
     async def _plans(self, question: Question, last: str | None) -> dict[str, Plan]:
         plans: dict[str, Plan] = {}
