@@ -40,13 +40,13 @@ def http(server: Serving) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="session")
 def ada(server: Serving) -> Someone:
     """Owns the workspaces."""
-    return _registered(server, "ada@example.com")
+    return registered(server, "ada@example.com")
 
 
 @pytest.fixture(scope="session")
 def grace(server: Serving) -> Someone:
     """Belongs to a workspace only if a test says so."""
-    return _registered(server, "grace@example.com")
+    return registered(server, "grace@example.com")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def make_virtual(server: Serving, workspace: Workspace) -> Callable[[str], None]
     return make
 
 
-def _registered(server: Serving, email: str) -> Someone:
+def registered(server: Serving, email: str) -> Someone:
     # A client of their own: a login sets cookies, which nobody else must send.
     with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
         person = client.post("/auth/register", json={"email": email, "password": PASSWORD})

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
@@ -31,6 +31,7 @@ class Serving:
     jwt_secret: str
     directory: Path
     database_urls: DatabaseUrls
+    audit_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
 
     @property
     def data_dir(self) -> Path:
@@ -47,17 +48,23 @@ class Serving:
 
 @contextmanager
 def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
-    """Starts the server, waits until it is healthy, and ends it afterwards."""
-    port = free_port()
-    server = Serving(f"http://127.0.0.1:{port}", secrets.token_urlsafe(48), directory, urls)
-    command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", str(port)]
+    """Starts a server, waits until it is healthy, and ends it afterwards."""
+    server = Serving(f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), directory, urls)
+    with running(server):
+        yield server
+
+
+@contextmanager
+def running(server: Serving) -> Iterator[None]:
+    """The server's process. One that has ended can be started again: it knows all that it knew."""
+    command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", server.origin.rpartition(":")[2]]
     with (
-        server.log.open("wb") as log,
+        server.log.open("ab") as log,
         subprocess.Popen(command, env=_environment(server), stdout=log, stderr=log) as process,
     ):
         try:
             _wait_until_healthy(server, process)
-            yield server
+            yield
             assert process.poll() is None, (
                 f"The server ended by itself with {process.returncode}:\n{server.log.read_text()}"
             )
@@ -79,7 +86,7 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_DATABASE_URL": server.database_urls.app,
         "TOOLCRIB_SYSTEM_DATABASE_URL": server.database_urls.system,
         "TOOLCRIB_JWT_SECRET": server.jwt_secret,
-        "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+        "TOOLCRIB_AUDIT_KEY": server.audit_key,
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
         "TOOLCRIB_NODE": "acceptance",
         # The models of these tests answer on loopback.

@@ -142,9 +142,12 @@ describe("calls", () => {
       },
     ]);
     expect(call(said, "t2")).toMatchObject({ status: "denied", approval: { state: "denied", denial: "No." } });
-    // Told again to who joins: it stays as it was decided.
-    said = delta(said, "tool-confirm", { ...CONFIRM, again: true });
-    expect(waitingCalls(said)).toEqual([]);
+  });
+
+  test("that are told again to who joins stand where they happened", () => {
+    let said = delta(EMPTY, "tool-confirm", { ...CONFIRM, again: true });
+    said = told(said, START, END, ["tool-confirm", CONFIRM]);
+    expect(said.order).toEqual(["m1", "t1", "t2"]);
   });
 
   test("ask again under a new approval when the first became stale", () => {

@@ -30,6 +30,8 @@ class Draft {
   }
 
   take({ type, payload, seq }: Told): void {
+    // What is open is told first to whoever joins. Who has every event knows it from them, and at its place.
+    if (payload.again) return;
     if (seq !== undefined) {
       // Told twice, as after a resume from an older number.
       if (seq <= this.#conversation.seq) return;
@@ -180,7 +182,6 @@ class Draft {
   #confirm(payload: Payload): void {
     const approval = approvalOf(payload);
     const before = this.#rows_()[approval.callId];
-    // Told again when someone joins, however old; by then it may have been decided.
     if (before?.kind === "call" && before.approval?.id === approval.id) return;
     this.#call(approval.callId, approval.tool, { status: "waiting", input: approval.input, approval });
   }

@@ -22,8 +22,10 @@ interface Props {
 }
 
 export function Diff({ diff, label }: Props) {
-  const isWide = useIsWide(900);
   const lines = useMemo(() => linesOf(diff), [diff]);
+  // What only came, or only went, has nothing to stand beside.
+  const hasSides = useMemo(() => lines.some(isKept) || (lines.some(isNew) && lines.some(isGone)), [lines]);
+  const isWide = useIsWide(900) && hasSides;
   const rows = useMemo(() => (isWide ? paired(lines) : lines.map(alone)), [isWide, lines]);
   const characters = useMemo(() => lines.reduce((most, line) => Math.max(most, line.text.length), 0), [lines]);
   const scroll = useRef<HTMLDivElement>(null);
@@ -61,6 +63,10 @@ export function Diff({ diff, label }: Props) {
     </div>
   );
 }
+
+const isKept = (line: DiffLine) => line.kind === "same";
+const isNew = (line: DiffLine) => line.kind === "new";
+const isGone = (line: DiffLine) => line.kind === "gone";
 
 function alone(line: DiffLine): PairedLine {
   return { left: line, right: null };

@@ -9,7 +9,7 @@ import { Badge } from "../../parts/Badge";
 import { Button } from "../../parts/Button";
 import { Code } from "../../parts/Code";
 import { UndoDialog } from "../../parts/UndoDialog";
-import { durationOf, iconOf, summaryOf } from "./toolIcons";
+import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
 
 /** What a person opened or shut. Kept here because rows come and go as they are scrolled to. */
 const useToggled = create<{ open: Record<string, boolean>; toggle: (id: string, isOpen: boolean) => void }>((set) => ({
@@ -71,7 +71,7 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
       {call.metadata.cut === true && (
         <p className="text-xs text-muted">The result was longer; this is its beginning.</p>
       )}
-      {call.status === "success" && (
+      {call.status === "success" && mayChangeFiles(call.name) && (
         <div className="flex justify-end">
           <Button small onClick={() => setIsUndoing(true)}>
             <Undo2 aria-hidden className="size-3.5" /> Undo…

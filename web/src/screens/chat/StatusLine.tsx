@@ -5,7 +5,7 @@ import { useLiveStatus } from "../../events/LiveProvider";
 export function StatusLine({ conversation }: { conversation: Conversation }) {
   const status = useLiveStatus();
   return (
-    <p role="status" className="h-6 shrink-0 truncate px-4 text-xs leading-6 text-muted">
+    <p role="status" className="mx-auto h-6 w-full max-w-3xl shrink-0 truncate px-4 text-xs leading-6 text-muted">
       {wordsOf(conversation, status)}
     </p>
   );

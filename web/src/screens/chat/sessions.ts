@@ -33,6 +33,7 @@ export function useSession(workspaceId: string, sessionId: string) {
         // An agent whose plan was accepted leaves plan mode by itself.
         if (type === "chat:tool-result" && payload.toolName === "exit_plan_mode") {
           void queries.invalidateQueries({ queryKey: sessionKey(workspaceId, sessionId) });
+          void queries.invalidateQueries({ queryKey: listKey(workspaceId) });
         }
       }),
     [live, queries, workspaceId, sessionId],

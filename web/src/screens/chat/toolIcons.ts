@@ -31,6 +31,14 @@ export function iconOf(tool: string): LucideIcon {
   return ICONS.find(([names]) => names.test(tool))?.[1] ?? Blocks;
 }
 
+const ONLY_LOOKS =
+  /^(read|cat|ls|list_|grep|glob|find|file_info|file_version|plan_(read|list)|ask_user|exit_plan|changes|web)/;
+
+/** Whether a call of the tool can have changed files, so that there may be something to undo. */
+export function mayChangeFiles(tool: string): boolean {
+  return !ONLY_LOOKS.test(tool);
+}
+
 const TELLING = [
   "command",
   "path",

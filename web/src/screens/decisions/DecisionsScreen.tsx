@@ -3,8 +3,10 @@ import { Link } from "wouter";
 import type { ScreenProps } from "../../app/screens";
 import { ApprovalCard } from "../../decisions/ApprovalCard";
 import { usePending } from "../../decisions/approvals";
+import { isPlanReview, planNamed } from "../../decisions/items";
 import { QuestionForm } from "../../decisions/QuestionForm";
 import { Ago } from "../../parts/Ago";
+import { Card } from "../../parts/Card";
 import { Empty } from "../../parts/Empty";
 import { ErrorNote } from "../../parts/ErrorNote";
 import { Loading } from "../../parts/Loading";
@@ -32,7 +34,11 @@ export default function DecisionsScreen({ workspaceId }: ScreenProps) {
           {pending.data?.questions.map(({ id, items, sessionId, createdAt }) => (
             <li key={id}>
               <Origin workspaceId={workspaceId} sessionId={sessionId} time={createdAt} />
-              <QuestionForm workspaceId={workspaceId} questionId={id} items={items} />
+              {isPlanReview(items) && planNamed(items, null) === null ? (
+                <Card label="Plan review">A plan waits for review. Open its session, where the plan is shown.</Card>
+              ) : (
+                <QuestionForm workspaceId={workspaceId} questionId={id} items={items} />
+              )}
             </li>
           ))}
         </ul>

@@ -1,0 +1,58 @@
+"""The chat: beginning a session, what is said and done in order, and what is shown after a reload."""
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.acceptance.workspace import Workspace
+from tests.fakes.model_server import ModelServer
+from tests.integration.runs.conftest import says
+from tests.web.cast import hire
+from tests.web.conftest import PHONE, Axe, Screenshot
+
+
+@pytest.mark.req("UI-1", part="chat")
+async def test_a_session_is_begun_and_shows_what_is_said_and_done_in_order(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    hire(workspace, model)
+    workspace.write("/notes.md", "# Notes\n\nBuy milk.\n")
+    await page.get_by_role("button", name="New", exact=True).click()
+    await expect(page.get_by_text("uses tools")).to_be_visible()
+    await page.get_by_role("textbox", name="Title").fill("Shopping")
+    await page.get_by_role("button", name="Begin").click()
+    model.say(
+        says("I look at the notes.", ("read", {"path": "/notes.md"})),
+        says("You must **buy milk**.\n\n```py\nprint('milk')\n```\n", thinking="There is a note about milk."),
+    )
+    await page.get_by_role("textbox", name="Message").fill("What must I do?")
+    await page.keyboard.press("Enter")
+
+    conversation = page.get_by_role("log", name="Conversation")
+    await expect(conversation.locator("strong", has_text="buy milk")).to_be_visible()
+    await expect(conversation.get_by_text("Thought")).to_be_visible()
+    rows = conversation.get_by_role("article")
+    await expect(rows).to_have_count(4)
+    labels = [await row.get_attribute("aria-label") for row in await rows.all()]
+    assert labels == ["You", "The agent", "Call of read", "The agent"]
+
+    call = conversation.get_by_role("button", name="read /notes.md")
+    await expect(call).to_have_attribute("aria-expanded", "false")
+    await call.click()
+    await expect(conversation.get_by_role("region", name="Result")).to_contain_text("Buy milk.")
+    await axe(page)
+    await screenshot(page, "chat")
+
+    before = await conversation.inner_text()
+    await page.reload()
+    await expect(conversation.locator("strong", has_text="buy milk")).to_be_visible()
+    await conversation.get_by_role("button", name="read /notes.md").click()
+    await expect(conversation.get_by_role("region", name="Result")).to_be_visible()
+    assert await conversation.inner_text() == before
+
+    await page.set_viewport_size(PHONE)
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    await axe(page)
+    await screenshot(page, "chat-phone")
+    await page.get_by_role("link", name="All sessions").click()
+    await expect(page.get_by_role("link", name="Shopping")).to_be_visible()
