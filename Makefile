@@ -7,7 +7,7 @@ CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types test \
+.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
         check-long race crash test-real first-minute bench reqs lock clean
 
 help: ## Show this list
@@ -47,6 +47,10 @@ web: ## Build the web UI into the package
 
 web-check: ## Check the web UI: types, lint, unit tests
 	$(NPM) run check
+
+screens: ## Take pictures of the web UI's screens into the documentation
+	$(PYTEST) -m "not long and not race and not crash" tests/web
+	mkdir -p docs/screens && cp .cache/screens/*.png docs/screens/
 
 web-types: ## Make the web UI's types from the API's description
 	$(PYTHON) scripts/api_types.py

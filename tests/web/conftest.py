@@ -30,8 +30,8 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENS = ROOT / ".cache" / "screens"
 
-# Several of you use this machine: what takes longer than this does not come at all.
-expect.set_options(timeout=15_000)
+# On a busy machine everything takes its time; what takes longer than this does not come at all.
+expect.set_options(timeout=30_000)
 
 Axe = Callable[[Page], Awaitable[None]]
 Screenshot = Callable[[Page, str], Awaitable[Path]]
@@ -49,7 +49,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
     """A page of a new visitor. A script that failed, or that the page's policy stopped, fails the test."""
     context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(30_000)
     faults: list[str] = []
     opened = await context.new_page()
     opened.on("pageerror", lambda error: faults.append(f"{error.message}\n{error.stack}"))
