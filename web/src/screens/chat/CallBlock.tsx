@@ -44,7 +44,7 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           <span className="shrink-0 font-mono text-xs font-semibold">{call.name}</span>
           <span className="min-w-0 grow truncate font-mono text-xs text-muted">{summaryOf(call.input)}</span>
           {isolationOf(call) && <Badge title="How well the program was held">{isolationOf(call)}</Badge>}
-          {call.durationMs !== null && (
+          {call.durationMs !== null && call.durationMs > 0 && (
             <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(call.durationMs)}</span>
           )}
           <Status status={call.status} />
