@@ -1,6 +1,6 @@
 """Which calls have been taken back, told from the undos that came after. An undo that was undone counts no more."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -50,3 +50,17 @@ class Undone:
         for name, known in (("run_id", self._runs), ("session_id", self._sessions)):
             if meant := undo.arguments.get(name):
                 known.setdefault(str(meant), undo.id)
+
+
+def within(undos: Iterable[UndoCall], calls: Collection[UUID], scopes: Collection[UUID]) -> set[CallId]:
+    """Those undos, the oldest first, that took back nothing but these calls, these runs and sessions, or each other."""
+    theirs = {str(call_id) for call_id in calls}
+    whole = {str(scope) for scope in scopes}
+    found: set[CallId] = set()
+    for undo in undos:
+        named = undo.arguments.get("calls") or ()
+        scope = undo.arguments.get("run_id") or undo.arguments.get("session_id")
+        if scope in whole or (named and theirs.issuperset(map(str, named))):
+            found.add(undo.id)
+            theirs.add(str(undo.id))
+    return found

@@ -12,7 +12,7 @@ from toolcrib.workspace.paths import shown
 
 def denied(approval: Approval, judgement: Judgement) -> Denied:
     who = approval.decided_by_name or "A person"
-    why = f": {judgement.reason}" if judgement.reason else ", without giving a reason"
+    why = f": {judgement.reason.rstrip(' .')}" if judgement.reason else ", without giving a reason"
     return Denied(f"{who} denied this call{why}. Nothing was changed. Do not repeat it unchanged.")
 
 

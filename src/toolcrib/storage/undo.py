@@ -1,12 +1,13 @@
 """What some calls did, file by file, and what happened to those files since."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from toolcrib.domain.callers import Role
 from toolcrib.domain.files import File, Version
-from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.domain.ids import CallId, FileId, VersionId
+from toolcrib.domain.undone import UndoCall, within
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, version_of
 
@@ -44,7 +45,13 @@ class Undoing:
             touched = await _touched(connection, tenant, deeds)
             files = await _files(connection, tenant, list(touched))
             versions = await _versions(connection, tenant, {id_: first for id_, (first, _) in touched.items()})
-        return [FileHistory(file, tuple(versions[file.id]), frozenset(touched[file.id][1])) for file in files]
+            ours = {id_ for _, ids in touched.values() for id_ in ids}
+            ours |= await _undone_before(connection, tenant, deeds, [v for of in versions.values() for v in of], ours)
+        return [_history(file, versions[file.id], ours) for file in files]
+
+
+def _history(file: File, versions: Sequence[Version], ours: Collection[VersionId]) -> FileHistory:
+    return FileHistory(file, tuple(versions), frozenset(version.id for version in versions if version.id in ours))
 
 
 async def _touched(connection: Connection, tenant: Tenant, deeds: Deeds) -> dict[FileId, tuple[int, list[VersionId]]]:
@@ -73,6 +80,30 @@ async def _touched(connection: Connection, tenant: Tenant, deeds: Deeds) -> dict
         },
     )
     return {FileId(id_): (first, [VersionId(v) for v in ids]) for id_, first, ids in await cursor.fetchall()}
+
+
+async def _undone_before(
+    connection: Connection, tenant: Tenant, deeds: Deeds, versions: Sequence[Version], ours: Collection[VersionId]
+) -> set[VersionId]:
+    """The versions by which a part of these deeds was undone or redone already. They are nobody else's change."""
+    others = {version.call_id for version in versions if version.id not in ours and version.call_id is not None}
+    if not others:
+        return set()
+    cursor = await connection.execute(
+        """
+        select id, arguments from toolcrib.tool_calls
+        where workspace_id = %s and id = any (%s) and tool = 'undo' order by id
+        """,
+        (tenant.workspace_id, list(others)),
+    )
+    undos = [UndoCall(CallId(id_), arguments) for id_, arguments in await cursor.fetchall()]
+    own = [version for version in versions if version.id in ours]
+    scopes = {scope for scope in (deeds.run_id, deeds.session_id) if scope is not None}
+    if deeds.session_id is not None:
+        scopes |= {version.run_id for version in own if version.run_id is not None}
+    calls = {version.call_id for version in own if version.call_id is not None} | set(deeds.calls)
+    counted = within(undos, calls, scopes)
+    return {version.id for version in versions if version.call_id in counted}
 
 
 async def _files(connection: Connection, tenant: Tenant, ids: Sequence[FileId]) -> list[File]:

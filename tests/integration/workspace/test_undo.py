@@ -118,6 +118,37 @@ async def test_undoing_the_undo_is_a_redo(crib: Crib) -> None:
     assert redone["conflicts"] == []
 
 
+async def test_what_was_undone_in_part_is_undone_as_a_whole_without_conflict(crib: Crib) -> None:
+    await done(crib, "write", path="/a.md", content="zero\n")
+    before = snapshot(crib.project)
+    calls = [
+        await done(crib, "edit", path="/a.md", old_string="zero", new_string="one"),
+        await done(crib, "edit", path="/a.md", old_string="one", new_string="two"),
+    ]
+    undone = await done(crib, "undo", calls=calls[1:])
+    await done(crib, "undo", calls=[undone])
+    await done(crib, "undo", calls=calls[1:])
+
+    result = await crib.result("undo", calls=calls)
+
+    assert result["conflicts"] == []
+    assert snapshot(crib.project) == before
+    again = await crib.result("undo", calls=calls)
+    assert (again["changes"], again["conflicts"]) == ([], [])
+
+
+async def test_an_undo_of_more_than_is_undone_now_is_someone_elses_change(crib: Crib) -> None:
+    await done(crib, "write", path="/a.md", content="zero\n")
+    ours = await done(crib, "edit", path="/a.md", old_string="zero", new_string="one")
+    theirs = await done(crib, "edit", path="/a.md", old_string="one", new_string="two")
+    redone = await done(crib, "undo", calls=[await done(crib, "undo", calls=[ours, theirs])])
+    assert redone
+
+    result = await crib.result("undo", calls=[ours])
+
+    assert [conflict["path"] for conflict in result["conflicts"]] == ["/a.md"]
+
+
 async def test_a_dry_run_shows_the_same_and_does_nothing(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="A")
     before = snapshot(crib.project)

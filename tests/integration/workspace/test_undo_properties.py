@@ -56,7 +56,8 @@ async def _one_author_loses_nothing_of_the_other(crib: Crib, work: Work, after: 
 async def _the_last_calls_are_as_if_they_had_never_been(crib: Crib, calls: list[str], before: Snapshot) -> None:
     if not calls:
         return
-    # The undo and redo above stand in the history of these files: they count as part of the work.
+    # The undo and redo above stand in the history of these files: they count as part of the work. Where they took back
+    # more than these calls, that has to be said.
     undoings = [str(record) for record in await _undo_calls(crib)]
     outcome = await crib.call("undo", calls=[*calls, *undoings])
     assert outcome.succeeded, outcome.error
