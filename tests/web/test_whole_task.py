@@ -13,8 +13,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.acceptance.conftest import registered
 from tests.acceptance.serving import Serving, free_port, running
 from tests.acceptance.workspace import Workspace
-from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import ModelServer
+from tests.faults.databases import migrated_database, urls_of
 from tests.integration.runs.conftest import says
 from tests.web.cast import begin, hire
 from tests.web.conftest import WIDE, Axe, Screenshot, log_in
@@ -42,9 +42,10 @@ class Restartable:
 
 
 @pytest.fixture
-def own_server(database_urls: DatabaseUrls, tmp_path: Path) -> Iterator[Restartable]:
-    server = Serving(f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), tmp_path, database_urls)
-    with ExitStack() as process:
+def own_server(tmp_path: Path) -> Iterator[Restartable]:
+    """On a database of its own: another server there would take up its runs, and knows none of its secrets."""
+    with migrated_database() as name, ExitStack() as process:
+        server = Serving(f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), tmp_path, urls_of(name))
         started = Restartable(server, process)
         started.start()
         yield started
