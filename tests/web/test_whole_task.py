@@ -108,12 +108,15 @@ async def test_a_whole_task(
     own_server.start()
     await expect(page.get_by_text("The agent waits for you.")).to_be_visible()
     await approval.get_by_role("button", name="Allow once").click()
+    await conversation.press("End")
 
     # Another one, which is denied with a reason.
     refused = conversation.get_by_role("region", name="Approval of write")
     await refused.get_by_role("button", name="Deny…").click()
     await page.keyboard.type("Not needed.")
     await refused.get_by_role("button", name="Deny", exact=True).click()
+    # Whoever has scrolled away is not torn along with what comes; at the end, they are.
+    await conversation.press("End")
 
     # A question, answered after the page was loaded again.
     question = conversation.get_by_role("form", name="Question")
@@ -130,7 +133,9 @@ async def test_a_whole_task(
     assert (project / "colours.txt").read_text() == "crimson\ngreen\nblue\n"
 
     # All that the run did is taken back.
-    await conversation.get_by_role("button", name="Undo what this run did").last.click()
+    undo = conversation.get_by_role("button", name="Undo what this run did")
+    await expect(undo).to_have_count(2)
+    await undo.last.click()
     dialog = page.get_by_role("dialog", name="Undo what this run did")
     await expect(dialog).to_contain_text("/colours.txt")
     await screenshot(page, "undo")
