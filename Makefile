@@ -50,7 +50,7 @@ web-check: ## Check the web UI: types, lint, unit tests
 
 screens: ## Take pictures of the web UI's screens into the documentation
 	$(PYTEST) -m "not long and not race and not crash" tests/web
-	mkdir -p docs/screens && cp .cache/screens/*.png docs/screens/
+	mkdir -p docs/images/web && cp .cache/screens/*-light.png docs/images/web/
 
 web-types: ## Make the web UI's types from the API's description
 	$(PYTHON) scripts/api_types.py

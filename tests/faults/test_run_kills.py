@@ -157,7 +157,16 @@ class Campaign:
                 assert len(self.truth.versions(f"{folder(task)}/{turn}.txt")) == 1
             assert len(self.truth.versions(f"{folder(task)}/log.txt")) == TURNS
             # Appending twice would show.
-            assert (here / "shell.txt").read_text().split() == [*map(str, SHELL_TURNS)]
+            assert (here / "shell.txt").read_text().split() == [*map(str, SHELL_TURNS)], self._commands()
+
+    def _commands(self) -> str:
+        """How those commands ended that did not end well."""
+        found = self.truth.rows(
+            "select id, arguments, state, error, result from toolcrib.tool_calls "
+            "where workspace_id = %(workspace)s and tool = 'bash' "
+            "and (state <> 'done' or error is not null or change_set_id is null)"
+        )
+        return "\n".join(map(str, found))
 
     def _check_calls(self) -> None:
         calls = self.truth.rows(

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright, expect
 
-from tests.acceptance.conftest import ada, grace, http, new_workspace, server, workspace
-from tests.acceptance.serving import Serving
+from tests.acceptance.conftest import ada, grace, http, new_workspace, workspace
+from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.conftest import ROOT
 from tests.fakes.model_server import ModelServer, model_server_beside
+from tests.faults.databases import migrated_database, urls_of
 
-__all__ = ["ada", "grace", "http", "new_workspace", "server", "workspace"]
+__all__ = ["ada", "grace", "http", "new_workspace", "workspace"]
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -35,6 +36,16 @@ expect.set_options(timeout=30_000)
 
 Axe = Callable[[Page], Awaitable[None]]
 Screenshot = Callable[[Page, str], Awaitable[Path]]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """On a database of its own: the people of the acceptance tests are registered in theirs."""
+    with (
+        migrated_database() as name,
+        serving(tmp_path_factory.mktemp("web-server"), urls_of(name)) as started,
+    ):
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,8 @@ class AsyncToolcrib:
         self._loop: asyncio.AbstractEventLoop | None = None
         # A coroutine of the program that the listening thread waits for.
         self._asked: concurrent.futures.Future[Any] | None = None
+        # Nobody listens to the run any more. Looked at after `_asked` is set, and set before that is looked at.
+        self._is_left = False
         self._crib = Toolcrib(
             directory,
             model=model,
@@ -84,13 +86,15 @@ class AsyncToolcrib:
         """
         heard: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
+        self._is_left = False
         working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, heard.put_nowait))
         try:
             while (event := await heard.get()) is not None:
                 yield event
         finally:
-            if self._asked is not None:
-                self._asked.cancel()
+            self._is_left = True
+            if (asked := self._asked) is not None:
+                asked.cancel()
             if not working.done():
                 await asyncio.to_thread(self._crib.stop)
             await working
@@ -148,9 +152,11 @@ class AsyncToolcrib:
         if not isinstance(said, Awaitable):
             return said
         assert self._loop is not None
-        self._asked = asyncio.run_coroutine_threadsafe(_awaited(said), self._loop)
+        self._asked = asked = asyncio.run_coroutine_threadsafe(_awaited(said), self._loop)
+        if self._is_left:
+            asked.cancel()
         try:
-            return self._asked.result()
+            return asked.result()
         finally:
             self._asked = None
 
