@@ -8,7 +8,7 @@ import { Badge } from "../parts/Badge";
 import { Button } from "../parts/Button";
 import { Code } from "../parts/Code";
 import { ErrorNote } from "../parts/ErrorNote";
-import { INPUT } from "../parts/Field";
+import { INPUT } from "../parts/Labelled";
 import { useDecide, useWholeApproval, type Verdict } from "./approvals";
 import { ChangeList } from "./ChangeList";
 

@@ -2,7 +2,7 @@
 import { useId } from "react";
 import type { Item } from "../events/wire";
 import { Button } from "../parts/Button";
-import { INPUT } from "../parts/Field";
+import { INPUT } from "../parts/Labelled";
 import { controlOf } from "./items";
 
 interface Props {

@@ -1,5 +1,5 @@
 import { useId } from "react";
-import { INPUT } from "./Field";
+import { INPUT } from "./Labelled";
 
 interface Props {
   label: string;
