@@ -1,5 +1,6 @@
 """The pools, and the tenant that every statement runs for. Knows no table."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ class Database:
     async def connection(self, tenant: Tenant | None = None) -> AsyncIterator[Connection]:
         """A connection in autocommit: for single statements that name their tenant themselves."""
         pool = self._system if tenant and tenant.user_id is None else self._app
-        async with pool.connection() as connection:
+        async with _lent(pool) as connection:
             with told_apart():
                 yield connection
 
@@ -100,7 +101,7 @@ class Database:
     @asynccontextmanager
     async def system(self) -> AsyncIterator[Connection]:
         """A connection that sees every workspace: for recovery, sealing and collecting only."""
-        async with self._system.connection() as connection:
+        async with _lent(self._system) as connection:
             yield connection
 
     @asynccontextmanager
@@ -151,6 +152,21 @@ def require(role: str | None, needs: Role) -> Role:
     if not held.covers(needs):
         raise Forbidden(f"Your role here is {held}; this needs {needs}. Ask an owner of the workspace.")
     return held
+
+
+@asynccontextmanager
+async def _lent(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection, unless the task was cancelled while it waited for one.
+
+    The pool waits by ``wait_for``, which in Python 3.11 forgets a cancellation that comes together with the connection:
+    a server that is told to end would not, and a run that is cancelled would go on.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    async with pool.connection() as connection:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        yield connection
 
 
 @contextmanager

@@ -1,0 +1,48 @@
+"""Waiting for a connection of the pool."""
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from tests.conftest import DatabaseUrls
+from toolcrib.storage.database import Database
+
+# Rounds of the loop between the moment at which a connection is given back and that at which the next has it.
+ROUNDS = range(12)
+
+
+class Round:
+    """Lets everyone else go on, once."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+@pytest.mark.req("RN-6", part="a cancellation is never lost")
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_a_cancellation_that_comes_together_with_the_connection_is_heeded(
+    database_urls: DatabaseUrls, rounds: int
+) -> None:
+    async with Database.open(database_urls.app, database_urls.system, pool_size=1) as database:
+        got_on = False
+
+        async def work() -> None:
+            nonlocal got_on
+            async with database.connection():
+                got_on = True
+                await asyncio.Event().wait()
+
+        async with database.connection():
+            waiting = asyncio.create_task(work())
+            async with asyncio.timeout(10):
+                while database._app.get_stats().get("requests_waiting", 0) == 0:
+                    await Round()
+        for _ in range(rounds):
+            await Round()
+        waiting.cancel()
+
+        done, _ = await asyncio.wait([waiting], timeout=5)
+
+    assert done, f"It goes on for ever, {'with' if got_on else 'without'} its connection."
+    assert waiting.cancelled()
