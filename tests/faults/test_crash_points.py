@@ -234,6 +234,18 @@ MEETINGS = {
 }
 
 
+async def test_a_command_begins_on_all_that_was_committed_whoever_died(yard: Yard) -> None:
+    """It looks at the disk alone: a file that is not there yet, it would make, and be in conflict with it."""
+    await yard.result("write", path="/d/1.txt", content="first\n")
+    yard.dies("write", path="/d/2.txt", content=OURS)
+
+    told = await yard.result("bash", command="cat d/2.txt; echo more >> d/2.txt")
+
+    assert told["output"] == OURS
+    assert yard.at("/d/2.txt").read_text() == f"{OURS}more\n"
+    yard.truth.assert_true()
+
+
 @pytest.mark.parametrize("meeting", MEETINGS.values(), ids=MEETINGS.keys())
 async def test_whoever_meets_the_mark_of_a_dead_process_ends_its_change_first(meeting: Meeting, yard: Yard) -> None:
     await yard.result("write", path="/d/1.txt", content="first\n")

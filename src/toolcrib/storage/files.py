@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Forbidden, NotFound
+from toolcrib.domain.errors import Forbidden, NotFound, Superseded
 from toolcrib.domain.files import (
     AuthorKind,
     ContentKind,
@@ -33,6 +33,13 @@ class Home:
     tree: str | None
     node: str | None
     epoch: int
+
+    def require(self, node: str) -> None:
+        """Superseded unless this node's disk holds the tree: what another's shows is not the workspace."""
+        if self.node not in (None, node):
+            raise Superseded(
+                f"Another node holds this workspace's files: {self.node!r}, and this is {node!r}. Ask there."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from toolcrib.domain.errors import Conflict
 from toolcrib.domain.files import File, NodeKind
 from toolcrib.domain.ids import VersionId
 from toolcrib.domain.places import Place
+from toolcrib.storage.since import Moment
 from toolcrib.workspace.paths import shown
 from toolcrib.workspace.residue import Residue
 from toolcrib.workspace.standing import Standing
@@ -28,20 +29,23 @@ _KERNELS_CLOCK = 5
 class Base:
     """What a command began on."""
 
-    snapshot: str
+    moment: Moment
     began_ns: int
 
     @classmethod
     async def now(cls, tree: Tree) -> "Base":
-        began_ns = time.time_ns()
-        return cls(await tree.past.now(), began_ns)
+        """A moment whose whole history is on disk: a command that begins after it sees all that calls did before."""
+        moment = await tree.past.now()
+        if moment.any_pending:
+            await tree.finish()
+        return cls(moment, time.time_ns())
 
     async def over(self) -> None:
         await past(self.began_ns)
 
     async def require(self, tree: Tree, residues: Sequence[Residue], standings: Mapping[Place, Standing]) -> None:
         """Conflict, naming the files and who changed them, unless everything that was touched is as it was then."""
-        later = await tree.past.changed_since(self.snapshot, [residue.place for residue in residues])
+        later = await tree.past.changed_since(self.moment, [residue.place for residue in residues])
         met = [residue for residue in residues if self._is_in_the_way(residue, standings[residue.place], later)]
         if met:
             raise await _conflict(tree, [(residue.place, later.get(residue.place)) for residue in met])

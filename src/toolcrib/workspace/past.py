@@ -8,6 +8,7 @@ from toolcrib.domain.files import File, NodeState, Version
 from toolcrib.domain.ids import FileId, VersionId
 from toolcrib.domain.places import Mount, Place, root_of
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.since import Moment
 from toolcrib.storage.trash import TrashEntry
 from toolcrib.storage.undo import Deeds, FileHistory
 from toolcrib.workspace.shelves import Guard, Shelves
@@ -74,11 +75,11 @@ class Past:
     def fits_the_trash(self, state: NodeState) -> bool:
         return state.size <= self._shelves.trash_bytes
 
-    async def now(self) -> str:
+    async def now(self) -> Moment:
         """This moment, as the database knows it."""
         return await self._shelves.since.now(self._tenant)
 
-    async def changed_since(self, moment: str, places: Sequence[Place]) -> dict[Place, VersionId]:
+    async def changed_since(self, moment: Moment, places: Sequence[Place]) -> dict[Place, VersionId]:
         """Of these places, those that calls changed after a moment, with the version that they left there."""
         return await self._shelves.since.changed(self._tenant, moment, places) if places else {}
 

@@ -61,6 +61,7 @@ class Sync:
         places = sorted(set(places))
         async with self._changes.locked(tenant, places) as locked:
             seen = await locked.look(places, Role.VIEWER)
+            seen.home.require(self._node)
             async with locked.transaction() as connection:
                 crashed = seen.any_pending and bool(await pending_within(connection, tenant, places))
                 found = Found((), ())
@@ -87,10 +88,19 @@ class Sync:
         processes = await present_within(connection, tenant, node=self._node, since_ns=oldest_ns)
         return attributed(found, processes, all_were_known=all_were_known)
 
+    async def finish(self, tenant: Tenant) -> None:
+        """Waits until all that was committed so far is on disk, whoever does it; if its process died, does it."""
+        async with self._changes.locked(tenant, [], whole=True) as locked:
+            # Whoever lives and was changing something is done now: what is still pending was left by a crash.
+            crashed = (await locked.look([_ANYWHERE], Role.VIEWER)).any_pending
+        if crashed:
+            await self.recover(tenant)
+
     async def recover(self, tenant: Tenant) -> int:
         """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
         async with self._changes.locked(tenant, [], whole=True) as locked:
             seen = await locked.look([_ANYWHERE], Role.VIEWER)
+            seen.home.require(self._node)
             async with locked.transaction() as connection:
                 pending = await pending_within(connection, tenant)
                 disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)

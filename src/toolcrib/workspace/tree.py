@@ -169,6 +169,10 @@ class Tree:
         )
         return await self.find_all(places, aliases=aliases)
 
+    async def finish(self) -> None:
+        """Waits until everything that was changed is on disk, and brings there what a crash left out."""
+        await self._shelves.sync.finish(self._tenant)
+
     async def listing(self, folder: Place, *, recursive: bool, limit: int | None) -> list[Standing]:
         """What a folder holds, folders first, then by path; ``limit`` is applied after sorting."""
         self._guard.check_read(folder)
@@ -287,7 +291,9 @@ class Tree:
                 raise several_names(standing.place)
 
     async def _look(self, places: Sequence[Place]) -> Seen:
-        return await self._shelves.files.look(self._tenant, places, self._needs)
+        seen = await self._shelves.files.look(self._tenant, places, self._needs)
+        seen.home.require(self._shelves.node)
+        return seen
 
     def _disks(self, seen: Seen) -> Disks:
         return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)

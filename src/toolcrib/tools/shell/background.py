@@ -227,15 +227,13 @@ class BackgroundShell:
         _refuse_paths(caller)
         if sum(not job.seen_off.is_set() for job in self._jobs.values()) >= MOST_HERE:
             raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
-        home = (await self._shelves.files.look(Tenant.of(caller), [root_of(Mount.PROJECT)], Role.MEMBER)).home
-        if home.node not in (None, self._shelves.node):
-            raise Conflict(
-                f"The workspace's tree is on node {home.node!r}, and this is {self._shelves.node!r}. Ask there."
-            )
+        seen = await self._shelves.files.look(Tenant.of(caller), [root_of(Mount.PROJECT)], Role.MEMBER)
+        seen.home.require(self._shelves.node)
 
     async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[Job, list[Zone]]:
         """The process to be, once the tree is taken in, and what it will see."""
         caller = context.caller
+        await context.tree.finish()
         roots = await context.tree.roots(Mount)
         names = ClosedNames(self._shell, dict(roots.values()), _rules(caller))
         zones = await self._zones(context, names)

@@ -35,8 +35,9 @@ def bash_with(shell: Shell) -> Tool:
     """The tool on this shell. Where nothing can be isolated it is shown to no model, and says why when called."""
 
     async def bash(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-        ran = await shell.run(arguments.command, context, seconds=_seconds(arguments, context.caller))
-        _refuse_unended(ran.result)
+        seconds = _seconds(arguments, context.caller)
+        ran = await shell.run(arguments.command, context, seconds=seconds)
+        _refuse_unended(ran.result, seconds)
         return _told(ran, context.draft.change_set(context.caller))
 
     return Tool(
@@ -79,9 +80,9 @@ class _EndedInTime(_Ended, TimedOut):
     code = TimedOut.code
 
 
-def _refuse_unended(result: CommandResult) -> None:
+def _refuse_unended(result: CommandResult, allowed: float) -> None:
     if result.timed_out:
-        raise _EndedInTime(f"The command timed out after {result.seconds:.0f} s. Nothing was changed.", result)
+        raise _EndedInTime(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
     if result.stopped:
         raise _Ended(f"The command was ended: {result.stopped}. Nothing was changed. Let it use less.", result)
 

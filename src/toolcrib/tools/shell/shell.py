@@ -97,12 +97,13 @@ class Shell:
             return await self._run(text, context, seconds=seconds)
 
     async def _run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
-        base, zones = await asyncio.gather(Base.now(context.tree), self.zones(context))
+        base = await Base.now(context.tree)
+        # From here on: nothing is masked, or copied, of a tree that is not yet what the command began on.
+        zones, _ = await asyncio.gather(self.zones(context), base.over())
         staging = self._staging.folder
         async with self._sandbox.transaction(
             [zone for _, zone in zones], staging, dispose=self._staging.dispose
         ) as view:
-            await base.over()
             agent = context.caller.agent
             hosts = hosts_granted(agent.rules if agent else None, TOOL_NAME)
             command = Command(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)

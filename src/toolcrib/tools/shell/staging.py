@@ -59,12 +59,11 @@ class Staging:
 
 def _locked(folder: Path) -> int:
     """A descriptor that holds the folder's lock for as long as this process lives."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise
+    # It gets its name when it is locked: nobody can find it between the two, and take the folder for a dead one's.
+    unnamed = folder / f"{_LOCK}.new"
+    lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    unnamed.rename(folder / _LOCK)
     return lock
 
 
