@@ -1,6 +1,7 @@
-"""One real model for all tests of this folder."""
+"""One real model for all tests of this folder, served in two ways."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -22,13 +23,37 @@ class Access:
 
 
 @pytest.fixture(scope="session")
-def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with llama(tmp_path_factory.mktemp("llama") / "log") as url:
+def talking_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with llama(tmp_path_factory.mktemp("talking") / "log", calls=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def calling_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with llama(tmp_path_factory.mktemp("calling") / "log", calls=True) as url:
         yield url
 
 
 @pytest.fixture(params=WIRES)
-async def access(request: pytest.FixtureRequest, model_url: str) -> AsyncIterator[Access]:
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def access(wire: str, talking_url: str) -> AsyncIterator[Access]:
+    """To a model that talks."""
+    async with accessed(wire, talking_url) as access:
+        yield access
+
+
+@pytest.fixture
+async def calling(wire: str, calling_url: str) -> AsyncIterator[Access]:
+    """To a model that calls tools."""
+    async with accessed(wire, calling_url) as access:
+        yield access
+
+
+@asynccontextmanager
+async def accessed(wire: str, url: str) -> AsyncIterator[Access]:
     async with open_providers(private_hosts=["*"]) as providers:
-        provider = await providers.get(request.param)
-        yield Access(provider, Credentials(KEY, base_url=model_url + WIRES[request.param]))
+        yield Access(await providers.get(wire), Credentials(KEY, base_url=url + WIRES[wire]))

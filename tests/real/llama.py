@@ -19,15 +19,18 @@ _START_SECONDS = 60
 
 
 @contextmanager
-def llama(log: Path) -> Iterator[str]:
-    """The address of a server that is ready."""
+def llama(log: Path, *, calls: bool) -> Iterator[str]:
+    """The address of a server that is ready. With ``calls`` the model can call tools, and say nothing else.
+
+    Its own template knows no tools. With the one that does, the server fails whenever so small a model talks instead.
+    """
     for part in ("llama-server", "model.gguf", "template.jinja"):
         assert (HOME / part).exists(), f"{HOME / part} is missing. `make test-real` makes it."
     port = _free_port()
+    template: list[str | Path] = ["--chat-template-file", HOME / "template.jinja"] if calls else []
     command: list[str | Path] = [
         HOME / "llama-server", "-m", HOME / "model.gguf", "--alias", MODEL, "--host", "127.0.0.1", "--port", str(port),
-        "-c", str(CONTEXT), "-np", "1", "--jinja", "--chat-template-file", HOME / "template.jinja", "--temp", "0",
-        "--api-key", KEY,
+        "-c", str(CONTEXT), "-np", "1", "--jinja", "--temp", "0", "--api-key", KEY, *template,
     ]  # fmt: skip
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
@@ -38,10 +41,9 @@ def llama(log: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def insisting_on_a_call(url: str) -> AsyncIterator[str]:
-    """An address that passes everything on, and asks for a tool call where tools are offered and none was made yet.
-
-    So small a model would rather talk. What it calls the tool with is its own.
+async def insisting_on_a_call(calling: str, talking: str) -> AsyncIterator[str]:
+    """An address that passes everything on: where tools are offered and none was called yet, to a model that must call
+    one; all else to the one that talks. What it says, and what it calls the tool with, is its own.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +51,9 @@ async def insisting_on_a_call(url: str) -> AsyncIterator[str]:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.rstrip("\r\n").split("\r\n")
             headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-            body = _insisting(await reader.readexactly(int(headers.get("content-length", "0"))))
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            is_for_a_call = _is_for_a_call(body)
+            url, body = (calling, _insisting(body)) if is_for_a_call else (talking, body)
             method, path, _ = first.split(" ")
             sent = {name: value for name, value in headers.items() if name in ("authorization", "content-type")}
             async with (
@@ -69,11 +73,13 @@ async def insisting_on_a_call(url: str) -> AsyncIterator[str]:
         yield "http://{}:{}".format(*server.sockets[0].getsockname()[:2])
 
 
-def _insisting(body: bytes) -> bytes:
+def _is_for_a_call(body: bytes) -> bool:
     asked = json.loads(body) if body else {}
-    if not asked.get("tools") or any(message["role"] == "tool" for message in asked["messages"]):
-        return body
-    return json.dumps({**asked, "tool_choice": "required", "parallel_tool_calls": False}).encode()
+    return bool(asked.get("tools")) and all(message["role"] != "tool" for message in asked["messages"])
+
+
+def _insisting(body: bytes) -> bytes:
+    return json.dumps({**json.loads(body), "tool_choice": "required", "parallel_tool_calls": False}).encode()
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

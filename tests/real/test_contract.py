@@ -46,11 +46,11 @@ async def test_text_comes_in_pieces_and_ends_with_a_finish(access: Access) -> No
     assert reception.usage.output_tokens > 0
 
 
-async def test_a_call_that_is_asked_for_comes_whole(access: Access) -> None:
+async def test_a_call_that_is_asked_for_comes_whole(calling: Access) -> None:
     request = asking(
         UserMessage("List the root directory."), tools=(LIST_DIRECTORY,), choice=ToolChoice.REQUIRED, most=400
     )
-    reception = received(await taken(access.provider.stream(request, access.credentials)))
+    reception = received(await taken(calling.provider.stream(request, calling.credentials)))
 
     assert reception.finish
     assert reception.finish.reason is FinishReason.TOOL_CALLS

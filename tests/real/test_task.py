@@ -43,8 +43,10 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
-async def test_a_real_model_calls_a_tool_and_answers(server: Server, urls: DatabaseUrls, model_url: str) -> None:
-    async with insisting_on_a_call(model_url) as url:
+async def test_a_real_model_calls_a_tool_and_answers(
+    server: Server, urls: DatabaseUrls, calling_url: str, talking_url: str
+) -> None:
+    async with insisting_on_a_call(calling_url, talking_url) as url:
         office = await Office.opened(server)
         truth = Workspace(urls.owner, UUID(office.workspace), server.data_dir)
         agent = await office.agent_at(server, f"{url}/v1", KEY, RULES, provider="openai-compatible")
