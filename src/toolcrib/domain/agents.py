@@ -50,7 +50,7 @@ class ToolPermission(BaseModel):
         default=Approve.COMMAND, description="Of `bash`: whether to ask before it runs, or about what it would change."
     )
     hosts: tuple[str, ...] = Field(
-        default=(), description="Of `bash`: what a command may contact, as `pypi.org`, `*.example.org` or `host:8080`."
+        default=(), description="Of `bash`: what it may contact, as `example.com`, `*.example.org` or `host:8080`."
     )
 
 

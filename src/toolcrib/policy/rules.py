@@ -107,7 +107,7 @@ def _mistakes(rules: AgentRules) -> Iterator[tuple[str, str]]:
             if not _HOST.fullmatch(host):
                 yield (
                     f"tool_permissions.{name}.hosts.{number}",
-                    f"`{host}` is no host. Expected a name such as `pypi.org`, `*.example.org` or `example.org:8080`.",
+                    f"`{host}` is no host. Expected one such as `example.com`, `*.example.org` or `example.org:8080`.",
                 )
         for number, glob in enumerate(permission.paths or ()):
             if not is_glob(glob):
