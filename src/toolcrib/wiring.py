@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import toolcrib.tools
 from toolcrib.domain.ids import ProcessId, new_id
+from toolcrib.domain.memory import spare_what_is_loaded
 from toolcrib.engine.approvals import Approvals
 from toolcrib.engine.bell import Bell
 from toolcrib.engine.book import Book
@@ -32,6 +33,7 @@ from toolcrib.mcp.toolbox import Toolbox
 from toolcrib.providers.registry import Providers, open_providers
 from toolcrib.sandbox.background import Background
 from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.server.login_links import LoginLinks
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
@@ -242,6 +244,7 @@ def mcp_connections(settings: Settings, sandbox: Sandbox) -> "Connections":
     from toolcrib.mcp.opening import open_connections
     from toolcrib.mcp.pipe import Programs
 
+    spare_what_is_loaded()
     staging = Staging(settings.data_dir / "staging")
     background = Background(sandbox, staging.folder)
     programs = Programs(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
@@ -328,6 +331,7 @@ async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIt
                 providers=providers,
                 passwords=Passwords(),
                 tokens=AccessTokens.from_settings(settings),
+                login_links=LoginLinks(settings.jwt_secret.get_secret_value()),
             )
         finally:
             for task in at_work:

@@ -118,7 +118,8 @@ class Laptop:
         """The command as it is installed, in a terminal of 80 by 24."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [self.program, *arguments],
+            # Ctrl-C counts, also where these tests run in the background of a shell, which lets it be ignored.
+            ["/usr/bin/env", "--default-signal=INT", self.program, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -5,7 +5,10 @@ import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from tests.acceptance.laptop import Laptop, laptop, secrets_of
@@ -76,6 +79,7 @@ def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
         redone = own.says("redo", at=project)
         nothing = own.says("redo", at=project, status=2)
         made = own.says("tool", "write", "--path", "/a.txt", "--content", "one\n", at=project)
+        book = json.loads(own.says("audit", "verify", "--json", at=project))
         refused = own.says("tool", "write", "--path", "/a.txt", "--content", "two\n", at=project, status=1)
         found = json.loads(own.says("tool", "grep", "--json", "--json-args", '{"pattern": "frog"}', at=project))
         entries = [json.loads(line) for line in own.says("log", "--json", at=project).splitlines()]
@@ -93,6 +97,8 @@ def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
     assert "nothing to redo" in nothing
     assert (project / "haiku.md").read_text() == HAIKU
     assert json.loads(made)["path"] == "/a.txt"
+    assert book["whole"]
+    assert book["sealed"] + book["unsealed"] > 3
     assert "overwrite" in refused
     assert [match["path"] for match in found["matches"]] == ["/haiku.md"]
     assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "write", "write"]
@@ -323,3 +329,40 @@ def test_several_directories_begun_at_the_same_moment_share_one_new_database() -
         assert [one.status for one in ended] == [0] * 4, [one.said for one in ended]
         assert [(project / "a.txt").read_text() for project in projects] == ["a\n"] * 4
         assert not (fresh.data / "postgres" / "postmaster.pid").exists()
+
+
+@pytest.mark.req("UI-1", part="local mode")
+def test_the_web_ui_of_a_directory_is_opened_by_a_link_that_logs_in(own: Laptop) -> None:
+    project = own.project()
+    with own.terminal("web", "--no-open", at=project) as serving:
+        serving.until("It logs you in, once:\n\n  ")
+        link = serving.until("\n")
+        beside = own.says("web", "--no-open", at=project)
+        serving.type("")
+        serving.until("It logs you in, once:\n\n  ")
+        second = serving.until("\n")
+        page, user, again = _opened(link)
+        serving.interrupt()
+        status = serving.process.wait(60)
+
+    assert "Another toolcrib serves this directory" in beside
+    assert second != link
+    assert "<title>Toolcrib</title>" in page
+    assert user["email"] in json.loads((own.data / "secrets.json").read_text())["email"]
+    assert again == 401
+    assert status == 0
+
+
+def _opened(link: str) -> tuple[str, dict[str, Any], int]:
+    """What a browser does with a link: gets the page, logs in with what is behind the hash, and asks who it is."""
+    where = urlsplit(link)
+    assert where.hostname
+    assert where.hostname.endswith(".localhost")
+    given = {"link": where.fragment.removeprefix("login=")}
+    # Browsers take each name in `localhost` for this machine; other programs ask a name server, so they are told.
+    address, headers = f"http://127.0.0.1:{where.port}", {"Host": where.netloc, "Origin": f"http://{where.netloc}"}
+    with httpx2.Client(base_url=address, headers=headers, trust_env=False, timeout=60) as browser:
+        page = browser.get(where.path).text
+        token = browser.post("/api/v1/auth/link", json=given).json()["access_token"]
+        user = browser.get("/api/v1/auth/me", headers={"Authorization": f"Bearer {token}"}).json()
+        return page, user, browser.post("/api/v1/auth/link", json=given).status_code

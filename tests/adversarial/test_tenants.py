@@ -48,7 +48,7 @@ from toolcrib.wiring import services as open_services
 pytestmark = pytest.mark.xdist_group("tenants")
 
 # Routes for whoever comes.
-PUBLIC = {"register", "login", "refresh", "health"}
+PUBLIC = {"register", "login", "use_link", "refresh", "health"}
 # Routes that name no workspace: each gives or changes what is the caller's own.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",
@@ -98,6 +98,7 @@ BODIES: dict[str, Any] = {
     "create_api_key": {"name": "mine"},
     "register": None,
     "login": None,
+    "use_link": None,
     "refresh": None,
     "logout": None,
 }

@@ -1,10 +1,16 @@
 """The way in: registering, logging in, choosing a workspace, and out again."""
 
+from uuid import UUID
+
+import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.acceptance.workspace import PASSWORD
+from tests.acceptance.serving import Serving
+from tests.acceptance.workspace import PASSWORD, Someone
 from tests.web.conftest import Axe, Screenshot
+from toolcrib.domain.ids import UserId
+from toolcrib.server.login_links import LoginLinks
 
 
 @pytest.mark.req("UI-1", part="registering and logging in")
@@ -31,6 +37,26 @@ async def test_someone_new_registers_founds_a_workspace_and_leaves(
 
     await page.get_by_role("button", name="Account and appearance").click()
     await page.get_by_role("menuitem", name="Log out").click()
+    await expect(page.get_by_role("heading", name="Log in to Toolcrib")).to_be_visible()
+
+
+@pytest.mark.req("UI-1", part="logging in by a link")
+async def test_a_link_logs_in_once_and_does_not_stay_in_the_address(
+    page: Page, ada: Someone, server: Serving, http: httpx2.Client
+) -> None:
+    known = http.get("/auth/me", headers={"Authorization": f"Bearer {ada.token}"}).json()
+    secret = LoginLinks(server.jwt_secret).issue(UserId(UUID(known["id"])), 0)
+
+    await page.goto(f"/#login={secret}")
+    await expect(page.get_by_role("button", name="Account and appearance")).to_be_visible()
+    assert secret not in page.url
+    await page.reload()
+    await expect(page.get_by_role("button", name="Account and appearance")).to_be_visible()
+
+    await page.context.clear_cookies()
+    await page.goto("about:blank")
+    await page.goto(f"/#login={secret}")
+    await expect(page.get_by_role("alert")).to_contain_text("was used already")
     await expect(page.get_by_role("heading", name="Log in to Toolcrib")).to_be_visible()
 
 

@@ -14,7 +14,7 @@ from toolcrib.domain.errors import ToolcribError
 
 # As help lists them. Each is in the module of its name, as a function or as an `app` of its own.
 COMMANDS = (
-    *("chat", "run", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
+    *("chat", "run", "web", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
     *("serve", "approve", "answer", "doctor", "mcp", "db", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
@@ -39,8 +39,7 @@ def command_line(*names: str) -> typer.Typer:
         name="toolcrib",
         help=(
             "Agents with tools in your project directory: you are asked, it is written down, and you can undo it.\n\n"
-            "Without a command: a chat in this directory.\n\n"
-            "Example: cd my-project && toolcrib"
+            "Without a command: a chat in this directory. Example: `cd app; toolcrib`"
         ),
         pretty_exceptions_enable=False,
         # Plain help: half as long as in boxes, and it reads well aloud.

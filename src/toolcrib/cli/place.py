@@ -26,9 +26,10 @@ HERE = Path()
 @contextmanager
 def open_place(directory: Path = HERE, *, server: str | None = None, workspace: str | None = None) -> Iterator[Place]:
     """The workspace of a directory, or one of a server if that is named; what takes a while is told aside."""
-    with place.open_place(directory, server=server, workspace=workspace, tell=_aside) as opened:
+    with place.open_place(directory, server=server, workspace=workspace, tell=aside) as opened:
         yield opened
 
 
-def _aside(text: str) -> None:
+def aside(text: str) -> None:
+    """Tells a person what is no part of the answer."""
     typer.echo(text, err=True)

@@ -19,6 +19,7 @@ from toolcrib.client.shapes import (
     Run,
     Session,
     Told,
+    Verified,
     Workspace,
 )
 
@@ -42,5 +43,6 @@ __all__ = [
     "Session",
     "Told",
     "Unavailable",
+    "Verified",
     "Workspace",
 ]

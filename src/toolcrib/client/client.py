@@ -22,6 +22,7 @@ from toolcrib.client.shapes import (
     Run,
     Session,
     Told,
+    Verified,
     Workspace,
 )
 
@@ -235,6 +236,11 @@ class Client:
         query = {"limit": limit} | ({} if before is None else {"before": before})
         found = self._http.send("GET", f"/workspaces/{workspace_id}/audit", query=query)["items"]
         return [Record.model_validate(item) for item in found]
+
+    def verify_book(self, workspace_id: UUID, *, after: int = 0) -> Verified:
+        """Has a part of the seals recomputed, from the one after ``after`` on; for owners."""
+        found = self._http.send("GET", f"/workspaces/{workspace_id}/audit/verification", query={"after": after})
+        return Verified.model_validate(found)
 
 
 class Watch(Iterator[Told]):

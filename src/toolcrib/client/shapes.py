@@ -191,6 +191,16 @@ class Record(Shape):
     isolation: str | None
 
 
+class Verified(Shape):
+    """What was found in a part of the book's seals: those up to ``last``, of ``newest``."""
+
+    problems: list[str]
+    last: int
+    newest: int
+    sealed: int
+    unsealed: int
+
+
 class Told(Shape):
     """What a watcher is told: an event, with its number, or a delta."""
 

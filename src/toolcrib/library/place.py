@@ -25,6 +25,8 @@ class Place:
     notes: Path | None
     # Another process of this user serves the directory, and may end.
     served_elsewhere: bool = False
+    # Makes an address at which a browser is logged in, once; for a directory on this machine.
+    login_link: Callable[[], str] | None = None
 
     @property
     def id(self) -> UUID:
@@ -56,7 +58,7 @@ def open_place(
         Client(local.address, local.token, seconds=120) as client,
     ):
         found = next(one for one in client.workspaces() if one.id == local.workspace_id)
-        yield Place(client, found, local.log.parent, served_elsewhere=not local.serves)
+        yield Place(client, found, local.log.parent, served_elsewhere=not local.serves, login_link=local.login_link)
 
 
 def _token() -> str:

@@ -3,6 +3,7 @@
 One process serves a directory. Others that are opened there speak to that one; when it is gone, the next takes over.
 """
 
+import hmac
 import json
 import os
 import signal
@@ -62,6 +63,14 @@ class Local:
     @property
     def workspace_id(self) -> WorkspaceId:
         return self.standing.workspace_id
+
+    def login_link(self) -> str:
+        """An address at which a browser is logged in as the directory's owner, once and within two minutes."""
+        from toolcrib.server.login_links import LoginLinks
+
+        secret = LoginLinks(self.settings_secret).issue(self.standing.user_id, self.standing.token_version)
+        origin = f"http://{_page_host(self.settings_secret)}:{urlsplit(self.address).port}"
+        return f"{origin}/w/{self.workspace_id}#login={secret}"
 
     def token(self) -> str:
         """A token of the directory's owner. It lives for minutes; ask again for every request."""
@@ -180,17 +189,30 @@ def _settings(urls: Urls, secrets: Secrets, tree: Path, project: Path) -> Settin
         "private_model_hosts": ("*",),
         "private_mcp_hosts": ("*",),
         "pool_size": 6,
+        # Nothing leaves this machine, and some browsers would keep no other cookies without HTTPS.
+        "secure_cookies": False,
     }
     said = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
     try:
-        return Settings(**ours, **said)  # type: ignore[arg-type]
+        settings = Settings(**ours, **said)  # type: ignore[arg-type]
     except ValidationError as error:
         wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
         raise Misconfigured(f"Settings are wrong: {wrong}") from None
+    # Whatever other names the environment gives: the links of `toolcrib web` lead to this one.
+    return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(_jwt_secret(secrets)))})
 
 
 def _jwt_secret(secrets: Secrets) -> str:
     return os.environ.get("TOOLCRIB_JWT_SECRET") or secrets.jwt_secret
+
+
+def _page_host(secret: str) -> str:
+    """The name by which browsers know the pages of this machine's user.
+
+    Browsers take every name in `localhost` for this machine. They send cookies to all ports of a name: under one that
+    nobody can guess, other programs of this machine that serve pages are sent none.
+    """
+    return f"{hmac.digest(secret.encode(), b'the name of the web pages', 'sha256').hex()[:24]}.localhost"
 
 
 def _name(tree: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 import httpx2
 
 from toolcrib.domain.errors import NotFound, ProviderFault
+from toolcrib.domain.memory import spare_what_is_loaded
 from toolcrib.domain.streams import StreamEvent
 from toolcrib.providers.faults import broken
 from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest, Provider
@@ -103,4 +104,5 @@ async def _in_time() -> AsyncIterator[None]:
 def _load(name: str, http: httpx2.AsyncClient) -> Provider:
     module, class_name = _CLASSES[name]
     provider: Provider = getattr(importlib.import_module(f"toolcrib.providers.{module}"), class_name)(http)
+    spare_what_is_loaded()
     return provider

@@ -2,6 +2,7 @@
 
 import uvicorn
 
+from toolcrib.domain.memory import spare_what_is_loaded
 from toolcrib.server.app import create_app
 from toolcrib.server.services import Services
 
@@ -28,4 +29,5 @@ def listener(services: Services) -> Listener:
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=10,
     )
+    spare_what_is_loaded()
     return Listener(config)

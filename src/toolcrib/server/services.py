@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.doors import Doors
 from toolcrib.server.limits import RateLimits
+from toolcrib.server.login_links import LoginLinks
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.running_calls import RunningCalls
 from toolcrib.server.tokens import AccessTokens
@@ -75,6 +76,7 @@ class Services:
     toolbox: "Toolbox"
     passwords: Passwords
     tokens: AccessTokens
+    login_links: LoginLinks
     limits: RateLimits = field(default_factory=RateLimits)
     doors: Doors = field(default_factory=Doors)
     running_calls: RunningCalls = field(default_factory=RunningCalls)

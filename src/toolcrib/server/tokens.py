@@ -32,6 +32,8 @@ class Claims:
     user_id: UserId
     version: int
     expires_at: float
+    # Of a token that has one, to tell it from the others of the same second.
+    id: str | None = None
 
 
 class AccessTokens:
@@ -43,9 +45,11 @@ class AccessTokens:
         *,
         previous: str | None = None,
         minutes: int = 15,
+        audience: str = _AUDIENCE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._keys = tuple(key.encode() for key in (secret, previous) if key)
+        self._audience = audience
         self._clock = clock
         self._jwt = jwt.PyJWT(options={"require": _REQUIRED, "strict_aud": True, "enforce_minimum_key_length": True})
         self._verified: dict[str, Claims] = {}
@@ -60,7 +64,7 @@ class AccessTokens:
             minutes=settings.access_token_minutes,
         )
 
-    def issue(self, user_id: UserId, version: int) -> str:
+    def issue(self, user_id: UserId, version: int, *, id_: str | None = None) -> str:
         now = int(self._clock())
         claims = {
             "sub": str(user_id),
@@ -68,7 +72,8 @@ class AccessTokens:
             "iat": now,
             "exp": now + self.lifetime_seconds,
             "iss": _ISSUER,
-            "aud": _AUDIENCE,
+            "aud": self._audience,
+            **({"jti": id_} if id_ else {}),
         }
         return self._jwt.encode(claims, self._keys[0], algorithm=_ALGORITHM)
 
@@ -90,7 +95,7 @@ class AccessTokens:
                     token,
                     key,
                     algorithms=[_ALGORITHM],
-                    audience=_AUDIENCE,
+                    audience=self._audience,
                     issuer=_ISSUER,
                     leeway=_LEEWAY_SECONDS,
                 )
@@ -113,6 +118,6 @@ def _claims(said: dict[str, Any]) -> Claims:
     if type(said["ver"]) is not int:
         raise Unauthenticated(INVALID)
     try:
-        return Claims(UserId(UUID(said["sub"])), said["ver"], float(said["exp"]))
+        return Claims(UserId(UUID(said["sub"])), said["ver"], float(said["exp"]), said.get("jti"))
     except ValueError:
         raise Unauthenticated(INVALID) from None

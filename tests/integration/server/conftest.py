@@ -18,6 +18,7 @@ from toolcrib.engine.seals import Verifier
 from toolcrib.providers.registry import Providers, open_providers
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.server.app import create_app
+from toolcrib.server.login_links import LoginLinks
 from toolcrib.server.passwords import Passwords
 from toolcrib.server.services import Services
 from toolcrib.server.tokens import AccessTokens
@@ -88,6 +89,7 @@ def services(settings: Settings, database: Database, live: Live, providers: Prov
         providers=providers,
         passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
         tokens=AccessTokens.from_settings(settings),
+        login_links=LoginLinks(settings.jwt_secret.get_secret_value()),
     )
 
 

@@ -1,5 +1,6 @@
 """Registering, logging in, staying in, logging out."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.integration.server.people import API, PASSWORD, Someone, bearer, code_of, new_email
 from toolcrib.server.app import create_app
+from toolcrib.server.login_links import LoginLinks
 from toolcrib.server.services import Services
 from toolcrib.settings import Settings
 
@@ -231,3 +233,48 @@ async def test_guessing_a_password_is_slowed_down(client: httpx2.AsyncClient, ad
     assert code_of(eleventh) == (429, "RATE_LIMITED")
     assert 0 < int(eleventh.headers["retry-after"]) <= 15 * 60
     assert code_of(other) == (401, "INVALID_TOKEN")
+
+
+# By a link
+
+
+def link_for(someone: Someone, services: Services, *, version: int = 0) -> str:
+    return services.login_links.issue(services.tokens.verify(someone.token).user_id, version)
+
+
+@pytest.mark.req("AP-2", part="login links")
+async def test_a_link_logs_in_once(client: httpx2.AsyncClient, ada: Someone, services: Services) -> None:
+    link = link_for(ada, services)
+
+    first = await client.post("/auth/link", json={"link": link})
+    by_cookie = await client.get("/auth/me")
+    client.cookies.clear()
+    by_token = await client.get("/auth/me", headers=bearer(first.json()["access_token"]))
+    again = await client.post("/auth/link", json={"link": link})
+    another = await client.post("/auth/link", json={"link": link_for(ada, services)})
+
+    assert (first.status_code, by_cookie.status_code) == (200, 200)
+    assert by_cookie.json() == by_token.json()
+    assert by_token.json()["email"] == ada.email
+    assert code_of(again) == (401, "INVALID_TOKEN")
+    assert another.status_code == 200
+
+
+@pytest.mark.req("AP-2", part="login links")
+async def test_only_a_link_of_now_logs_in(client: httpx2.AsyncClient, ada: Someone, services: Services) -> None:
+    secret = services.settings.jwt_secret.get_secret_value()
+    ada_id = services.tokens.verify(ada.token).user_id
+    refused = {
+        "an access token": ada.token,
+        "too old": LoginLinks(secret, clock=lambda: time.time() - 200).issue(ada_id, 0),
+        "of another server": LoginLinks("x" * 48).issue(ada_id, 0),
+        "of logins that were ended": link_for(ada, services, version=7),
+        "nonsense": "a.b.c",
+    }
+
+    answers = {what: code_of(await client.post("/auth/link", json={"link": link})) for what, link in refused.items()}
+    as_a_token = await client.get("/auth/me", headers=bearer(link_for(ada, services)))
+
+    assert answers == dict.fromkeys(refused, (401, "INVALID_TOKEN"))
+    assert code_of(as_a_token) == (401, "INVALID_TOKEN")
+    assert client.cookies.get("access_token") is None

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from toolcrib.server.errors import STATUS
 
-PUBLIC = {"register", "login", "refresh", "health"}
+PUBLIC = {"register", "login", "use_link", "refresh", "health"}
 
 
 def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

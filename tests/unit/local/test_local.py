@@ -3,16 +3,22 @@
 import os
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from toolcrib.domain.errors import Misconfigured
+from toolcrib.domain.ids import UserId, WorkspaceId, new_id
 from toolcrib.local import binaries
 from toolcrib.local.cluster import Cluster
-from toolcrib.local.database import named_in_environment
+from toolcrib.local.database import Urls, named_in_environment
 from toolcrib.local.directories import Directories
 from toolcrib.local.locks import FileLock
+from toolcrib.local.opening import Local, _settings
 from toolcrib.local.secrets import Secrets
+from toolcrib.local.server import Standing
+
+ADA, HERS = UserId(new_id()), WorkspaceId(new_id())
 
 
 @pytest.fixture
@@ -61,6 +67,19 @@ def test_damaged_secrets_are_told_and_not_replaced(directories: Directories) -> 
 
     with pytest.raises(Misconfigured, match="is damaged"):
         Secrets.kept(directories)
+
+
+def test_the_pages_are_found_under_their_own_name_whatever_names_the_environment_gives(
+    directories: Directories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_ALLOWED_HOSTS", "crib.example.com")
+    secrets, urls = Secrets.kept(directories), Urls("postgresql://nowhere", None)
+
+    settings = _settings(urls, secrets, tmp_path, tmp_path)
+    link = Local(tmp_path, Standing("http://127.0.0.1:9", ADA, 0, HERS), secrets.jwt_secret, serves=True, log=tmp_path)
+
+    assert urlsplit(link.login_link()).hostname in settings.allowed_hosts
+    assert "crib.example.com" in settings.allowed_hosts
 
 
 def test_root_is_refused_with_the_reason(directories: Directories, monkeypatch: pytest.MonkeyPatch) -> None:

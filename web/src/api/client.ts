@@ -47,7 +47,7 @@ async function fetchLoggedIn(request: Request): Promise<Response> {
 }
 
 function isLogin(url: string): boolean {
-  return /\/auth\/(login|register|refresh|logout)$/.test(new URL(url).pathname);
+  return /\/auth\/(login|link|register|refresh|logout)$/.test(new URL(url).pathname);
 }
 
 export const api = createClient<paths>({ baseUrl: location.origin, fetch: fetchLoggedIn });

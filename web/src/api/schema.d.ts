@@ -1078,6 +1078,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Use Link
+         * @description Logs in by a link that was made on the server's own machine (`toolcrib web`). It is good once.
+         */
+        post: operations["use_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/refresh": {
         parameters: {
             query?: never;
@@ -2232,6 +2252,15 @@ export interface components {
              */
             approval_seconds: number;
         };
+        /** LinkUse */
+        LinkUse: {
+            /**
+             * Link
+             * Format: password
+             * @description What follows `#login=` in a login link.
+             */
+            link: string;
+        };
         /** LogoutRequest */
         LogoutRequest: {
             /**
@@ -3306,7 +3335,7 @@ export interface components {
             approve: components["schemas"]["Approve"];
             /**
              * Hosts
-             * @description Of `bash`: what a command may contact, as `pypi.org`, `*.example.org` or `host:8080`.
+             * @description Of `bash`: what it may contact, as `example.com`, `*.example.org` or `host:8080`.
              * @default []
              */
             hosts: string[];
@@ -7571,6 +7600,57 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Credentials"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    use_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkUse"];
             };
         };
         responses: {

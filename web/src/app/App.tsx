@@ -5,7 +5,7 @@ import { ApiError } from "../api/client";
 import { ErrorNote } from "../parts/ErrorNote";
 import { Loading } from "../parts/Loading";
 import { LoginPage } from "./LoginPage";
-import { useMe } from "./me";
+import { useLoginByLink, useMe } from "./me";
 import { Shell } from "./Shell";
 import { WorkspacesPage } from "./WorkspacesPage";
 
@@ -28,10 +28,16 @@ export function App() {
 }
 
 function Pages() {
+  const link = useLoginByLink();
+  return link.isPending ? <Loading what="Toolcrib" /> : <PagesOfSomeone refused={link.error} />;
+}
+
+/** `refused` is why a link did not log in. Who was logged in before need not know. */
+function PagesOfSomeone({ refused }: { refused: Error | null }) {
   const me = useMe();
   if (me.isPending) return <Loading what="Toolcrib" />;
   if (me.error) return <ErrorNote error={me.error} />;
-  if (me.data === null) return <LoginPage />;
+  if (me.data === null) return <LoginPage refused={refused} />;
   return (
     <Switch>
       <Route path="/w/:workspaceId/:screen/*?">

@@ -1,4 +1,4 @@
-/** Logging in, and making an account where the server lets anyone do so. */
+/** Logging in, after a link did not; and making an account where the server lets anyone do so. */
 import { type FormEvent, useState } from "react";
 import { Button } from "../parts/Button";
 import { ErrorNote } from "../parts/ErrorNote";
@@ -6,7 +6,7 @@ import { Field } from "../parts/Field";
 import { Logo } from "./Logo";
 import { useLogin, useRegister } from "./me";
 
-export function LoginPage() {
+export function LoginPage({ refused }: { refused: Error | null }) {
   const [isNew, setIsNew] = useState(false);
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
@@ -47,13 +47,16 @@ export function LoginPage() {
           autoComplete={isNew ? "new-password" : "current-password"}
           hint={isNew ? "At least 12 characters." : undefined}
         />
-        <ErrorNote error={register.error ?? login.error} />
+        <ErrorNote error={register.error ?? login.error ?? refused} />
         <Button type="submit" look="primary" wide busy={login.isPending || register.isPending}>
           {isNew ? "Make the account and log in" : "Log in"}
         </Button>
         <Button look="quiet" wide onClick={() => setIsNew(!isNew)}>
           {isNew ? "I have an account already" : "I have no account yet"}
         </Button>
+        <p className="text-center text-sm text-muted">
+          On your own machine, <code>toolcrib web</code> shows a link that logs you in.
+        </p>
       </form>
     </main>
   );

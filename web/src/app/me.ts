@@ -21,6 +21,24 @@ async function whoAmI(): Promise<Schema["UserAnswer"] | null> {
   }
 }
 
+/** What a login link brought along: behind the `#`, so that it was sent to nobody. It does not stay in the address. */
+const secret = new URLSearchParams(location.hash.slice(1)).get("login");
+if (secret !== null) history.replaceState(null, "", location.pathname);
+
+/** Logs in by the link that led here, if one did; before anyone asks who is logged in. */
+export function useLoginByLink() {
+  return useQuery({
+    queryKey: ["login by link"],
+    queryFn: async () => {
+      if (secret !== null) await taken(api.POST("/api/v1/auth/link", { body: { link: secret } }));
+      return true;
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: Number.POSITIVE_INFINITY,
+    retry: false,
+  });
+}
+
 export function useLogin() {
   const queries = useQueryClient();
   return useMutation({

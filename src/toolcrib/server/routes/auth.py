@@ -16,7 +16,7 @@ from toolcrib.server.errors import examples
 from toolcrib.server.openapi import PUBLIC
 from toolcrib.server.services import Injected, Services
 from toolcrib.server.shapes import Email, Given, Name, Shown
-from toolcrib.storage.accounts import Profile
+from toolcrib.storage.accounts import Person, Profile
 
 router = APIRouter(prefix="/auth", tags=["auth"], route_class=StrictRoute)
 
@@ -41,6 +41,10 @@ class RefreshRequest(Given):
 
 class LogoutRequest(RefreshRequest):
     everywhere: bool = Field(default=False, description="End every login of this person; needs an access token.")
+
+
+class LinkUse(Given):
+    link: SecretStr = Field(max_length=2_000, description="What follows `#login=` in a login link.")
 
 
 class UserAnswer(Shown):
@@ -99,10 +103,17 @@ async def login(given: Credentials, request: Request, response: Response, servic
     if found is None or not right:
         raise Unauthenticated("E-mail address or password is wrong.")
     services.limits.login_by_account.forget((address, given.email))
-    refresh_token = await services.accounts.store_refresh_token(found.user_id, lifetime=_lifetime(services))
-    answer = _tokens(services, found.user_id, found.token_version, refresh_token)
-    _set_cookies(response, services, answer)
-    return answer
+    return await _logged_in(response, services, found.user_id, found.token_version)
+
+
+@router.post("/link", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "RATE_LIMITED"))
+async def use_link(given: LinkUse, request: Request, response: Response, services: Injected) -> TokenAnswer:
+    """Logs in by a link that was made on the server's own machine (`toolcrib web`). It is good once."""
+    services.limits.login_by_address.take(_address(request))
+    claims = services.login_links.redeem(given.link.get_secret_value())
+    # Whoever ended all their logins meant this one too.
+    await services.accounts.profile(Person(claims.user_id, claims.version))
+    return await _logged_in(response, services, claims.user_id, claims.version)
 
 
 @router.post("/refresh", openapi_extra=PUBLIC, responses=examples("INVALID_TOKEN", "FORBIDDEN"))
@@ -155,6 +166,13 @@ def _refresh_token(request: Request, services: Services, given: RefreshRequest |
     if secret is not None:
         refuse_foreign_page(request, services)
     return secret
+
+
+async def _logged_in(response: Response, services: Services, user_id: UserId, token_version: int) -> TokenAnswer:
+    refresh_token = await services.accounts.store_refresh_token(user_id, lifetime=_lifetime(services))
+    answer = _tokens(services, user_id, token_version, refresh_token)
+    _set_cookies(response, services, answer)
+    return answer
 
 
 def _tokens(services: Services, user_id: UserId, token_version: int, refresh_token: str) -> TokenAnswer:
