@@ -8,7 +8,8 @@ import httpx2
 
 from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.mcp import McpServer
-from toolcrib.providers.network import ANYWHERE, GuardedNetwork
+from toolcrib.providers.network import ANYWHERE, Network
+from toolcrib.providers.pool import Pool
 
 # What one message may hold; the whole of an answer, and as much of a stream.
 MOST_BYTES: Final = 8_000_000
@@ -18,11 +19,8 @@ _TIMEOUT: Final = httpx2.Timeout(connect=10, read=300, write=30, pool=10)
 
 def client_for(server: McpServer, *, private_hosts: Collection[str]) -> httpx2.AsyncClient:
     """A client for one server, which sends its headers to no other: redirects are not followed."""
-    transport = httpx2.AsyncHTTPTransport()
-    # As for providers: httpx2 has no parameter for it.
-    transport._pool._network_backend = GuardedNetwork(private_hosts)
     return httpx2.AsyncClient(
-        transport=_Bounded(transport),
+        transport=_Bounded(Pool(Network(private_hosts, setting="TOOLCRIB_PRIVATE_MCP_HOSTS"))),
         timeout=_TIMEOUT,
         headers={**server.secrets, "Accept-Encoding": "identity"},
         follow_redirects=False,

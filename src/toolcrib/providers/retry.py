@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from toolcrib.domain.alarm import Alarm
 from toolcrib.domain.errors import ProviderError, ProviderFault
 from toolcrib.domain.streams import Failed, Start, StreamEvent, Usage
-from toolcrib.providers.alarm import Alarm
 from toolcrib.providers.faults import PASSING, broken
 
 Stream = AsyncGenerator[StreamEvent, None]

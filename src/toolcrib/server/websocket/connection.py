@@ -10,6 +10,7 @@ import structlog
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic_core import to_json
 
+from toolcrib.domain.alarm import Alarm
 from toolcrib.domain.errors import ToolcribError
 from toolcrib.server.auth import tenant_for
 from toolcrib.server.authority import Authority
@@ -36,6 +37,7 @@ class Connection:
         self.authority = authority
         self._websocket = websocket
         self._sending = asyncio.Lock()
+        self._patience = Alarm()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 
@@ -48,7 +50,7 @@ class Connection:
         text = to_json(message).decode()
         async with self._sending:
             try:
-                async with asyncio.timeout(self.services.doors.pace.stall):
+                with self._patience.after(self.services.doors.pace.stall):
                     await self._websocket.send_text(text)
             except TimeoutError:
                 raise too_slow() from None

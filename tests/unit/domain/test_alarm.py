@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolcrib.providers.alarm import Alarm
+from toolcrib.domain.alarm import Alarm
 
 pytestmark = pytest.mark.req("PR-1", part="a turn ends in time")
 

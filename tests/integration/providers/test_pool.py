@@ -1,0 +1,392 @@
+"""Connections to models, against servers that are slow, hasty, broken or hostile, byte by byte."""
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.patience import PATIENCE
+from toolcrib.providers.network import Network
+from toolcrib.providers.pool import Pool
+
+pytestmark = pytest.mark.req("PR-1", part="connections to models")
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+Script = Callable[["Peer"], Awaitable[None]]
+
+
+class Peer:
+    """One connection, as the server has it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def question(self) -> bytes:
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
+        return head + await self._reader.readexactly(int(length.split(b":")[1]))
+
+    async def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self._writer.write(piece)
+            await self._writer.drain()
+
+    async def hung_up(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while await self._reader.read(1 << 16):
+                pass
+
+    def hang_up(self) -> None:
+        self._writer.close()
+
+
+class Server:
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.url = ""
+        self.connections = 0
+        self.ended: list[asyncio.Future[None]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        ended = asyncio.get_running_loop().create_future()
+        self.ended.append(ended)
+        try:
+            await self._script(Peer(reader, writer))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+            ended.set_result(None)
+
+
+@asynccontextmanager
+async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    server = Server(script)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    port = listening.sockets[0].getsockname()[1]
+    server.url = f"{'https://localhost' if tls else 'http://127.0.0.1'}:{port}/"
+    async with listening, asyncio.timeout(PATIENCE):
+        yield server
+        await asyncio.gather(*server.ended)
+
+
+@asynccontextmanager
+async def client(**seconds: float) -> AsyncIterator[httpx2.AsyncClient]:
+    timeout = httpx2.Timeout(**{name: seconds.get(name, PATIENCE) for name in ("connect", "read", "write", "pool")})
+    pool = Pool(Network(["*"], setting="A_SETTING"))
+    async with httpx2.AsyncClient(transport=pool, timeout=timeout, trust_env=False) as http:
+        yield http
+
+
+def answering(*pieces: bytes, hang_up: bool = False) -> Script:
+    """Every question with the same bytes."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.question()
+            await peer.say(*pieces)
+            if hang_up:
+                return
+
+    return script
+
+
+async def test_chunks_that_came_together_are_read_as_one_piece() -> None:
+    words = [b"word%d " % number for number in range(100)]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(word), word) for word in words)
+    async with (
+        serving(answering(CHUNKED + body + b"0\r\n\r\n")) as server,
+        client() as http,
+        http.stream("POST", server.url, content=b"?") as reply,
+    ):
+        pieces = [piece async for piece in reply.stream]  # type: ignore[union-attr]
+
+    assert b"".join(pieces) == b"".join(words)
+    assert len(pieces) < 5
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param([HELLO], id="of known length"),
+        pytest.param([CHUNKED, b"5\r\n", b"hello\r\n0", b"\r\n\r\n"], id="in chunks"),
+        pytest.param([CHUNKED, b"5;a=b\r\nhello\r\n0\r\nx-trailer: y\r\n\r\n"], id="with extensions and trailers"),
+        pytest.param([HELLO[:1], HELLO[1:20], HELLO[20:]], id="in pieces"),
+        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n", HELLO], id="after a word on the way"),
+        pytest.param([b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\n" + HELLO], id="after hints"),
+    ],
+)
+async def test_an_answer_is_read_and_its_connection_serves_again(said: list[bytes]) -> None:
+    async with serving(answering(*said)) as server, client() as http:
+        for _ in range(3):
+            reply = await http.post(server.url, content=b"?")
+            assert (reply.status_code, reply.text, "link" in reply.headers) == (200, "hello", False)
+
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+async def test_an_answer_that_ends_by_hanging_up_is_whole(said: bytes) -> None:
+    async with serving(answering(said, hang_up=True)) as server, client() as http:
+        for _ in range(2):
+            assert (await http.post(server.url, content=b"?")).text == "hello"
+
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"HTTP/1.1 200", CHUNKED, CHUNKED + b"5\r\nhel", CHUNKED + b"5\r\nhello\r\n", HELLO[:-1]],
+)
+async def test_an_answer_that_breaks_off_is_never_taken_for_whole(said: bytes) -> None:
+    async with serving(answering(said, hang_up=True)) as server, client() as http:
+        with pytest.raises(httpx2.RemoteProtocolError, match="hung up"):
+            await http.post(server.url, content=b"?")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+        CHUNKED + b"zz\r\nhello\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello",
+    ],
+)
+async def test_what_is_no_http_is_refused_and_the_connection_closed(said: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        await peer.say(said)
+        await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        with pytest.raises(httpx2.RemoteProtocolError, match="does not speak HTTP"):
+            await http.post(server.url, content=b"?")
+
+
+@pytest.mark.parametrize(
+    ("head", "endless"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n", b"x-more: and more\r\n", id="headers"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nx: ", b"x" * 1_000, id="one header"),
+        pytest.param(CHUNKED + b"5;", b"x" * 1_000, id="an extension of a chunk"),
+        pytest.param(CHUNKED + b"0\r\n", b"x-more: and more\r\n", id="trailers"),
+        pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="words on the way"),
+    ],
+)
+async def test_what_has_no_content_and_no_end_is_ended(head: bytes, endless: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        await peer.say(head)
+        while True:
+            await peer.say(endless * 100)
+
+    async with serving(script) as server, client() as http:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await http.post(server.url, content=b"?")
+
+
+async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones() -> None:
+    forged = HELLO.replace(b"hello", b"FORGE")
+    async with serving(answering(HELLO + forged)) as server, client() as http:
+        for _ in range(3):
+            assert (await http.post(server.url, content=b"?")).text == "hello"
+
+    assert server.connections == 3
+
+
+async def test_what_comes_while_nobody_asks_makes_the_connection_useless() -> None:
+    said = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        await peer.say(HELLO)
+        if not said.is_set():
+            await peer.say(b" ")
+            said.set()
+            await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        assert (await http.post(server.url, content=b"?")).text == "hello"
+        await said.wait()
+        # The forged byte is on its way; a further round over loopback comes after it.
+        async with serving(answering(HELLO, hang_up=True)) as other:
+            await http.post(other.url, content=b"?")
+        assert (await http.post(server.url, content=b"?")).text == "hello"
+
+    assert server.connections == 2
+
+
+async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    async with serving(answering(HELLO, hang_up=True)) as server, client() as http:
+        for _ in range(3):
+            assert (await http.post(server.url, content=b"?")).text == "hello"
+            await asyncio.gather(*server.ended)
+
+    assert server.connections == 3
+
+
+async def test_who_reads_slowly_makes_the_server_wait() -> None:
+    sent = 0
+    is_stuck = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        nonlocal sent
+        await peer.question()
+        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+        for _ in range(1_000):
+            saying = asyncio.ensure_future(peer.say(b"x" * 100_000))
+            done, _ = await asyncio.wait([saying], timeout=None if is_stuck.is_set() else 0.5)
+            if not done:
+                is_stuck.set()
+                await saying
+            sent += 100_000
+
+    async with serving(script) as server, client() as http, http.stream("POST", server.url, content=b"?") as reply:
+        await is_stuck.wait()
+        # What the kernel holds on both sides, and what we do.
+        assert sent < 20_000_000
+        largest = read = 0
+        async for piece in reply.stream:  # type: ignore[union-attr]
+            largest, read = max(largest, len(piece)), read + len(piece)
+
+    assert read == 100_000_000
+    assert largest < 1_000_000
+
+
+async def test_an_answer_before_the_end_of_the_question_is_taken() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.say(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
+        await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        reply = await http.post(server.url, content=b"x" * 50_000_000)
+
+    assert (reply.status_code, reply.text, reply.reason_phrase) == (413, "no!", "Too Large")
+
+
+async def test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time() -> None:
+    never = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await never.wait()
+
+    async with serving(script) as server, client(read=0.1, write=0.1) as http:
+        with pytest.raises(httpx2.WriteTimeout):
+            await http.post(server.url, content=b"x" * 50_000_000)
+        with pytest.raises(httpx2.ReadTimeout):
+            await http.post(server.url, content=b"?")
+        never.set()
+
+
+async def test_leaving_amid_an_answer_hangs_up_at_once() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        await peer.say(CHUNKED + b"5\r\nhello\r\n")
+        await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        async with http.stream("POST", server.url, content=b"?") as reply:
+            assert await anext(aiter(reply.stream)) == b"hello"  # type: ignore[arg-type]
+        await asyncio.gather(*server.ended)
+
+
+async def test_cancelling_before_the_answer_hangs_up_at_once() -> None:
+    asked = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        asked.set()
+        await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        asking = asyncio.create_task(http.post(server.url, content=b"?"))
+        await asked.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.gather(*server.ended)
+
+
+async def test_nobody_puts_lines_into_the_head_of_a_question() -> None:
+    async with serving(answering(HELLO)) as server, client() as http:
+        for headers in ({"x": "a\r\nevil: 1"}, {"x\r\nevil": "1"}):
+            with pytest.raises(httpx2.LocalProtocolError):
+                await http.post(server.url, content=b"?", headers=headers)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for localhost that signs itself, and a server's use of it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now.replace(year=2999))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public, private = tmp_path / "public.pem", tmp_path / "private.pem"
+    public.write_bytes(made.public_bytes(Encoding.PEM))
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(public, private)
+    return public, context
+
+
+async def test_over_tls_only_who_shows_a_valid_certificate_is_asked(
+    certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public, context = certificate
+    async with serving(answering(HELLO), tls=context) as server:
+        async with client() as http:
+            with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await http.post(server.url, content=b"?")
+        monkeypatch.setenv("SSL_CERT_FILE", str(public))
+        async with client() as http:
+            for _ in range(2):
+                assert (await http.post(server.url, content=b"?")).text == "hello"
+            with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await http.post(server.url.replace("localhost", "127.0.0.1"), content=b"?")
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        test_chunks_that_came_together_are_read_as_one_piece,
+        test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones,
+        test_what_comes_while_nobody_asks_makes_the_connection_useless,
+        test_a_connection_that_the_server_has_closed_is_not_used_again,
+        test_who_reads_slowly_makes_the_server_wait,
+        test_an_answer_before_the_end_of_the_question_is_taken,
+        test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time,
+        test_leaving_amid_an_answer_hangs_up_at_once,
+        test_cancelling_before_the_answer_hangs_up_at_once,
+    ],
+)
+def test_it_is_the_same_on_the_loop_that_a_server_runs_on(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    uvloop.run(scene())
