@@ -3,10 +3,10 @@
 from typing import Any, assert_never
 
 from toolcrib.domain.events import Delta, DeltaType, Event, EventType
-from toolcrib.domain.ids import SessionId
 from toolcrib.engine.telling import approval_payload, question_payload
 from toolcrib.server.services import Services
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import Session
 
 PREFIX = "chat:"
 
@@ -43,17 +43,14 @@ class Teller:
         return {"type": f"{PREFIX}{delta.type}", "payload": {"conversationId": str(delta.session_id), **said, **place}}
 
 
-async def waiting_ones(
-    services: Services, tenant: Tenant, session_id: SessionId, *, after: int
-) -> list[dict[str, Any]]:
+async def waiting_ones(services: Services, tenant: Tenant, session: Session, *, after: int) -> list[dict[str, Any]]:
     """Where the watcher stands, and what waits for a person, asked however long ago.
 
     Without numbers, and marked ``again``: as events they were told before, or come by themselves.
     """
-    session = await services.sessions.get(tenant, session_id)
-    approvals = await services.approvals.open(tenant, session_id=session_id)
-    questions = await services.questions.open(tenant, session_id=session_id)
-    about = {"conversationId": str(session_id)}
+    approvals = await services.approvals.open(tenant, session_id=session.id)
+    questions = await services.questions.open(tenant, session_id=session.id)
+    about = {"conversationId": str(session.id)}
     resumed = {
         **about,
         "after": after,

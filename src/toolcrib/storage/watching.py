@@ -54,24 +54,26 @@ class Watching:
         async with self._database.system() as connection:
             cursor = await connection.execute(
                 """
-                select session_id, type, payload, seq from toolcrib.events
+                select array(select toolcrib.outsiders(%s)), session_id, type, payload, seq from toolcrib.events
                 where workspace_id = %s and session_id = %s and seq > %s order by seq limit %s
                 """,
-                (workspace_id, session_id, seq, limit),
+                (_watchers(watchers), workspace_id, session_id, seq, limit),
             )
-            events = [Event(*row) for row in await cursor.fetchall()]
-        # Asked after the events were read, so that nobody hears what was said after they left.
-        return News(events, await self.outsiders(watchers) if events else frozenset())
+            rows = await cursor.fetchall()
+        # Both as of one moment, so that nobody hears what was said after they left.
+        return News([Event(*row[1:]) for row in rows], frozenset(rows[0][0] if rows else ()))
 
     async def outsiders(self, watchers: Sequence[Tenant]) -> frozenset[int]:
         """The positions of those who are no members any more, or whose tokens were ended."""
         if not watchers:
             return frozenset()
         async with self._database.system() as connection:
-            cursor = await connection.execute(
-                "select toolcrib.outsiders(%s)", (json_text([_watcher(tenant) for tenant in watchers]),)
-            )
+            cursor = await connection.execute("select toolcrib.outsiders(%s)", (_watchers(watchers),))
             return frozenset(row[0] for row in await cursor.fetchall())
+
+
+def _watchers(tenants: Sequence[Tenant]) -> str:
+    return json_text([_watcher(tenant) for tenant in tenants])
 
 
 def _watcher(tenant: Tenant) -> dict[str, object]:

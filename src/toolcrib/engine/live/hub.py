@@ -110,7 +110,7 @@ class Live:
             raise BadArguments({"after": f"Expected a number from 0 to {session.last_seq}, the session's newest"})
         key = (tenant.workspace_id, session_id)
         subscription = Subscription(
-            tenant, session_id, after=after, sessions=self._sessions, so_far=lambda: self._so_far.of(key)
+            tenant, session, after=after, sessions=self._sessions, so_far=lambda: self._so_far.of(key)
         )
         channel = self._channels.get(key)
         if channel is None:

@@ -7,10 +7,9 @@ from typing import Final
 
 from toolcrib.domain.errors import ToolcribError
 from toolcrib.domain.events import Delta, Event
-from toolcrib.domain.ids import SessionId
 from toolcrib.engine.live.ledger import Ledger
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.sessions import Session, Sessions
 
 # What may wait for one watcher. One that falls further behind reads on from the database, at its own pace.
 MAX_WAITING: Final = 1_000
@@ -27,14 +26,15 @@ class Subscription:
     def __init__(
         self,
         tenant: Tenant,
-        session_id: SessionId,
+        session: Session,
         *,
         after: int,
         sessions: Sessions,
         so_far: Callable[[], Sequence[Delta]],
     ) -> None:
         self.tenant = tenant
-        self.session_id = session_id
+        # As it was when this began.
+        self.session = session
         self._last = after
         self._sessions = sessions
         self._so_far = so_far
@@ -93,7 +93,7 @@ class Subscription:
         while True:
             self._behind = False
             growing = self._so_far()
-            page = await self._sessions.events_after(self.tenant, self.session_id, self._last, limit=PAGE)
+            page = await self._sessions.events_after(self.tenant, self.session.id, self._last, limit=PAGE)
             is_last = len(page) < PAGE
             if not is_last:
                 self._behind = True
@@ -112,7 +112,7 @@ class Subscription:
         if not growing:
             return []
         sources = [delta.source for delta in growing]
-        ended = await self._sessions.ended_sources(self.tenant, self.session_id, sources)
+        ended = await self._sessions.ended_sources(self.tenant, self.session.id, sources)
         return [delta for delta in growing if delta.source not in ended]
 
     def _given(self, event: Event) -> Event:

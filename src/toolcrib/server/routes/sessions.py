@@ -197,7 +197,7 @@ async def stream(
         subscription = await opened.enter_async_context(
             services.live.subscribe(tenant, SessionId(session_id), after=start)
         )
-        first = await waiting_ones(services, tenant, SessionId(session_id), after=start)
+        first = await waiting_ones(services, tenant, subscription.session, after=start)
         return EventStream(
             _told(first, subscription), authority=authority, pace=services.doors.pace, opened=opened.pop_all()
         )

@@ -81,15 +81,17 @@ class Chat:
         return True
 
     async def _do(self, said: Said, reply: str | int | None) -> None:
-        if isinstance(said, Introduction):
-            await self._introduce_again(said)
-        else:
-            await self._connection.check_membership()
+        """Whatever is asked of the services, they ask whether this person still belongs."""
+        if not isinstance(said, Introduction):
+            await self._connection.authority.check()
         about: dict[str, Any] = {}
         match said:
+            case Introduction():
+                await self._introduce_again(said)
             case Resume():
                 await self._resume(said)
             case Leave():
+                await self._connection.check_membership()
                 await self._watched.leave(SessionId(said.conversation_id))
             case CallTool():
                 about = await self._call_tool(said, reply)
@@ -121,27 +123,24 @@ class Chat:
         self._connection.authority = renewed
 
     async def _resume(self, said: Resume) -> None:
-        session = await self._session(said.conversation_id)
-        if said.after > session.last_seq:
-            raise BadArguments({"after": f"Expected a number up to {session.last_seq}, the session's newest"})
-        await self._watch(session, after=said.after)
+        await self._watch(SessionId(said.conversation_id), after=said.after)
 
-    async def _watch(self, session: Session, *, after: int) -> None:
-        self._tellers[session.id] = Teller()
+    async def _watch(self, session_id: SessionId, *, after: int) -> None:
+        self._tellers[session_id] = Teller()
 
-        async def open_ones_first() -> None:
-            waiting = await waiting_ones(self._services, self._connection.tenant, session.id, after=after)
+        async def open_ones_first(session: Session) -> None:
+            waiting = await waiting_ones(self._services, self._connection.tenant, session, after=after)
             for message in waiting:
                 await self._connection.send(message)
 
-        await self._watched.watch(session.id, after=after, opening=open_ones_first)
+        await self._watched.watch(session_id, after=after, opening=open_ones_first)
 
     async def _send(self, said: Send) -> dict[str, Any]:
         session = await self._session(said.conversation_id)
         if session.agent_id is None:
             raise ToolFailed(NO_AGENT)
         if session.id not in self._watched:
-            await self._watch(session, after=session.last_seq)
+            await self._watch(session.id, after=session.last_seq)
         run = await self._services.desk.submit(
             self._connection.tenant,
             session.id,
@@ -158,7 +157,7 @@ class Chat:
         session = await self._session(said.conversation_id)
         caller = await self._caller(session)
         if session.id not in self._watched:
-            await self._watch(session, after=session.last_seq)
+            await self._watch(session.id, after=session.last_seq)
         work = self._execute(ToolCall(said.tool, said.args), caller, reply)
         task = self._services.running_calls.start(_key(caller), caller.call_id, work)
         self._calls.add(task)
