@@ -10,6 +10,7 @@ from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone, Workspace
 from tests.conftest import DatabaseUrls
 from tests.described import Described
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +26,7 @@ def http(server: Serving) -> Iterator[httpx2.Client]:
 
     Every answer that it gets must be as the API is described.
     """
-    with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
+    with httpx2.Client(base_url=server.api, trust_env=False, timeout=PATIENCE) as client:
         described = Described(client.get("/openapi.json").json())
 
         def check(response: httpx2.Response) -> None:
@@ -88,7 +89,7 @@ def make_virtual(server: Serving, workspace: Workspace) -> Callable[[str], None]
 
 def registered(server: Serving, email: str) -> Someone:
     # A client of their own: a login sets cookies, which nobody else must send.
-    with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as client:
+    with httpx2.Client(base_url=server.api, trust_env=False, timeout=PATIENCE) as client:
         person = client.post("/auth/register", json={"email": email, "password": PASSWORD})
         assert person.status_code == 201, person.text
         login = client.post("/auth/login", json={"email": email, "password": PASSWORD})

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from tests.fakes.model_server import KEY, Answer, ModelServer, Received
 from tests.faults.processes import FORKED, Ended
+from tests.patience import PATIENCE
 from toolcrib.cli.main import main
 
 _NOBODY = 65_534
-_SECONDS = 60.0
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 
 
@@ -102,8 +102,8 @@ class Laptop:
         output = self.base / f"said-{secrets.token_hex(4)}"
         process = FORKED.Process(target=_command, args=(arguments, self.environment | environment, str(at), output))
         process.start()
-        process.join(_SECONDS)
-        assert process.exitcode is not None, f"toolcrib {arguments} has not ended after {_SECONDS} s"
+        process.join(PATIENCE)
+        assert process.exitcode is not None, f"toolcrib {arguments} has not ended after {PATIENCE} s"
         ended = Ended(process.exitcode, output.read_text())
         self.said.append(ended.said)
         return ended
@@ -138,7 +138,7 @@ class Laptop:
             self.said.append(terminal.shown)
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.wait(_SECONDS)
+            process.wait(PATIENCE)
             os.close(ours)
 
 
@@ -153,7 +153,7 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """What was shown since the last time, up to this text."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE
         while (found := self.shown.find(text, self._seen)) < 0:
             assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown[self._seen :]}"
             ready, _, _ = select.select([self.descriptor], [], [], 1)
@@ -172,11 +172,11 @@ class Terminal:
     def end(self) -> int:
         """Types Ctrl-D, and waits for the command to end."""
         os.write(self.descriptor, b"\x04")
-        return self.process.wait(_SECONDS)
+        return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(_SECONDS)
+        self.process.wait(PATIENCE)
 
     def _read(self) -> str:
         try:
@@ -212,7 +212,7 @@ def _stop_database(found: Laptop) -> None:
     note = found.data / "postgres" / "postmaster.pid"
     if note.exists():
         os.kill(int(note.read_text().split("\n", 1)[0]), signal.SIGINT)
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE
         while note.exists() and time.monotonic() < deadline:
             threading.Event().wait(0.02)
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import httpx2
 
 from tests.conftest import DatabaseUrls
+from tests.patience import PATIENCE
 
-_START_SECONDS = 30
-_END_SECONDS = 20
 _LOOK_EVERY_SECONDS = 0.05
 # Below the ports that outgoing connections are given, so that none of them takes ours before the server does.
 _PORTS = range(20_000, 32_000)
@@ -96,13 +95,13 @@ def _environment(server: Serving) -> dict[str, str]:
 
 def _wait_until_healthy(server: Serving, process: subprocess.Popen[bytes]) -> None:
     tick = threading.Event()
-    for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
+    for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
         if process.poll() is not None:
             raise AssertionError(f"The server ended with {process.returncode}:\n{server.log.read_text()}")
         if _is_healthy(server):
             return
         tick.wait(_LOOK_EVERY_SECONDS)
-    raise AssertionError(f"The server is not healthy after {_START_SECONDS} s:\n{server.log.read_text()}")
+    raise AssertionError(f"The server is not healthy after {PATIENCE} s:\n{server.log.read_text()}")
 
 
 def _is_healthy(server: Serving) -> bool:
@@ -115,7 +114,7 @@ def _is_healthy(server: Serving) -> bool:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(_END_SECONDS)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

@@ -16,6 +16,7 @@ from tests.fakes import wires
 from tests.fakes.model_server import Answer
 from tests.fakes.scenes import Scene
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 
 HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
 WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
@@ -361,7 +362,7 @@ def _opened(link: str) -> tuple[str, dict[str, Any], int]:
     given = {"link": where.fragment.removeprefix("login=")}
     # Browsers take each name in `localhost` for this machine; other programs ask a name server, so they are told.
     address, headers = f"http://127.0.0.1:{where.port}", {"Host": where.netloc, "Origin": f"http://{where.netloc}"}
-    with httpx2.Client(base_url=address, headers=headers, trust_env=False, timeout=60) as browser:
+    with httpx2.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE) as browser:
         page = browser.get(where.path).text
         token = browser.post("/api/v1/auth/link", json=given).json()["access_token"]
         user = browser.get("/api/v1/auth/me", headers={"Authorization": f"Bearer {token}"}).json()

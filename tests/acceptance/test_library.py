@@ -16,6 +16,7 @@ from tests.acceptance.laptop import Model, model_beside
 from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import KEY
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 from toolcrib import (
     Allow,
     Approval,
@@ -303,10 +304,10 @@ async def test_cancelling_the_task_stops_the_run(project: Path, model: Model) ->
 
     async with AsyncToolcrib(project, approve=ask) as crib:
         running = asyncio.create_task(crib.run("Write notes"))
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), PATIENCE)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, PATIENCE)
 
     assert list(project.iterdir()) == []
 
@@ -360,7 +361,7 @@ def test_an_example_runs_as_it_is(name: str, project: Path, surroundings: dict[s
         input="y\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         cwd=project,
         env={"PATH": os.environ["PATH"], "HOME": str(project), **surroundings},
     )

@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import KEY, ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 
 AGENT = """
 provider: openai-compatible
@@ -46,7 +47,7 @@ def opened(workspace: Workspace, model: ModelServer, *, trust: str = "autonomous
 
 
 def until(workspace: Workspace, run: dict[str, Any], *states: str) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     found: dict[str, Any] = run
     while found["state"] not in states:
         assert time.monotonic() < deadline, f"The run is {found['state']}, not {states}."

@@ -12,6 +12,7 @@ from tests.acceptance.serving import Serving, serving
 from tests.acceptance.waiting import decide, ended, hire
 from tests.acceptance.workspace import PASSWORD, Workspace
 from tests.faults.databases import migrated_database, urls_of
+from tests.patience import PATIENCE
 
 WAITING = 500
 
@@ -25,7 +26,7 @@ def alone(tmp_path: Path) -> Iterator[Serving]:
 
 @pytest.fixture
 def desert(alone: Serving) -> Iterator[Workspace]:
-    with httpx2.Client(base_url=alone.api, trust_env=False, timeout=30) as http:
+    with httpx2.Client(base_url=alone.api, trust_env=False, timeout=PATIENCE) as http:
         http.post("/auth/register", json={"email": "ada@example.com", "password": PASSWORD})
         login = http.post("/auth/login", json={"email": "ada@example.com", "password": PASSWORD})
         headers = {"Authorization": f"Bearer {login.json()['access_token']}"}

@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 
 from tests.acceptance.workspace import Workspace
+from tests.patience import PATIENCE
 
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}, read: {allowed: true}, ask_user: {allowed: true}}"
-_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def decide(workspace: Workspace, approval_id: str, **said: Any) -> httpx2.Respon
 
 def ended(workspace: Workspace, call_id: str) -> dict[str, Any]:
     """The call, once it has ended."""
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + PATIENCE
     while True:
         call = dict(workspace.get(f"/calls/{call_id}").json())
         if call["state"] not in ("waiting", "running"):
             return call
-        assert time.monotonic() < until, f"Not ended after {_SECONDS} s: {call}"
+        assert time.monotonic() < until, f"Not ended after {PATIENCE} s: {call}"

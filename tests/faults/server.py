@@ -14,9 +14,9 @@ from typing import Self
 import httpx2
 
 from tests.conftest import DatabaseUrls
+from tests.patience import PATIENCE
 
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
-_START_SECONDS = 60
 _LOOK_EVERY_SECONDS = 0.05
 # Below the ports that outgoing connections are given, so that none of them takes ours between two starts.
 _PORTS = range(10_000, 20_000)
@@ -63,12 +63,12 @@ class Server:
             command = [TOOLCRIB, "serve", "--port", str(self._port)]
             self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         tick = threading.Event()
-        for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
+        for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
             assert self._process.poll() is None, f"The server ended by itself:\n{self._log.read_text()}"
             if self._answers():
                 return
             tick.wait(_LOOK_EVERY_SECONDS)
-        raise AssertionError(f"The server does not answer after {_START_SECONDS} s:\n{self._log.read_text()}")
+        raise AssertionError(f"The server does not answer after {PATIENCE} s:\n{self._log.read_text()}")
 
     def kill(self) -> None:
         """As the kernel does it when memory runs out: at once, with no last word."""
@@ -109,4 +109,4 @@ def _free_port() -> int:
 
 def client_of(server: Server, token: str | None = None) -> httpx2.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"} if token else None
-    return httpx2.AsyncClient(base_url=f"{server.origin}/api/v1", headers=headers, timeout=60, trust_env=False)
+    return httpx2.AsyncClient(base_url=f"{server.origin}/api/v1", headers=headers, timeout=PATIENCE, trust_env=False)

@@ -18,6 +18,7 @@ from tests.conftest import DatabaseUrls
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.processes import FORKED, Site, engine_at, run_command
 from tests.faults.server import Server
+from tests.patience import PATIENCE
 from toolcrib.domain.approvals import Judgement
 from toolcrib.domain.ids import ApprovalId, UserId, WorkspaceId
 from toolcrib.storage.database import Tenant
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.req("HU-1", part="survives restarts"), pytest.mark.xdi
 PASSWORD = "correct horse battery staple"
 EMAIL = "ada@example.com"
 RULES = "trust: guided\ntool_permissions: {write: {allowed: true}}"
-_PATIENCE = 600
+_LOOKS = 3_000
 # So many die, each so many statements later than the one before.
 DEATHS, EVERY = 10, 5
 
@@ -70,11 +71,11 @@ class People:
     def decide(self, approval_id: str) -> None:
         decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/approvals/{approval_id}/decision"
         headers = {"Authorization": f"Bearer {self.token}"}
-        told = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=30, trust_env=False)
+        told = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=PATIENCE, trust_env=False)
         assert told.status_code in (200, 409), told.text
 
     def ended(self, call_id: str) -> str:
-        for _ in range(_PATIENCE):
+        for _ in range(_LOOKS):
             state = str(self._send("GET", f"/workspaces/{self.workspace}/calls/{call_id}")["state"])
             if state not in ("waiting", "running"):
                 return state
@@ -82,7 +83,7 @@ class People:
 
     def on_disk(self, *names: str) -> None:
         """A change is on disk a moment after it is history."""
-        for _ in range(_PATIENCE):
+        for _ in range(_LOOKS):
             if {path.name for path in self.project.iterdir()} == set(names):
                 return
             self._send("GET", f"/workspaces/{self.workspace}")
@@ -92,7 +93,7 @@ class People:
         token = token or getattr(self, "token", None)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         response = httpx2.request(
-            method, f"{self._server.origin}/api/v1{path}", json=body, headers=headers, timeout=30, trust_env=False
+            method, f"{self._server.origin}/api/v1{path}", json=body, headers=headers, timeout=PATIENCE, trust_env=False
         )
         assert response.is_success, response.text
         return response.json()

@@ -15,6 +15,7 @@ from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.faults.test_shell_kills import newcomer
 from tests.integration.sandbox.test_starting import ended, marked
+from tests.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.req("SH-5", part="the real server, killed: no process left, what they did told and undone"),
@@ -71,7 +72,7 @@ async def test_a_killed_server_leaves_no_process_and_what_they_did_can_be_undone
         ended(left)
     assert marked(mark) == []
     server.start()
-    async with client_of(server, token) as http, asyncio.timeout(60):
+    async with client_of(server, token) as http, asyncio.timeout(PATIENCE):
         talk = Talk(http, workspace, session)
         while (listed := (await talk.processes())[0])["running"]:
             pass

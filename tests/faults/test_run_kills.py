@@ -18,6 +18,7 @@ from tests.faults.office import Office
 from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder, working_model
 from tests.faults.server import Server
 from tests.faults.truth import Workspace
+from tests.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.req("RN-5", part="kill -9"),
@@ -127,7 +128,7 @@ class Campaign:
             self.tasks += 1
 
     async def all_ended(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while self._unfinished():
                 await asyncio.to_thread(self._unfinished)
 

@@ -18,12 +18,12 @@ from tests.faults.databases import migrated_database, urls_of
 from tests.faults.office import Office
 from tests.faults.server import Server
 from tests.faults.truth import Workspace
+from tests.patience import PATIENCE
 from toolcrib.domain.ids import new_id
 from toolcrib.domain.streams import FinishReason
 
 pytestmark = [pytest.mark.req("RN-5", part="a process that was believed dead"), pytest.mark.xdist_group("kill")]
 
-PATIENCE_SECONDS = 120
 NOTICES = re.compile(r"runner\.presence_lost|run\.superseded")
 RULES = """
 provider: openai-compatible
@@ -115,7 +115,7 @@ async def test_what_a_stopped_server_was_at_is_done_once_by_the_other(
     await office.say(zombie, running, "Run the command.")
     await until(truth, "select count(*) from toolcrib.tool_calls where state = 'running'", 1)
     await office.say(zombie, speaking, "Speak.")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         await script.speaks.wait()
     zombie.freeze()
 
@@ -153,13 +153,13 @@ def told(truth: Workspace) -> list[tuple[Any, ...]]:
 
 
 async def until(truth: Workspace, query: str, expected: int) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(truth.rows, query) != [(expected,)]:
             pass
 
 
 async def noticed(server: Server) -> None:
     """That its runs are another's by now: it gave them up, or was refused."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while not NOTICES.search(await asyncio.to_thread(server.logged)):
             pass

@@ -16,6 +16,7 @@ from tests.conftest import DatabaseUrls
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.faults.truth import Workspace
+from tests.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.req("SH-4", part="kill -9 during commits of 500-file effects"),
@@ -160,7 +161,7 @@ async def test_what_a_server_proposed_before_it_was_killed_is_committed_by_the_n
     async with client_of(server, token) as http:
         decided = await http.post(f"{home}/approvals/{pending['approval_id']}/decision", json={"approved": True})
         assert decided.status_code == 200, decided.text
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("waiting", "running"):
                 pass
         # The history is ahead of the disk for a moment; whoever looks at such a file waits until it is there.

@@ -16,11 +16,12 @@ from tests.faults.office import Office
 from tests.faults.scripted import working_model
 from tests.faults.server import Server
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.req("SC-3", part="runs, over a kill"), pytest.mark.xdist_group("kill")]
 
 RUNS = 20
-_PATIENCE = 3_000
+_LOOKS = 3_000
 _RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000\ntool_permissions: {write: {allowed: true}}"
 
 
@@ -49,7 +50,7 @@ def test_runs_that_wait_hold_nothing_and_outlive_their_server(
 ) -> None:
     office, agent = asyncio.run(_office(server, model))
     workspace, headers = office.workspace, {"Authorization": f"Bearer {office.token}"}
-    with httpx2.Client(base_url=f"{server.origin}/api/v1", headers=headers, trust_env=False, timeout=30) as http:
+    with httpx2.Client(base_url=f"{server.origin}/api/v1", headers=headers, trust_env=False, timeout=PATIENCE) as http:
         _wait_for_runs(http, urls, model, workspace, agent, 1)
         threads = _threads(server)
         _wait_for_runs(http, urls, model, workspace, agent, RUNS)
@@ -96,7 +97,7 @@ def _threads(server: Server) -> int:
 
 
 def _until(urls: DatabaseUrls, query: str, expected: int) -> None:
-    for _ in range(_PATIENCE):
+    for _ in range(_LOOKS):
         if _rows(urls, query) == expected:
             return
     raise AssertionError(f"{_rows(urls, query)}, not {expected}: {query}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolcrib import __version__
 from toolcrib.domain import platforms
 from toolcrib.domain.errors import Misconfigured
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.req("CL-1", part="packaging"), pytest.mark.xdist_group
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -81,7 +82,7 @@ def test_it_works_where_only_the_wheel_is(installed: Path) -> None:
         env={"PATH": os.defpath},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
     assert ran.returncode == 0, ran.stderr

@@ -13,6 +13,7 @@ from tests.acceptance.workspace import Someone, Workspace
 from tests.conftest import ROOT
 from tests.fakes.model_server import ModelServer, model_server_beside
 from tests.faults.databases import migrated_database, urls_of
+from tests.patience import PATIENCE
 
 __all__ = ["ada", "grace", "http", "new_workspace", "workspace"]
 
@@ -32,7 +33,7 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENS = ROOT / ".cache" / "screens"
 
 # On a busy machine everything takes its time; what takes longer than this does not come at all.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=PATIENCE * 1_000)
 
 Axe = Callable[[Page], Awaitable[None]]
 Screenshot = Callable[[Page, str], Awaitable[Path]]
@@ -60,7 +61,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
     """A page of a new visitor. A script that failed, or that the page's policy stopped, fails the test."""
     context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(PATIENCE * 1_000)
     faults: list[str] = []
     opened = await context.new_page()
     opened.on("pageerror", lambda error: faults.append(f"{error.message}\n{error.stack}"))

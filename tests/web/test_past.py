@@ -11,6 +11,7 @@ from playwright.async_api import Page, expect
 from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import KEY, ModelServer
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 from tests.web.conftest import PHONE, Axe, Screenshot, log_in
 
 AGENT = """
@@ -58,7 +59,7 @@ def _decide(workspace: Workspace, **judgement: Any) -> None:
 
 
 def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not is_so():
         assert time.monotonic() < deadline
 

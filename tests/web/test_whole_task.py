@@ -16,6 +16,7 @@ from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.faults.databases import migrated_database, urls_of
 from tests.integration.runs.conftest import says
+from tests.patience import PATIENCE
 from tests.web.cast import begin, hire
 from tests.web.conftest import WIDE, Axe, Screenshot, log_in
 
@@ -58,7 +59,7 @@ async def test_a_whole_task(
 ) -> None:
     server = own_server.server
     lin = registered(server, f"lin-{secrets.token_hex(4)}@example.com")
-    with httpx2.Client(base_url=server.api, trust_env=False, timeout=30) as http:
+    with httpx2.Client(base_url=server.api, trust_env=False, timeout=PATIENCE) as http:
         made = http.post("/workspaces", json={"name": "website"}, headers={"Authorization": f"Bearer {lin.token}"})
         project = server.data_dir / "workspaces" / made.json()["id"] / "project"
         project.mkdir(parents=True)
@@ -66,7 +67,7 @@ async def test_a_whole_task(
         workspace.write("/colours.txt", "red\ngreen\nblue\n")
         session = begin(workspace, hire(workspace, model), mode="plan")
     context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(PATIENCE * 1_000)
     page = await context.new_page()
     await log_in(page, lin, server)
     await page.goto(f"/w/{workspace.id}/chat/{session}")

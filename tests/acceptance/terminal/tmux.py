@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Event
 
 from tests.acceptance.laptop import TOOLCRIB, Laptop, user_of_laptop
+from tests.patience import PATIENCE
 
 COLUMNS, LINES = 80, 24
-_SECONDS = 60.0
 _LOOK_EVERY = 0.05
 _RESTING = 20
 # What differs from one time to the next: ids, and how long things took or are ago.
@@ -83,7 +83,7 @@ class Screen:
 
     def until(self, is_so: Callable[[str], bool], what: str) -> str:
         """The screen, once it is so."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not is_so(screen := self.screen()):
             assert time.monotonic() < deadline, f"{what} was not shown:\n{screen}"
             Event().wait(_LOOK_EVERY)
@@ -137,5 +137,5 @@ def _tmux(socket: Path, *words: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=_SECONDS,
+        timeout=PATIENCE,
     ).stdout

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.conftest import Crib, new_caller
 from tests.integration.engine.cast import EVERYTHING, book_of, hired, joined, rows, with_tools
+from tests.patience import PATIENCE
 from toolcrib.domain.approvals import TRANSITIONS, Approval, ApprovalState, GrantRule, Judgement, Scope
 from toolcrib.domain.callers import Caller, Role
 from toolcrib.domain.effects import Category, Danger, Effects
@@ -433,7 +434,7 @@ async def test_decisions_made_while_no_server_runs_are_found_by_the_next_one(cri
         await decide(crib, approval)
 
     running = asyncio.create_task(crib.engine.waiting.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while [(await stored(crib, approval.call_id)).state for approval in approvals] != ["done"] * 3:
             pass
         # It is on disk a moment after it is history; whoever reads it sees to that.

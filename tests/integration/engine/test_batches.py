@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.integration.conftest import Crib, new_caller
 from tests.integration.engine.cast import book, crash, stranger, with_tools
+from tests.patience import PATIENCE
 from toolcrib import ToolContext, tool
 from toolcrib.domain.effects import Danger, Effects
 from toolcrib.domain.errors import Forbidden
@@ -105,7 +106,7 @@ class Meeting:
 
     async def meet(self, path: AbsolutePath) -> str:
         """Wait for the others."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await self._barrier.wait()
         return path.path
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.conftest import Crib
 from tests.integration.engine.cast import book, rows, trusted
+from tests.patience import PATIENCE
 from toolcrib.domain.callers import Role
 from toolcrib.domain.changes import Author, Change, ChangeSet
 from toolcrib.domain.errors import Superseded
@@ -32,7 +33,7 @@ async def someone_changing(crib: Crib, place: Place) -> AsyncIterator[None]:
 
 async def until_someone_waits(crib: Crib) -> None:
     """Returns once a call waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with crib.database.system() as connection:
                 cursor = await connection.execute(
@@ -53,7 +54,7 @@ async def until_commits_are_over() -> None:
         task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == "Committer._commit"
     ]
     if going:
-        await asyncio.wait(going, timeout=20)
+        await asyncio.wait(going, timeout=PATIENCE)
 
 
 @pytest.mark.req("WS-5", part="a caller that gives up leaves old or new")
@@ -99,7 +100,7 @@ async def test_calls_that_are_cancelled_at_any_moment_leave_a_consistent_tree(cr
         assert history == []
     assert [path.name for path in crib.project.iterdir()] == ["a.txt"]
     # The locks were all given back: the next writer does not wait.
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await crib.result("write", path="/a.txt", content="last", overwrite=True)
 
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.integration.conftest import new_caller
+from tests.patience import PATIENCE
 from toolcrib.domain.events import Delta, DeltaType, Event
 from toolcrib.domain.ids import SessionId, WorkspaceId
 from toolcrib.engine.live import Subscription
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.sessions import Sessions
-
-PATIENCE_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Listener:
         self._items: AsyncIterator[Event | Delta] = aiter(subscription)
 
     async def next(self) -> Event | Delta:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             return await anext(self._items)
 
     async def take(self, count: int) -> list[Event | Delta]:

@@ -7,7 +7,8 @@ import pytest
 
 from tests.integration.live.cast import Story, new_story
 from tests.integration.live.redis_server import RedisServer
-from toolcrib.engine.live import Live
+from tests.patience import PATIENCE
+from toolcrib.engine.live import Live, hub
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -31,12 +32,15 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def nodes(database: Database, redis: RedisServer) -> AsyncIterator[tuple[Live, Live]]:
-    """Two nodes that hear each other."""
+async def nodes(
+    database: Database, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Live, Live]]:
+    """Two nodes that hear each other. As long as they do, they do not look by themselves: only hints tell."""
+    monkeypatch.setitem(hub._LOOK_SECONDS, True, 3_600.0)
     async with (
         Live.open(database, redis_url=redis.url, node="one") as one,
         Live.open(database, redis_url=redis.url, node="two") as two,
     ):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(one.connected(), two.connected())
         yield one, two

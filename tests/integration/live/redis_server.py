@@ -5,7 +5,7 @@ import subprocess
 import threading
 from types import TracebackType
 
-_START_SECONDS = 10
+from tests.patience import PATIENCE
 
 
 class RedisServer:
@@ -32,12 +32,12 @@ class RedisServer:
         command = ["redis-server", "--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         tick = threading.Event()
-        for _ in range(int(_START_SECONDS / 0.02)):
+        for _ in range(int(PATIENCE / 0.02)):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self._port)) == 0:
                     return
             tick.wait(0.02)
-        raise AssertionError(f"redis-server does not answer after {_START_SECONDS} s.")
+        raise AssertionError(f"redis-server does not answer after {PATIENCE} s.")
 
     def kill(self) -> None:
         if self._process is not None:

@@ -13,11 +13,11 @@ from tests.fakes.model_server import ModelServer
 from tests.integration.conftest import Crib
 from tests.integration.mcp.conftest import added, reference
 from tests.integration.runs.conftest import opened_office, says
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import BadArguments, ToolFailed
 from toolcrib.domain.runs import Ending
 from toolcrib.providers.registry import Providers
 
-START_SECONDS = 30
 # It listens on every interface unless it is told otherwise, which it has no option for.
 _ON_LOOPBACK = (
     "data:text/javascript,import net from 'node:net'; const listen = net.Server.prototype.listen;"
@@ -36,7 +36,7 @@ async def everything_over_http() -> AsyncIterator[str]:
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while not (found := re.search(rb"on port (\d+)\.", line := await process.stderr.readline())):
                 assert line, "The server ended before it listened."
         reading = asyncio.create_task(process.stderr.read())

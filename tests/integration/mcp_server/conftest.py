@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from tests.conftest import DatabaseUrls
 from tests.fakes.conformance_tools import conformance_tools
+from tests.patience import PATIENCE
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.ids import WorkspaceId, new_id
 from toolcrib.policy.rules import rules_to_yaml
@@ -49,7 +50,9 @@ class Served:
         return f"{self.origin}/open/{self.workspace_id}/{self.key}"
 
     def client(self, key: str | None = None) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(headers={"Authorization": f"Bearer {key or self.key}"}, timeout=30, trust_env=False)
+        return httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {key or self.key}"}, timeout=PATIENCE, trust_env=False
+        )
 
     async def agent_key(self, **rules: Any) -> str:
         definition = rules_to_yaml(AgentRules.model_validate(rules))

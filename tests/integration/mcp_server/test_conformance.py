@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 
 from tests.integration.mcp.conftest import NODE, PEERS
 from tests.integration.mcp_server.conftest import Served
+from tests.patience import PATIENCE
 
 SUITE = PEERS / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 NOT_APPLICABLE = Path(__file__).parent / "not_applicable.yml"
-_SECONDS = 120
 _STAMP = re.compile(r"-\d{4}-\d\d-\d\dT.*")
 
 
@@ -30,7 +30,7 @@ async def test_every_check_that_applies_passes(served: Served, tmp_path: Path, r
         NODE, SUITE, "server", "--url", served.open_url, "--requirements", revision, "-o", tmp_path,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    async with asyncio.timeout(_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         said, _ = await process.communicate()
     failed, passed = _results(tmp_path)
     assert passed >= 40, said.decode()[-2_000:]

@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.mcp.conftest import NODE, PEERS
 from tests.integration.mcp_server.conftest import Served, founded
+from tests.patience import PATIENCE
 from toolcrib.domain.approvals import Judgement
 from toolcrib.domain.errors import BadArguments
 from toolcrib.server.cookies import ACCESS
@@ -55,7 +56,7 @@ async def only_forms(served: Served, mode: str, key: str, elicit: Any) -> AsyncI
 
     headers = {"Authorization": f"Bearer {key}"}
     async with (
-        httpx2.AsyncClient(headers=headers, transport=Silent(), timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, transport=Silent(), timeout=PATIENCE) as http,
         Client(streamable_http_client(served.url, http_client=http), mode=mode, elicitation_callback=elicit) as client,
     ):
         yield client
@@ -97,7 +98,7 @@ async def test_the_official_inspector_completes_a_session(served: Served, tmp_pa
             NODE, program, served.url, "--transport", "http", "--header", f"Authorization: Bearer {served.key}",
             *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             said, complained = await process.communicate()
         assert process.returncode == 0, complained.decode()
         return json.loads(said)
@@ -208,7 +209,7 @@ async def test_a_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(se
         args=["mcp", "--server", served.origin],
         env={"TOOLCRIB_TOKEN": await served.agent_key(trust="autonomous", tool_permissions=WRITES)},
     )
-    async with asyncio.timeout(60), Client(program, mode=mode) as client:
+    async with asyncio.timeout(PATIENCE), Client(program, mode=mode) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == set(WRITES)
         await client.call_tool("write", {"path": "/by-pipe.txt", "content": "through the pipe"})
         assert "through the pipe" in words(await client.call_tool("read", {"path": "/by-pipe.txt"}))

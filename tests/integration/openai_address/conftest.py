@@ -16,6 +16,7 @@ from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import KEY, ModelServer, model_server
 from tests.integration.mcp_server.conftest import listening
 from tests.integration.runs.conftest import MODEL
+from tests.patience import PATIENCE
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.ids import AgentId, new_id
 from toolcrib.domain.runs import Run, RunState
@@ -55,7 +56,7 @@ class Office:
 
     def http(self, key: str | None = None) -> httpx2.AsyncClient:
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        return httpx2.AsyncClient(base_url=f"{self.origin}/v1", headers=headers, timeout=30, trust_env=False)
+        return httpx2.AsyncClient(base_url=f"{self.origin}/v1", headers=headers, timeout=PATIENCE, trust_env=False)
 
     def on_disk(self, path: str) -> Path:
         data = self.services.settings.data_dir
@@ -153,7 +154,7 @@ async def opened_office(services: Services, origin: str, model: ModelServer, *, 
     async with (
         httpx2.AsyncClient(trust_env=False) as http,
         AsyncOpenAI(
-            base_url=f"{origin}/v1", api_key=key, http_client=http, timeout=30, _strict_response_validation=True
+            base_url=f"{origin}/v1", api_key=key, http_client=http, timeout=PATIENCE, _strict_response_validation=True
         ) as client,
     ):
         yield Office(services, origin, model, person.email, tenant, name, agent.id, key, client)

@@ -12,6 +12,7 @@ from tests.fakes.model_server import Answer
 from tests.fakes.scenes import Scene
 from tests.integration.openai_address.conftest import Office, assistant, user
 from tests.integration.runs.conftest import MODEL, says
+from tests.patience import PATIENCE
 from toolcrib.domain.ids import RunId
 from toolcrib.domain.runs import Ending, Run, RunState
 
@@ -126,7 +127,7 @@ async def test_who_hangs_up_stops_the_run(office: Office, stream: bool) -> None:
     begun = wires.chat_completions(Scene(text="I begin and go on"), MODEL)[:2]
     office.model.say(Answer(tuple(begun), hang=True))
 
-    async with office.http() as http, asyncio.timeout(20):
+    async with office.http() as http, asyncio.timeout(PATIENCE):
         body = {"model": office.name, "messages": [user("Begin.")], "stream": stream}
         asking = asyncio.create_task(http.post("/chat/completions", json=body))
         run = await office.first_run(RunState.RUNNING)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tests.fakes.scenes import Scene, SceneCall
 from tests.integration.engine.cast import with_tools
 from tests.integration.runs.conftest import MODEL, Office, no, opened_office, says, yes
 from tests.integration.runs.test_durable import Died, at_work, ended
+from tests.patience import PATIENCE, TRIES
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.errors import Conflict, Superseded
@@ -100,7 +102,7 @@ async def put_back(office: Office, run_id: RunId) -> None:
 
 async def blocked(owner_url: str, query: str, task: asyncio.Task[Any]) -> None:
     """Until a statement waits for a lock that we hold, or has got past it."""
-    async with asyncio.timeout(10), await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as watching:
+    async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as watching:
         while not task.done():
             cursor = await watching.execute(
                 """
@@ -124,7 +126,7 @@ async def test_a_process_that_slept_does_not_spin_beside_the_one_that_waits(stri
     await office.advance(quick)
     assert (await office.run(waiting.id)).state is RunState.WAITING
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await office.advance(slow)
     with pytest.raises(Superseded):
         await office.runs.wait(slow, [])
@@ -176,7 +178,7 @@ async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(st
     with pytest.raises(Died):
         await advance(await taken(office))
     office.model.say(says("Written."))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await office.carry_on()
 
     assert (await office.run(waiting.id)).ending is Ending.DONE
@@ -213,7 +215,7 @@ async def test_cancelling_while_runs_end_and_begin_never_locks_them_up(strict: O
         except Conflict:
             return
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(strict.carry_on(), *(cancel(run_id) for run_id in ids[1:]))
         await strict.carry_on()
 
@@ -229,7 +231,7 @@ async def test_cancelling_while_the_context_is_made_smaller_leaves_it_as_it_was(
     async with at_work(office) as runner:
         run_id = await submitted(office, "Third.")
         runner.poke()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(office.model.received) == asked:
                 await office.run(run_id)
         await office.runs.cancel(office.tenant, run_id)
@@ -257,21 +259,26 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
         office.providers,
         tool_permissions={"dawdle": {"allowed": True}, "ls": {"allowed": True}},
     )
-    office.model.say(says("I wait.", ("dawdle", {}), ("dawdle", {})))
+    took = []
     async with at_work(office) as runner:
-        run_id = await submitted(office)
-        runner.poke()
-        await asyncio.wait_for(began.wait(), 10)
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        await office.runs.cancel(office.tenant, run_id)
-        await asyncio.wait_for(stopped.wait(), 5)
-        took = loop.time() - asked_at
-        run = await ended(office, run_id)
+        for _ in range(TRIES):
+            office.model.say(says("I wait.", ("dawdle", {}), ("dawdle", {})))
+            began.clear()
+            stopped.clear()
+            run_id = await submitted(office)
+            runner.poke()
+            await asyncio.wait_for(began.wait(), PATIENCE)
+            asked_at = time.monotonic()
+            await office.runs.cancel(office.tenant, run_id)
+            await asyncio.wait_for(stopped.wait(), PATIENCE)
+            took.append(time.monotonic() - asked_at)
+            run = await ended(office, run_id)
+            assert run.ending is Ending.CANCELLED
+            assert await office.is_whole()
+            if took[-1] < 1:
+                break
 
-    assert took < 1.5
-    assert run.ending is Ending.CANCELLED
-    assert await office.is_whole()
+    assert min(took) < 1
     await office.send("And now?", says("Now this."))
     assert_valid(office)
 
@@ -282,7 +289,7 @@ async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whol
     async with at_work(office) as runner:
         run_id = await submitted(office)
         runner.poke()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not office.model.received:
                 await office.run(run_id)
     assert (await office.run(run_id)).state is RunState.READY
@@ -314,7 +321,7 @@ async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office:
     async with at_work(office) as runner:
         run_id = await submitted(office)
         runner.poke()
-        await asyncio.wait_for(began[0].wait(), 10)
+        await asyncio.wait_for(began[0].wait(), PATIENCE)
 
     await office.carry_on()
 
@@ -373,7 +380,7 @@ async def test_when_the_session_is_deleted_the_run_ends_with_it(strict: Office) 
     run = await taken(office)
     await Sessions(office.crib.database).delete(office.tenant, office.session_id)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await office.advance(run)
 
     assert not (office.crib.project / "a.txt").exists()
@@ -594,7 +601,7 @@ async def test_violations_are_counted_over_all_the_processes_of_a_run(strict: Of
     run_id = await submitted(office)
     office.model.say(says("", ("read", {"path": "/../x"})), Answer((), hang=True))
     task = asyncio.create_task(office.advance(await taken(office)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while len(office.model.received) < 2:
             await office.run(run_id)
     task.cancel()

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.engine.cast import with_tools
 from tests.integration.runs.conftest import Office, no, opened_office, says, yes
 from tests.integration.runs.test_durable import at_work, ended
+from tests.patience import PATIENCE
 from toolcrib.domain.agents import AgentRules
 from toolcrib.domain.effects import Category, Danger, Effects
 from toolcrib.domain.runs import Ending, RunState
@@ -85,7 +86,7 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(office:
     async with at_work(office) as runner:
         run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
         runner.poke()
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), PATIENCE)
         await office.runs.cancel(office.tenant, run.id)
         done = await ended(office, run.id)
 

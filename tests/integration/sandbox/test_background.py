@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.sandbox import outliver
 from tests.integration.sandbox.stand import SANDBOX, Stand
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import NotFound, ToolFailed
 from toolcrib.sandbox.background import KEPT_BYTES, Background, ProcessState
 from toolcrib.sandbox.command import Command
@@ -43,7 +44,7 @@ def zones(tmp_path: Path, *masked: str) -> list[Zone]:
 async def until(background: Background, process: ProcessState, text: bytes) -> bytes:
     """All output, once it holds ``text``."""
     said, offset = b"", 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while text not in said:
             piece = await background.more(process.id, owner=SESSION, offset=offset)
             assert piece.data or background.state(process.id, owner=SESSION).running, said
@@ -59,7 +60,7 @@ async def test_process_answers_its_input_and_is_read_by_offset(background: Backg
     assert background.output(process.id, owner=SESSION, offset=8).data == b"got two\n"
     background.end_input(process.id, owner=SESSION)
     await until(background, process, b"bye\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while (state := background.state(process.id, owner=SESSION)).running:
             await background.more(process.id, owner=SESSION, offset=state.written)
     assert (state.exit_code, state.stopped) == (3, None)
@@ -130,7 +131,7 @@ async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
     assert secret.read_text() == "SECRET=1"
     (tmp_path / "fresh").write_text("SECRET=3")
     (tmp_path / "fresh").rename(secret)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while (state := background.state(process.id, owner=SESSION)).running:
             await background.more(process.id, owner=SESSION, offset=state.written)
     assert "masked file was replaced" in (state.stopped or "")
@@ -139,7 +140,7 @@ async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
 async def test_excess_ends_it(background: Background, tmp_path: Path) -> None:
     command = Command("while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=Limits(disk_bytes=32 * MIB))
     process = await background.start(command, zones(tmp_path), owner=SESSION)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await background.more(process.id, owner=SESSION, offset=0)
     assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
 
@@ -149,7 +150,7 @@ async def test_too_much_written_to_the_live_tree_ends_it(background: Background,
     (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
     command = Command("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
     process = await background.start(command, zones(tmp_path), owner=SESSION)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         state = await background.ended(process.id, owner=SESSION)
     assert state.stopped == "more than 32 MiB written"
 
@@ -166,7 +167,7 @@ async def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
         [sys.executable, outliver.__file__, str(tmp_path)], stdout=subprocess.PIPE, env={"PATH": os.environ["PATH"]}
     )
     assert server.stdout
-    line = await asyncio.wait_for(asyncio.to_thread(server.stdout.readline), 30)
+    line = await asyncio.wait_for(asyncio.to_thread(server.stdout.readline), PATIENCE)
     left = set()
     for pid in json.loads(line):
         # Shells that only start others are gone by now.

@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE
+
 pytestmark = pytest.mark.req("SH-3", part="doctor shows level, gaps and remedies")
 
 
 def doctor(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "doctor", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_doctor_tells_a_person_what_holds() -> None:

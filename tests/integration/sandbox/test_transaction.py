@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand, apply, snapshot
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.command import Command
 from toolcrib.sandbox.effect import Change, Kind
@@ -130,7 +131,7 @@ async def test_cancelling_ends_the_command_and_drops_what_it_did(stand: Stand) -
     before = len(list(descendants(os.getpid())))
     up = asyncio.Event()
     running = asyncio.create_task(stand.run("echo made > x; echo up; sleep 600", lambda _: up.set()))
-    await asyncio.wait_for(up.wait(), 10)
+    await asyncio.wait_for(up.wait(), PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

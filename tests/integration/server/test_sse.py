@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from tests.integration.server.people import Newcomer, code_of
-from tests.integration.server.wire import PATIENCE_SECONDS, Room, listening
+from tests.integration.server.wire import Room, listening
+from tests.patience import PATIENCE
 from toolcrib.domain.callers import Role
 from toolcrib.server.doors import Doors, Pace
 from toolcrib.server.sse import encoded
@@ -27,7 +28,7 @@ class Reader:
     async def next(self) -> dict[str, Any]:
         """The next block that is not a sign of life only; its fields."""
         fields: dict[str, Any] = {}
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             async for line in self._lines:
                 name, _, value = line.partition(": ")
                 if line == "" and fields:
@@ -48,7 +49,7 @@ class Reader:
 async def reading(room: Room, *, headers: dict[str, str] | None = None, **query: Any) -> AsyncIterator[Reader]:
     url = f"{room.http}/sessions/{room.session_id}/events/stream"
     async with (
-        httpx2.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client,
+        httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client,
         client.stream("GET", url, headers=room.headers | (headers or {}), params=query) as response,
     ):
         assert response.status_code == 200
@@ -119,14 +120,14 @@ async def test_a_stream_ends_for_who_is_removed(room: Room, newcomer: Newcomer) 
 async def test_a_reader_of_a_stream_that_takes_nothing_is_let_go(room: Room) -> None:
     async with listening(replace(room.services, doors=Doors(pace=Pace(stall=0.3)))) as address:
         with await asyncio.to_thread(_deaf, replace(room, address=address)):
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 while room.services.live.watchers_of(room.workspace_id, room.session_id):
                     await room.happens(filler="x" * 100_000)
 
 
 def _deaf(room: Room) -> socket.socket:
     host, port = room.address.split(":")
-    deaf = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+    deaf = socket.create_connection((host, int(port)), timeout=PATIENCE)
     path = f"/api/v1/workspaces/{room.workspace_id}/sessions/{room.session_id}/events/stream"
     deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: {room.address}\r\nAuthorization: Bearer {room.token}\r\n\r\n".encode())
     heard = b""

@@ -12,13 +12,12 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests.patience import PATIENCE
 from toolcrib.domain.events import Event
 from toolcrib.domain.ids import SessionId, WorkspaceId
 from toolcrib.server.app import create_app
 from toolcrib.server.services import Services
 from toolcrib.storage.database import Tenant
-
-PATIENCE_SECONDS = 10
 
 
 @asynccontextmanager
@@ -113,7 +112,7 @@ class Client:
         return str(said["payload"]["toolId"])
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             message: dict[str, Any] = json.loads(await self.socket.recv())
         self.told.append(message)
         return message
@@ -131,7 +130,7 @@ class Client:
 
     async def closed(self) -> tuple[int, str]:
         """The code and the reason with which the server ends it."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     await self.socket.recv()

@@ -6,6 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.patience import PATIENCE
 from toolcrib.storage.database import Database
 
 # Rounds of the loop between the moment at which a connection is given back and that at which the next has it.
@@ -35,14 +36,14 @@ async def test_a_cancellation_that_comes_together_with_the_connection_is_heeded(
 
         async with database.connection():
             waiting = asyncio.create_task(work())
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while database._app.get_stats().get("requests_waiting", 0) == 0:
                     await Round()
         for _ in range(rounds):
             await Round()
         waiting.cancel()
 
-        done, _ = await asyncio.wait([waiting], timeout=5)
+        done, _ = await asyncio.wait([waiting], timeout=PATIENCE)
 
     assert done, f"It goes on for ever, {'with' if got_on else 'without'} its connection."
     assert waiting.cancelled()

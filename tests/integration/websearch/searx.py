@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx2
 
-_START_SECONDS = 30
+from tests.patience import PATIENCE
+
 _LOOK_EVERY_SECONDS = 0.05
 _PORTS = range(20_000, 32_000)
 
@@ -56,7 +57,7 @@ def searx(directory: Path, source: str) -> Iterator[str]:
 
 def _wait_until_it_answers(origin: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     tick = threading.Event()
-    for _ in range(int(_START_SECONDS / _LOOK_EVERY_SECONDS)):
+    for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
         if process.poll() is not None:
             raise AssertionError(f"searx ended with {process.returncode}:\n{log.read_text()}")
         try:
@@ -64,7 +65,7 @@ def _wait_until_it_answers(origin: str, process: "subprocess.Popen[bytes]", log:
                 return
         except httpx2.TransportError:
             tick.wait(_LOOK_EVERY_SECONDS)
-    raise AssertionError(f"searx does not answer after {_START_SECONDS} s:\n{log.read_text()}")
+    raise AssertionError(f"searx does not answer after {PATIENCE} s:\n{log.read_text()}")
 
 
 def _free_port() -> int:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolcrib.domain.events import Delta, DeltaType
 from toolcrib.domain.ids import SessionId, WorkspaceId, new_id
 from toolcrib.engine.live.coalesce import MAX_CHARACTERS, Coalescer
@@ -24,7 +25,7 @@ class Ears:
         self._more.set()
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while "".join(delta.text for delta in self.heard) != text:
                 self._more.clear()
                 await self._more.wait()

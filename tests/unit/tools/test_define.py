@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from tests.patience import PATIENCE
 from toolcrib import ToolContext, tool
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.effects import Category, Danger, Effects
@@ -136,7 +137,7 @@ async def test_an_async_function_runs_on_the_loop_and_a_plain_one_beside_it() ->
     @tool()
     async def on_loop() -> threading.Thread:
         """Run on the loop."""
-        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), 10)
+        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), PATIENCE)
         return threading.current_thread()
 
     @tool()
@@ -188,7 +189,7 @@ def test_a_parameter_that_can_only_be_given_by_position_is_refused_when_the_tool
 
 def test_importing_the_package_alone_is_light() -> None:
     program = "import sys, toolcrib; print(*sys.modules); toolcrib.tool; print('toolcrib.tools.define' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     loaded, then = done.stdout.splitlines()
     assert not {"pydantic", "psycopg", "fastapi", "toolcrib.tools", "toolcrib.library"} & set(loaded.split())

@@ -8,6 +8,7 @@ from graphlib import TopologicalSorter
 import grimp
 
 import toolcrib
+from tests.patience import PATIENCE
 
 # Forks a child for each package from an interpreter that has seen none of ours, so that third parties load once.
 _PROGRAM = """
@@ -49,7 +50,7 @@ def test_ac1_every_package_imports_in_a_fresh_interpreter() -> None:
         [sys.executable, "-c", _PROGRAM, _THIRD_PARTIES, ";".join(map(" ".join, packages.values()))],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 

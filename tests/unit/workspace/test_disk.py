@@ -12,6 +12,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import (
     BadArguments,
     Conflict,
@@ -498,7 +499,7 @@ def test_denied_access_is_told_with_the_remedy_and_without_the_path_on_disk(root
         ["unshare", "-U", sys.executable, "-c", dedent(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     (root / "closed").chmod(0o700)

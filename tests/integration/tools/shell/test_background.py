@@ -11,6 +11,7 @@ import pytest
 from tests.integration.conftest import Crib
 from tests.integration.engine.test_approvals import asked
 from tests.integration.tools.shell.cast import another_engine, new_crib
+from tests.patience import PATIENCE
 from toolcrib.domain.callers import Caller
 from toolcrib.domain.errors import NotFound, NotPermitted, Superseded, ToolFailed
 from toolcrib.domain.files import AuthorKind, Version
@@ -56,7 +57,7 @@ async def said(crib: Crib, tool: str, caller: Caller | None = None, /, **argumen
 
 async def until(crib: Crib, process: str, text: str, caller: Caller | None = None) -> dict[str, Any]:
     """The answer in which the process has said ``text``, with all that was changed until then."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             told = await said(crib, "bash_output", caller, process_id=process, wait=10)
             if text in told["output"]:
@@ -65,7 +66,7 @@ async def until(crib: Crib, process: str, text: str, caller: Caller | None = Non
 
 
 async def ended(crib: Crib, process: str, caller: Caller | None = None) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while (told := await said(crib, "bash_output", caller, process_id=process, offset=10**9, wait=10)) and told[
             "metadata"
         ]["running"]:
@@ -257,7 +258,7 @@ async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
 
     await Sessions(crib.database).delete(Tenant.of(inside), SessionId(inside.session_id))
 
-    await asyncio.wait_for(job.seen_off.wait(), 20)
+    await asyncio.wait_for(job.seen_off.wait(), PATIENCE)
     assert len(list(descendants(os.getpid()))) == before
 
 

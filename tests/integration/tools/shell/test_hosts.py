@@ -9,6 +9,7 @@ from tests.adversarial.test_sandbox_egress import PRETENDED, fetching, upstream
 from tests.integration.conftest import Crib
 from tests.integration.engine.cast import book_of
 from tests.integration.tools.shell.cast import hand, ran
+from tests.patience import PATIENCE
 from toolcrib.domain.errors import BadArguments
 from toolcrib.domain.ids import CallId
 from toolcrib.policy.rules import rules_from_yaml
@@ -66,7 +67,7 @@ async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: C
         open_crib.call("bash", replace(agent, session_id=session.id), command="sleep 20; echo late")
     )
     tenant = Tenant.of(open_crib.caller)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (found := await _running(open_crib)):
             pass
     assert [repeatable for _, repeatable in found] == [False]

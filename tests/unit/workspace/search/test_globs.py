@@ -86,8 +86,8 @@ def test_braces_that_multiply_are_refused() -> None:
 @pytest.mark.parametrize("pattern", ["*a" * 60 + "b", "**/a/" * 60 + "b"])
 def test_no_pattern_takes_long(pattern: str) -> None:
     found = globs([pattern], ROOT)
-    started = time.monotonic()
+    started = time.process_time()
 
     assert not found.match("/" + "a" * 250, "a" * 250)
     assert not found.match("/a" * 1_000, "a")
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1

@@ -62,7 +62,7 @@ def test_the_end_of_a_name_is_known_where_it_is_certain() -> None:
 
 def test_no_path_pattern_takes_long() -> None:
     hostile = likeness("%a" * 200 + "%b")
-    started = time.monotonic()
+    started = time.process_time()
 
     assert not hostile.means("/" + "a" * 4_000)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
