@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -17,6 +18,10 @@ from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
 
 ROOT = Path(__file__).parent.parent
+
+# No example is too slow because the machine was lent to others meanwhile.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 @dataclass(frozen=True)
