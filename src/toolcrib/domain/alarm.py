@@ -52,7 +52,8 @@ class Alarm:
     def _set(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._due, self._look)
+        # uvloop gives no timer for what is due at once.
+        self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._look)
 
     def _look(self) -> None:
         self._timer = None

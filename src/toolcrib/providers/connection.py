@@ -12,6 +12,8 @@ from toolcrib.domain.alarm import Alarm
 
 # What may wait to be read, before the other side has to wait.
 _MOST_WAITING: Final = 256 * 1024
+# What is handed on as one piece: whoever unpacks it has no more than this to unpack at once.
+_MOST_AT_ONCE: Final = 64 * 1024
 # What may come in a row that is no content: heads, the frames of chunks, trailers.
 _MOST_FRAME: Final = 256 * 1024
 _FOR_EVER: Final = 365 * 86_400.0
@@ -34,7 +36,12 @@ class Connection(asyncio.Protocol):
     @property
     def is_free(self) -> bool:
         """Whether another question can be asked."""
-        return self._ended is None and not self._is_spent and (self._answer is None or self._answer.is_reusable)
+        return (
+            self._ended is None
+            and not self._is_spent
+            and not self._transport.is_closing()
+            and (self._answer is None or self._answer.is_reusable)
+        )
 
     def close(self) -> None:
         self._transport.abort()
@@ -58,7 +65,9 @@ class Connection(asyncio.Protocol):
             if answer.pieces:
                 if answer.waiting > _MOST_WAITING and self._ended is None:
                     self._transport.resume_reading()
-                yield answer.taken()
+                taken = answer.taken()
+                for start in range(0, len(taken), _MOST_AT_ONCE):
+                    yield taken[start : start + _MOST_AT_ONCE]
             elif answer.is_whole:
                 return
             else:
@@ -66,6 +75,8 @@ class Connection(asyncio.Protocol):
 
     async def _send(self, request: httpx2.Request) -> None:
         assert self._answer is not None and isinstance(request.stream, httpx2.AsyncByteStream)
+        # Until all of it was sent, and if the server answers before it has heard all: who knows what it reads next.
+        self._is_spent = True
         self._transport.write(_head(request))
         try:
             with self._alarm.after(_seconds(request, "write")):
@@ -75,7 +86,6 @@ class Connection(asyncio.Protocol):
                         await self._something()
         except TimeoutError:
             raise httpx2.WriteTimeout("The server does not take the question") from None
-        # It answers before it has heard all: whether it reads the rest before the next question is not known.
         self._is_spent = not self._is_writable
 
     async def _more(self, seconds: float) -> None:
@@ -107,8 +117,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None or answer.is_whole:
-            # Nobody asked.
-            self._is_spent = True
+            self._ended = self._ended or httpx2.RemoteProtocolError("The server speaks unasked")
+            self._transport.abort()
             return
         try:
             answer.feed(data)
@@ -168,8 +178,8 @@ class _Answer:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether its connection can serve again."""
-        return self.is_whole and self._keeps_alive and not self._is_followed
+        """Whether its connection can serve again. Not if it was left unread: perhaps it is not even listened to."""
+        return self.is_whole and self._keeps_alive and not self._is_followed and not self.pieces
 
     def feed(self, data: bytes) -> None:
         self._frame += len(data)
@@ -216,7 +226,8 @@ class _Answer:
         self._is_framed = not names.isdisjoint((b"content-length", b"transfer-encoding")) or status in (204, 304)
 
     def on_body(self, piece: bytes) -> None:
-        if self.is_whole:
+        if self.status is None or self.is_whole:
+            # What belongs to a word on the way, or to an answer that nobody asked for.
             return
         self.pieces.append(piece)
         self.waiting += len(piece)

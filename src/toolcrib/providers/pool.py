@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from typing import Final
@@ -28,7 +27,8 @@ class Pool(httpx2.AsyncBaseTransport):
     def __init__(self, network: Network) -> None:
         self._network = network
         self._room = asyncio.Semaphore(_MOST)
-        self._free: dict[Origin, list[tuple[float, Connection]]] = defaultdict(list)
+        # Those that can serve again, the latest last, each with the timer that ends it.
+        self._free: dict[Connection, tuple[Origin, asyncio.TimerHandle]] = {}
         self._is_closed = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -48,10 +48,8 @@ class Pool(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         self._is_closed = True
-        for kept in self._free.values():
-            for _, connection in kept:
-                connection.close()
-        self._free.clear()
+        for connection in list(self._free):
+            self._end(connection)
 
     async def _wait_for_room(self, seconds: float | None) -> None:
         try:
@@ -61,32 +59,43 @@ class Pool(httpx2.AsyncBaseTransport):
             raise httpx2.PoolTimeout(f"{_MOST} connections are in use") from None
 
     def _kept(self, origin: Origin) -> Connection | None:
-        kept, now = self._free[origin], asyncio.get_running_loop().time()
-        while kept:
-            since, connection = kept.pop()
-            if connection.is_free and now - since < _KEPT_SECONDS:
+        for connection in [one for one, (whose, _) in reversed(self._free.items()) if whose == origin]:
+            if connection.is_free:
+                self._free.pop(connection)[1].cancel()
                 return connection
-            connection.close()
+            self._end(connection)
         return None
 
+    def _end(self, connection: Connection) -> None:
+        self._free.pop(connection)[1].cancel()
+        connection.close()
+
     async def _connected(self, origin: Origin, seconds: float | None) -> Connection:
-        scheme, host, port = origin
-        secure = self._tls if scheme == "https" else None
-        failed: Exception | None = None
+        _, host, port = origin
         try:
             async with asyncio.timeout(seconds):
-                for address in await self._network.addresses(host, port):
-                    try:
-                        _, connection = await asyncio.get_running_loop().create_connection(
-                            Connection, address, port, ssl=secure, server_hostname=host if secure else None
-                        )
-                    except OSError as error:
-                        failed = error
-                    else:
-                        return connection
+                addresses = await self._network.addresses(host, port)
         except TimeoutError:
-            raise httpx2.ConnectTimeout(f"{host}:{port} does not answer") from None
+            raise httpx2.ConnectTimeout(f"{host} could not be looked up in time") from None
+        failed: OSError | None = None
+        for address in addresses:
+            try:
+                # An address that swallows everything leaves time for the next.
+                async with asyncio.timeout(seconds and seconds / len(addresses)):
+                    return await self._connected_to(address, origin)
+            except OSError as error:
+                failed = error
+        if isinstance(failed, TimeoutError):
+            raise httpx2.ConnectTimeout(f"{host}:{port} does not answer")
         raise httpx2.ConnectError(str(failed or f"{host} has no address"))
+
+    async def _connected_to(self, address: str, origin: Origin) -> Connection:
+        scheme, host, port = origin
+        tls = self._tls if scheme == "https" else None
+        _, connection = await asyncio.get_running_loop().create_connection(
+            Connection, address, port, ssl=tls, server_hostname=host if tls else None
+        )
+        return connection
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -98,9 +107,9 @@ class Pool(httpx2.AsyncBaseTransport):
         self._room.release()
         if connection is None:
             return
-        kept = self._free[origin]
-        if connection.is_free and len(kept) < _MOST_KEPT and not self._is_closed:
-            kept.append((asyncio.get_running_loop().time(), connection))
+        if connection.is_free and len(self._free) < _MOST_KEPT and not self._is_closed:
+            timer = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, connection)
+            self._free[connection] = (origin, timer)
         else:
             connection.close()
 
@@ -124,4 +133,5 @@ class _Lent(httpx2.AsyncByteStream):
 def _origin(url: httpx2.URL) -> Origin:
     if url.scheme not in ("http", "https"):
         raise httpx2.UnsupportedProtocol(f"{url.scheme}: is not spoken here")
-    return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+    # The host as it is written on the wire: names of other scripts have more than one way to be written so.
+    return url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)

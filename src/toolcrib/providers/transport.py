@@ -9,6 +9,8 @@ from toolcrib.providers.pool import Pool
 
 # How long a connection may take, and how long an answer may be silent; a turn has a limit of its own.
 TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
+# With a proxy; without one, they are the pool's.
+_LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=30)
 MAX_REFUSAL = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 
@@ -17,7 +19,7 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
     """A client that follows no redirects, since a key must not travel on, and asks for no compression."""
     # With a proxy, it is the proxy that decides what can be reached.
     network = Network(private_hosts, setting="TOOLCRIB_PRIVATE_MODEL_HOSTS")
-    transport = Pool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy)
+    transport = Pool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=_LIMITS)
     return httpx2.AsyncClient(
         transport=_Bounded(transport),
         timeout=TIMEOUT,

@@ -4,7 +4,7 @@ import asyncio
 import datetime
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.patience import PATIENCE
+from toolcrib.providers import pool
 from toolcrib.providers.network import Network
 from toolcrib.providers.pool import Pool
 
@@ -75,9 +76,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serving(
+    script: Script, *, tls: ssl.SSLContext | None = None, anywhere: bool = False
+) -> AsyncIterator[Server]:
     server = Server(script)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    listening = await asyncio.start_server(server.serve, "0.0.0.0" if anywhere else "127.0.0.1", 0, ssl=tls)
     port = listening.sockets[0].getsockname()[1]
     server.url = f"{'https://localhost' if tls else 'http://127.0.0.1'}:{port}/"
     async with listening, asyncio.timeout(PATIENCE):
@@ -88,8 +91,8 @@ async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
 @asynccontextmanager
 async def client(**seconds: float) -> AsyncIterator[httpx2.AsyncClient]:
     timeout = httpx2.Timeout(**{name: seconds.get(name, PATIENCE) for name in ("connect", "read", "write", "pool")})
-    pool = Pool(Network(["*"], setting="A_SETTING"))
-    async with httpx2.AsyncClient(transport=pool, timeout=timeout, trust_env=False) as http:
+    transport = Pool(Network(["*"], setting="A_SETTING"))
+    async with httpx2.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as http:
         yield http
 
 
@@ -232,9 +235,7 @@ async def test_what_comes_while_nobody_asks_makes_the_connection_useless() -> No
     async with serving(script) as server, client() as http:
         assert (await http.post(server.url, content=b"?")).text == "hello"
         await said.wait()
-        # The forged byte is on its way; a further round over loopback comes after it.
-        async with serving(answering(HELLO, hang_up=True)) as other:
-            await http.post(other.url, content=b"?")
+        await heard_all()
         assert (await http.post(server.url, content=b"?")).text == "hello"
 
     assert server.connections == 2
@@ -247,6 +248,103 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> No
             await asyncio.gather(*server.ended)
 
     assert server.connections == 3
+
+
+async def test_an_answer_that_was_left_unread_is_not_followed_by_another_question() -> None:
+    """It may be so long that nobody listens to its connection any more."""
+    size = 300_000
+    has_said = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size)
+        has_said.set()
+        await peer.hung_up()
+
+    async with serving(script) as server, client(read=PATIENCE) as http:
+        for _ in range(2):
+            has_said.clear()
+            async with http.stream("POST", server.url, content=b"?"):
+                await has_said.wait()
+                await heard_all()
+
+    assert server.connections == 2
+
+
+async def heard_all() -> None:
+    """What is on its way over loopback comes before what is sent after it."""
+    async with serving(answering(HELLO, hang_up=True)) as other, client() as http:
+        await http.post(other.url, content=b"?")
+
+
+async def test_who_speaks_before_being_asked_is_not_listened_to() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.say(HELLO.replace(b"hello", b"FORGE") * 3)
+        await peer.hung_up()
+
+    async with serving(script) as server, client() as http:
+        try:
+            reply = await http.post(server.url, content=b"?")
+        except httpx2.TransportError:
+            pass
+        else:
+            # Its words came together with the question's: it is the only answer that this connection ever gives.
+            assert reply.text == "FORGE"
+        with suppress(httpx2.TransportError):
+            await http.post(server.url, content=b"?")
+
+    assert server.connections == 2
+
+
+async def test_the_body_of_a_word_on_the_way_is_no_part_of_the_answer() -> None:
+    on_the_way = b"HTTP/1.1 199 Well\r\nContent-Length: 5\r\n\r\nFORGE"
+    async with serving(answering(on_the_way + HELLO)) as server, client() as http:
+        assert (await http.post(server.url, content=b"?")).text == "hello"
+
+
+async def test_so_many_free_connections_are_kept_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_MOST_KEPT", 3)
+    async with serving(answering(HELLO), anywhere=True) as server, client() as http:
+        port = server.url.split(":")[2]
+        for number in range(1, 7):
+            await http.post(f"http://127.0.0.{number}:{port}", content=b"?")
+        await asyncio.gather(*server.ended[3:])
+        assert not any(ended.done() for ended in server.ended[:3])
+
+
+async def test_a_free_connection_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_KEPT_SECONDS", 0.05)
+    async with serving(answering(HELLO)) as server, client() as http:
+        await http.post(server.url, content=b"?")
+        await asyncio.gather(*server.ended)
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
+    class Several(Network):
+        async def addresses(self, host: str, port: int) -> list[str]:
+            return ["127.0.0.9", "127.0.0.1"]
+
+    async with serving(answering(HELLO)) as server:
+        transport = Pool(Several(["*"], setting="A_SETTING"))
+        async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as http:
+            assert (await http.post(server.url, content=b"?")).text == "hello"
+
+
+@pytest.mark.parametrize("name", ["faß.de", "xn--fa-hia.de"])
+async def test_a_name_of_another_script_is_looked_up_as_it_is_written_on_the_wire(name: str) -> None:
+    asked = []
+
+    class Noting(Network):
+        async def addresses(self, host: str, port: int) -> list[str]:
+            asked.append((host, port))
+            return []
+
+    transport = Pool(Noting([], setting="A_SETTING"))
+    async with httpx2.AsyncClient(transport=transport, trust_env=False) as http:
+        with pytest.raises(httpx2.ConnectError, match="has no address"):
+            await http.post(f"https://{name}/", content=b"?")
+
+    assert asked == [("xn--fa-hia.de", 443)]
 
 
 async def test_who_reads_slowly_makes_the_server_wait() -> None:
@@ -381,6 +479,8 @@ async def test_over_tls_only_who_shows_a_valid_certificate_is_asked(
         test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones,
         test_what_comes_while_nobody_asks_makes_the_connection_useless,
         test_a_connection_that_the_server_has_closed_is_not_used_again,
+        test_an_answer_that_was_left_unread_is_not_followed_by_another_question,
+        test_who_speaks_before_being_asked_is_not_listened_to,
         test_who_reads_slowly_makes_the_server_wait,
         test_an_answer_before_the_end_of_the_question_is_taken,
         test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time,

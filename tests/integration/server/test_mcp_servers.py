@@ -48,6 +48,7 @@ async def test_an_owner_adds_looks_at_changes_and_removes_a_server(
         {"name": "X y", "url": INSIDE},
         {"name": "x", "url": "http://example.org/mcp"},
         {"name": "x", "url": INSIDE, "secrets": {"X-Key": "a\r\nHost: b"}},
+        {"name": "x", "url": INSIDE, "secrets": {"Content-Length": "1"}},
         {"name": "x", "url": INSIDE, "safe_tools": ["../x"]},
     ],
 )

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import NoReturn
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.integration.server.people import Newcomer, Someone
 from tests.integration.server.wire import Room, listening
@@ -23,6 +24,7 @@ from toolcrib.server.tokens import AccessTokens
 from toolcrib.server.websocket.endings import Code
 from toolcrib.storage.accounts import Person
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.health import OperationalError
 
 GUIDED = """
 trust: guided
@@ -194,6 +196,22 @@ async def test_the_next_message_is_taken_when_the_session_is_watched(room: Room)
 
         refused = await client.ask("chat:resume", conversationId=str(room.session_id), after=7)
         assert (refused["type"], set(refused["payload"]["fields"])) == ("chat:error", {"after"})
+
+
+@pytest.mark.req("EV-2", part="resume")
+async def test_what_cannot_be_watched_is_not_said_to_be(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> NoReturn:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(room.services.live, "subscribe", away)
+    async with room.client() as client:
+        resume = {"type": "chat:resume", "payload": {"conversationId": str(room.session_id)}, "id": 1}
+        await client.socket.send(json.dumps(resume))
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.next()
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == Code.OUR_FAULT
 
 
 @pytest.mark.req("EV-1", "EV-2", part="resume")

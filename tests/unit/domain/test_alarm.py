@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from toolcrib.domain.alarm import Alarm
 
@@ -21,6 +22,18 @@ async def test_a_wait_that_lasts_too_long_is_ended_again_and_again() -> None:
     for _ in range(3):
         with pytest.raises(TimeoutError):
             await for_ever(alarm, SOON)
+
+
+def test_a_wait_that_is_over_at_once_can_be_followed_by_another_on_the_loop_that_a_server_runs_on() -> None:
+    async def scene() -> None:
+        alarm = Alarm()
+        for _ in range(50):
+            with alarm.after(0.0):
+                pass
+            with alarm.after(NEVER):
+                pass
+
+    uvloop.run(scene())
 
 
 async def test_a_shorter_wait_after_a_longer_one_is_ended_in_its_own_time() -> None:

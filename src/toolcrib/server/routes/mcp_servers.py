@@ -25,6 +25,8 @@ ToolName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-
 # What may stand in the head of a request, or in an environment.
 SecretName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 SecretValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[\x20-\x7e]*$")]
+# What says where a request goes and where it ends.
+_NOT_TO_SET = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
 
 
 class NewMcpServer(Given):
@@ -44,6 +46,8 @@ class NewMcpServer(Given):
     def _one_way(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("Give either a command or a url.")
+        if self.url is not None and (ours := sorted(name for name in self.secrets if name.lower() in _NOT_TO_SET)):
+            raise ValueError(f"Headers that are not to be set: {', '.join(ours)}.")
         return self
 
 

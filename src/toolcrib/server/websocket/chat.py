@@ -126,9 +126,8 @@ class Chat:
         await self._watch(SessionId(said.conversation_id), after=said.after)
 
     async def _watch(self, session_id: SessionId, *, after: int) -> None:
-        self._tellers[session_id] = Teller()
-
         async def open_ones_first(session: Session) -> None:
+            self._tellers[session.id] = Teller()
             waiting = await waiting_ones(self._services, self._connection.tenant, session, after=after)
             for message in waiting:
                 await self._connection.send(message)

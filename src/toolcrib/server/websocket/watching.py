@@ -63,13 +63,15 @@ class Watched:
                 async for item in subscription:
                     if (message := self._tell(session_id, item)) is not None:
                         await connection.send(message)
-        except (NotFound, BadArguments) as error:
-            self._tasks.pop(session_id, None)
-            if begun.done():
+        except Exception as error:
+            if not begun.done():
+                self._tasks.pop(session_id, None)
+                begun.set_exception(error)
+            elif isinstance(error, NotFound | BadArguments):
+                self._tasks.pop(session_id, None)
                 await self._tell_error(error, session_id)
             else:
-                begun.set_exception(error)
+                raise
         finally:
             if not begun.done():
-                # What went wrong ends the connection.
-                begun.set_result(None)
+                begun.cancel()
