@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Final
 
@@ -35,15 +36,13 @@ class Pool(httpx2.AsyncBaseTransport):
         origin = _origin(request.url)
         limits: dict[str, float | None] = request.extensions.get("timeout", {})
         await self._wait_for_room(limits.get("pool"))
-        connection: Connection | None = None
-        try:
+        with ExitStack() as lent:
+            lent.callback(self._room.release)
             connection = self._kept(origin) or await self._connected(origin, limits.get("connect"))
+            lent.callback(self._keep_or_close, origin, connection)
             response = await connection.ask(request)
-        except BaseException:
-            self._done_with(origin, connection)
-            raise
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Lent(response.stream, lambda: self._done_with(origin, connection))
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Lent(response.stream, lent.pop_all())
         return response
 
     async def aclose(self) -> None:
@@ -103,10 +102,7 @@ class Pool(httpx2.AsyncBaseTransport):
         context.set_alpn_protocols(["http/1.1"])
         return context
 
-    def _done_with(self, origin: Origin, connection: Connection | None) -> None:
-        self._room.release()
-        if connection is None:
-            return
+    def _keep_or_close(self, origin: Origin, connection: Connection) -> None:
         if connection.is_free and len(self._free) < _MOST_KEPT and not self._is_closed:
             timer = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, connection)
             self._free[connection] = (origin, timer)
@@ -117,17 +113,15 @@ class Pool(httpx2.AsyncBaseTransport):
 class _Lent(httpx2.AsyncByteStream):
     """A body whose connection is given back when it is closed."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, give_back: Callable[[], None]) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, lent: ExitStack) -> None:
         self._inner = inner
-        self._give_back: Callable[[], None] | None = give_back
+        self._lent = lent
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return aiter(self._inner)
 
     async def aclose(self) -> None:
-        if self._give_back is not None:
-            self._give_back()
-            self._give_back = None
+        self._lent.close()
 
 
 def _origin(url: httpx2.URL) -> Origin:

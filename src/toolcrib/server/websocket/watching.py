@@ -63,15 +63,12 @@ class Watched:
                 async for item in subscription:
                     if (message := self._tell(session_id, item)) is not None:
                         await connection.send(message)
-        except Exception as error:
-            if not begun.done():
-                self._tasks.pop(session_id, None)
-                begun.set_exception(error)
-            elif isinstance(error, NotFound | BadArguments):
-                self._tasks.pop(session_id, None)
+        except (NotFound, BadArguments) as error:
+            self._tasks.pop(session_id, None)
+            if begun.done():
                 await self._tell_error(error, session_id)
             else:
-                raise
+                begun.set_exception(error)
         finally:
-            if not begun.done():
-                begun.cancel()
+            # Whatever else it was ends the connection: who waits for this goes no further.
+            begun.cancel()
