@@ -1,20 +1,94 @@
 """Agents of a workspace: what their owner wrote, and the rules that it says."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
-from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.approvals import Grant
-from toolcrib.domain.callers import Agent, Role
-from toolcrib.domain.errors import Conflict, NotFound
-from toolcrib.domain.ids import AgentId, UserId, new_id
-from toolcrib.policy.rules import rules_from_yaml
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.grants import grants_from
-from toolcrib.storage.json_text import json_text
+from toolcrib.core.agents import AgentRules, TrustLevel
+from toolcrib.core.approvals import Grant, GrantRule
+from toolcrib.core.callers import Agent, WorkspaceRole
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.ids import AgentId, ApprovalId, GrantId, SessionId, UserId, new_id
+from toolcrib.core.json_text import json_text
+from toolcrib.core.packages import PackageAgent
+from toolcrib.policy.agent_definition import parse_definition, plain_rules_from_yaml
+from toolcrib.policy.trust import bound_agent, ceiling_of, packaged_rules
+from toolcrib.storage.approved_calls import rule_of
+from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.workers.worker_pool import in_worker
+
+# Grants: the rules that people's decisions left behind. They are seen, and can be revoked.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGrant:
+    """A grant with where it came from."""
+
+    id: GrantId
+    agent_id: AgentId
+    session_id: SessionId | None
+    rule: GrantRule
+    approval_id: ApprovalId
+    created_by: UserId
+    created_at: datetime
+
+
+class GrantStore:
+    """Queries on grants. They are written with the decision that they come of."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, tenant: Tenant) -> list[StoredGrant]:
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select id, agent_id, session_id, tool, paths, commands, approval_id, created_by, created_at
+                from toolcrib.grants where workspace_id = %s and revoked_at is null order by id
+                """,
+                (tenant.workspace_id,),
+            )
+            return [
+                StoredGrant(id_, agent, session, _rule(tool, paths, commands), approval, by, at)
+                for id_, agent, session, tool, paths, commands, approval, by, at in await cursor.fetchall()
+            ]
+
+    async def revoke(self, tenant: Tenant, grant_id: GrantId) -> None:
+        """The agent is asked about again, from its next call on."""
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            cursor = await connection.execute(
+                """
+                update toolcrib.grants set revoked_at = now(), revoked_by = %s
+                where workspace_id = %s and id = %s and revoked_at is null
+                """,
+                (tenant.user_id, tenant.workspace_id, grant_id),
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"Grant {grant_id} not found in this workspace, or it was revoked already.")
+
+
+def grants_from(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Grant, ...]:
+    """What ``toolcrib.grants_of`` gives."""
+    return tuple(
+        Grant(
+            GrantId(UUID(row["id"])),
+            rule_of(row),
+            SessionId(UUID(row["session_id"])) if row["session_id"] else None,
+        )
+        for row in rows or ()
+    )
+
+
+def _rule(tool: str, paths: Any, commands: Any) -> GrantRule:
+    return rule_of({"tool": tool, "paths": paths, "commands": commands})
+
+
+# Longer definitions are read in a worker.
+_LITTLE_YAML = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +103,21 @@ class StoredAgent:
     created_at: datetime
     updated_at: datetime
     grants: tuple[Grant, ...] = ()
+    workspace_ceiling: TrustLevel | None = None
+    # The package that brought it; none: an owner wrote it.
+    package: str | None = None
+
+    @property
+    def max_trust(self) -> TrustLevel | None:
+        """The most that a session may trust it, by the agent's rules and the workspace's."""
+        return ceiling_of(self.rules, self.workspace_ceiling)
 
     @property
     def as_caller(self) -> Agent:
-        return Agent(self.id, self.name, self.rules, self.grants)
+        return bound_agent(self.id, self.name, self.rules, self.grants, workspace_ceiling=self.workspace_ceiling)
 
 
-class Agents:
+class AgentStore:
     """Queries on agents. Only here are definition and rules written, so that the two always agree."""
 
     def __init__(self, database: Database) -> None:
@@ -43,9 +125,9 @@ class Agents:
 
     async def create(self, tenant: Tenant, *, name: str, definition: str) -> StoredAgent:
         """Adds an agent; BadArguments if its definition is not valid."""
-        rules = rules_from_yaml(definition)
+        rules = await _rules(definition)
         try:
-            async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
                 cursor = await connection.execute(
                     f"""
                     insert into toolcrib.agents (workspace_id, id, name, definition, rules, created_by)
@@ -82,13 +164,28 @@ class Agents:
             )
             return _found(await cursor.fetchone(), agent_id)
 
+    async def default(self, tenant: Tenant) -> AgentId | None:
+        """Who answers where nobody is named: the workspace's choice, else its oldest agent that names a model."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select a.id from toolcrib.agents a join toolcrib.workspaces w on w.id = a.workspace_id
+                where a.workspace_id = %s and a.deleted_at is null
+                  and (a.id = w.default_agent_id or a.rules ->> 'model' is not null)
+                order by a.id = w.default_agent_id desc nulls last, a.id limit 1
+                """,
+                (tenant.workspace_id,),
+            )
+            row = await cursor.fetchone()
+        return AgentId(row[0]) if row else None
+
     async def update(
         self, tenant: Tenant, agent_id: AgentId, *, name: str | None = None, definition: str | None = None
     ) -> StoredAgent:
         """Changes what is given. The agent's next call is bound by the new rules."""
-        rules = None if definition is None else json_text(rules_from_yaml(definition))
+        rules = None if definition is None else json_text(await _rules(definition))
         try:
-            async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
                 cursor = await connection.execute(
                     f"""
                     update toolcrib.agents
@@ -104,7 +201,7 @@ class Agents:
 
     async def delete(self, tenant: Tenant, agent_id: AgentId) -> None:
         """Ends an agent and with it its keys. Its name stands in the history, so its row stays."""
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
                 update toolcrib.agents set deleted_at = now()
@@ -116,8 +213,41 @@ class Agents:
                 raise _no_agent(agent_id)
 
 
+async def put_packaged(
+    connection: Connection, tenant: Tenant, package: str, agents: Sequence[PackageAgent]
+) -> tuple[str, ...]:
+    """Makes the workspace's agents of a package these, and no others; gives their names there.
+
+    An agent of this package that is known keeps its id. Conflict if somebody else's has one of the names.
+    """
+    names = [f"{package}.{agent.name}" for agent in agents]
+    await connection.execute(
+        """
+        update toolcrib.agents set deleted_at = now()
+        where workspace_id = %s and package = %s and deleted_at is null and not name = any (%s)
+        """,
+        (tenant.workspace_id, package, names),
+    )
+    for name, agent in zip(names, agents, strict=True):
+        rules = json_text(packaged_rules(agent.rules))
+        cursor = await connection.execute(
+            """
+            insert into toolcrib.agents as a (workspace_id, id, name, definition, rules, created_by, package)
+            values (%s, %s, %s, %s, %s, %s, %s)
+            on conflict (workspace_id, name) where deleted_at is null
+            do update set definition = excluded.definition, rules = excluded.rules, updated_at = now()
+            where a.package = excluded.package
+            """,
+            (tenant.workspace_id, new_id(), name, agent.definition, rules, tenant.user_id, package),
+        )
+        if cursor.rowcount == 0:
+            raise _name_taken(name)
+    return tuple(names)
+
+
 _COLUMNS = """
-    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.grants_of(workspace_id, id)
+    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.grants_of(workspace_id, id),
+    (select w.max_trust from toolcrib.workspaces w where w.id = workspace_id), package
 """
 
 
@@ -128,7 +258,7 @@ def _found(row: tuple[Any, ...] | None, agent_id: AgentId) -> StoredAgent:
 
 
 def _agent(row: tuple[Any, ...]) -> StoredAgent:
-    agent_id, name, definition, rules, created_by, created_at, updated_at, grants = row
+    agent_id, name, definition, rules, created_by, created_at, updated_at, grants, ceiling, package = row
     return StoredAgent(
         agent_id,
         name,
@@ -138,6 +268,8 @@ def _agent(row: tuple[Any, ...]) -> StoredAgent:
         created_at,
         updated_at,
         grants_from(grants),
+        None if ceiling is None else TrustLevel(ceiling),
+        package,
     )
 
 
@@ -147,3 +279,10 @@ def _no_agent(agent_id: AgentId) -> NotFound:
 
 def _name_taken(name: str | None) -> Conflict:
     return Conflict(f"An agent named {name!r} is in this workspace already. Choose another name.")
+
+
+async def _rules(definition: str) -> AgentRules:
+    """What a definition declares. A long one is read in a worker: YAML takes its time."""
+    if len(definition) <= _LITTLE_YAML:
+        return parse_definition(definition)
+    return AgentRules.model_validate(await in_worker(plain_rules_from_yaml, definition))

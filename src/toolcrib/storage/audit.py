@@ -9,17 +9,29 @@ from uuid import UUID
 
 from psycopg.types.multirange import Int8Multirange
 
-from toolcrib.domain.book import AuditRecord
-from toolcrib.domain.callers import Role
+from toolcrib.core.audit import AuditRecord
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.json_text import json_text
+from toolcrib.policy.truncation import truncate
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.json_text import json_text
+
+# Stands for the workspace and the person of what an operator did to the server as a whole.
+SERVER = UUID(int=0)
+
+# The rule of records that `toolcrib.record_admin` writes. The gate decides by none of this name.
+ADMIN_RULE = "admin"
+
+# How much a record holds of what a caller said. What is longer loses its middle, and says how much is missing.
+_INPUT_BYTES = 16_000
+_NAME = 200
+_RULE = 500
 
 # How many records a page looks at: a filter that fits none of a million must not read a million.
 _LOOK = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class BookedRecord:
+class StoredAuditRecord:
     """A record as it is read back. The order of its fields is what a seal is computed over."""
 
     position: int
@@ -43,9 +55,14 @@ class BookedRecord:
     isolation: str | None
     duration_us: int
 
+    @property
+    def kind(self) -> str:
+        """``admin`` for a change of who may do what, which triggers record; ``call`` for a tool's."""
+        return "admin" if self.rule == ADMIN_RULE else "call"
+
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class AuditSeal:
     """A closed batch of records: which positions it covers, which below ``top`` a late commit may still fill."""
 
     number: int
@@ -57,7 +74,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AuditFilter:
     """Which records are asked for; what is none is left open. ``since`` counts, ``until`` does not."""
 
     user_id: UUID | None = None
@@ -67,36 +84,37 @@ class Wanted:
     outcome: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BookPage:
+class AuditPage:
     """Records, the newest first, and before which position the next page begins; none at the book's beginning."""
 
-    records: list[BookedRecord]
+    records: list[StoredAuditRecord]
     next: int | None
 
 
-class Audit:
+class AuditStore:
     """Writing records and reading one's own workspace's."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, records: Sequence[AuditRecord]) -> None:
+    async def append(self, records: Sequence[AuditRecord]) -> None:
         """Writes records of any workspaces in one statement, and so in one commit."""
         async with self._database.connection() as connection:
             rows = json_text([audit_row(record) for record in records])
             await connection.execute("select toolcrib.record_audit(%s)", (rows,), prepare=True)
 
     async def page(
-        self, tenant: Tenant, *, before: int | None, limit: int, wanted: Wanted | None = None, look: int = _LOOK
-    ) -> BookPage:
+        self, tenant: Tenant, *, before: int | None, limit: int, wanted: AuditFilter | None = None, look: int = _LOOK
+    ) -> AuditPage:
         """A workspace's records, the newest first; for its owners.
 
         At most ``look`` records are looked at, however few of them are wanted: a page may be short, and not the last.
         """
-        async with self._database.transaction(tenant, Role.OWNER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
                 with looked_at as not materialized (
@@ -112,6 +130,7 @@ class Audit:
                   and (%(outcome)s::text is null or outcome = %(outcome)s)
                   and (%(since)s::timestamptz is null or at >= %(since)s)
                   and (%(until)s::timestamptz is null or at < %(until)s)
+                  and (%(kind)s::text is null or (rule = 'admin') = (%(kind)s = 'admin'))
                 order by position desc limit %(limit)s
                 """,  # noqa: S608 - a constant of this module
                 {
@@ -119,22 +138,22 @@ class Audit:
                     "before": before,
                     "look": look,
                     "limit": limit,
-                    **_parameters(wanted or Wanted()),
+                    **_parameters(wanted or AuditFilter()),
                 },
             )
-            records = [BookedRecord(*row) for row in await cursor.fetchall()]
+            records = [StoredAuditRecord(*row) for row in await cursor.fetchall()]
             if len(records) == limit:
-                return BookPage(records, records[-1].position)
-            return BookPage(records, await _looked_down_to(connection, tenant, before=before, look=look))
+                return AuditPage(records, records[-1].position)
+            return AuditPage(records, await _looked_down_to(connection, tenant, before=before, look=look))
 
     async def require_reader(self, tenant: Tenant) -> None:
         """Forbidden for who may not read the book."""
-        async with self._database.transaction(tenant, Role.OWNER):
+        async with self._database.transaction(tenant, WorkspaceRole.OWNER):
             return
 
-    async def unsealed(self, tenant: Tenant, *, top: int) -> int:
+    async def count_unsealed(self, tenant: Tenant, *, top: int) -> int:
         """How many of a workspace's records lie beyond the newest seal, counted no further than a page looks."""
-        async with self._database.transaction(tenant, Role.OWNER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
                 select count(*) from (select from toolcrib.audit where workspace_id = %s and position > %s limit %s) new
@@ -145,20 +164,20 @@ class Audit:
             return int(row[0]) if row else 0
 
 
-class Sealing:
+class AuditSealStore:
     """What the sealer and the verifier need, as the system role: every workspace's records, and the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @asynccontextmanager
-    async def exclusively(self) -> AsyncIterator[Connection]:
+    async def lock(self) -> AsyncIterator[Connection]:
         """One sealer at a time, on any node: the chain has one end."""
-        async with self._database.system() as connection, connection.transaction():
+        async with self._database.as_system() as connection, connection.transaction():
             await connection.execute("select pg_advisory_xact_lock(%s)", (_SEALER_LOCK,))
             yield connection
 
-    async def last(self, connection: Connection) -> Seal | None:
+    async def last(self, connection: Connection) -> AuditSeal | None:
         cursor = await connection.execute(_SEALS + "order by number desc limit 1")
         row = await cursor.fetchone()
         return _seal(row) if row else None
@@ -176,7 +195,7 @@ class Sealing:
 
     async def unsealed(
         self, connection: Connection, *, top: int, open: tuple[range, ...], limit: int
-    ) -> list[BookedRecord]:
+    ) -> list[StoredAuditRecord]:
         """Records beyond the last seal, and those that have since filled a gap below it."""
         cursor = await connection.execute(
             _SELECT
@@ -188,9 +207,9 @@ class Sealing:
             """,
             {"top": top, "open": _multirange(open), "limit": limit},
         )
-        return [BookedRecord(*row) for row in await cursor.fetchall()]
+        return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
-    async def add(self, connection: Connection, seal: Seal) -> None:
+    async def add(self, connection: Connection, seal: AuditSeal) -> None:
         await connection.execute(
             """
             insert into toolcrib.seals (number, covered, open, top, records, mac) values (%s, %s, %s, %s, %s, %s)
@@ -205,13 +224,13 @@ class Sealing:
             ),
         )
 
-    async def seals_after(self, number: int, *, limit: int) -> list[Seal]:
-        async with self._database.system() as connection:
+    async def seals_after(self, number: int, *, limit: int) -> list[AuditSeal]:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(_SEALS + "where number > %s order by number limit %s", (number, limit))
             return [_seal(row) for row in await cursor.fetchall()]
 
-    async def records_in(self, covered: tuple[range, ...]) -> list[BookedRecord]:
-        async with self._database.system() as connection:
+    async def records_in_range(self, covered: tuple[range, ...]) -> list[StoredAuditRecord]:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 _SELECT
                 + """
@@ -221,17 +240,17 @@ class Sealing:
                 """,
                 {"covered": _multirange(covered)},
             )
-            return [BookedRecord(*row) for row in await cursor.fetchall()]
+            return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
-    async def outside_seals(self) -> list[int]:
+    async def unsealed_below(self) -> list[int]:
         """Positions that no seal covers: not sealed yet, or slipped in behind the chain's back."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(_OUTSIDE + "order by a.position")
             return [position for (position,) in await cursor.fetchall()]
 
     async def outside_seals_between(self, above: int | None, up_to: int) -> list[int]:
         """The same, in one stretch of the book; without ``above``, from its beginning."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 _OUTSIDE
                 + "and a.position > coalesce(%s, -9223372036854775808) and a.position <= %s order by a.position",
@@ -239,18 +258,37 @@ class Sealing:
             )
             return [position for (position,) in await cursor.fetchall()]
 
-    async def seal(self, number: int) -> Seal | None:
-        async with self._database.system() as connection:
-            cursor = await connection.execute(_SEALS + "where number = %s", (number,))
+    async def missing(self) -> int:
+        """How many records that seals cover are not there: without looking into any."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(_MISSING)
             row = await cursor.fetchone()
-            return _seal(row) if row else None
+            return int(row[0]) if row else 0
 
-    async def newest(self) -> Seal | None:
-        async with self._database.system() as connection:
+    async def seal(self, number: int) -> AuditSeal | None:
+        async with self._database.as_system() as connection:
+            return await self.numbered(connection, number)
+
+    async def numbered(self, connection: Connection, number: int) -> AuditSeal | None:
+        cursor = await connection.execute(_SEALS + "where number = %s", (number,))
+        row = await cursor.fetchone()
+        return _seal(row) if row else None
+
+    async def server_records(self, tool: str) -> list[tuple[datetime, Any]]:
+        """When something was done to the server as a whole, and with what input."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select at, input from toolcrib.audit where workspace_id = %s and tool = %s order by position",
+                (SERVER, tool),
+            )
+            return [(at, given) for at, given in await cursor.fetchall()]
+
+    async def newest(self) -> AuditSeal | None:
+        async with self._database.as_system() as connection:
             return await self.last(connection)
 
 
-def _parameters(wanted: Wanted) -> dict[str, Any]:
+def _parameters(wanted: AuditFilter) -> dict[str, Any]:
     return {
         "user": wanted.user_id,
         "agent": wanted.agent_id,
@@ -259,6 +297,7 @@ def _parameters(wanted: Wanted) -> dict[str, Any]:
         "outcome": wanted.outcome,
         "since": wanted.since,
         "until": wanted.until,
+        "kind": wanted.kind,
     }
 
 
@@ -278,10 +317,20 @@ async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int
 
 _SEALER_LOCK = 0x746F6F6C7365616C
 
-_OUTSIDE = """
+# All that is covered is one multirange, worked out once: a seal looked up for each record took most of a verification.
+_COVERED = "(select range_agg(part) from toolcrib.seals s, unnest(s.covered) part)"
+
+_OUTSIDE = f"""
     select a.position from toolcrib.audit a
-    where not exists (select from toolcrib.seals s where a.position <= s.top and s.covered @> a.position)
-"""
+    where not coalesce({_COVERED} @> a.position, false)
+"""  # noqa: S608 - a constant of this module
+
+_MISSING = f"""
+    select coalesce(sum(upper(part) - lower(part)), 0) - (
+        select count(*) from toolcrib.audit a where {_COVERED} @> a.position
+    )
+    from toolcrib.seals s, unnest(s.covered) part
+"""  # noqa: S608 - a constant of this module
 
 _SEALS = "select number, covered, open, top, records, mac from toolcrib.seals "
 
@@ -305,11 +354,11 @@ def audit_row(record: AuditRecord) -> dict[str, Any]:
         "run_id": caller.run_id,
         "call_id": caller.call_id,
         "via": caller.via,
-        "tool": record.tool,
+        "tool": record.tool[:_NAME],
         "decision": record.decision,
-        "rule": record.rule,
+        "rule": record.rule[:_RULE],
         "approver_id": record.approver_id,
-        "input": record.input,
+        "input": truncate(record.input, limit_bytes=_INPUT_BYTES).value,
         "outcome": record.outcome,
         "error_code": record.error_code,
         "files": record.files,
@@ -318,9 +367,9 @@ def audit_row(record: AuditRecord) -> dict[str, Any]:
     }
 
 
-def _seal(row: tuple[Any, ...]) -> Seal:
+def _seal(row: tuple[Any, ...]) -> AuditSeal:
     number, covered, open_, top, records, mac = row
-    return Seal(number, _ranges(covered), _ranges(open_), top, records, bytes(mac))
+    return AuditSeal(number, _ranges(covered), _ranges(open_), top, records, bytes(mac))
 
 
 def _ranges(multirange: Int8Multirange) -> tuple[range, ...]:

@@ -11,9 +11,9 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
-from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
-from toolcrib.domain.ids import UserId, WorkspaceId
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
+from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -85,11 +85,13 @@ class Database:
         """A connection in autocommit: for single statements that name their tenant themselves."""
         pool = self._system if tenant and tenant.user_id is None else self._app
         async with _lent(pool) as connection:
-            with told_apart():
+            with translate_error():
                 yield connection
 
     @asynccontextmanager
-    async def transaction(self, tenant: Tenant, needs: Role = Role.VIEWER) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, tenant: Tenant, needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> AsyncIterator[Connection]:
         """A transaction inside a workspace; Forbidden for who does not belong, or not enough."""
         async with self.connection(tenant) as connection, connection.transaction():
             if tenant.user_id is not None:
@@ -99,13 +101,13 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def system(self) -> AsyncIterator[Connection]:
+    async def as_system(self) -> AsyncIterator[Connection]:
         """A connection that sees every workspace: for recovery, sealing and collecting only."""
         async with _lent(self._system) as connection:
             yield connection
 
     @asynccontextmanager
-    async def personal(self, user_id: UserId) -> AsyncIterator[Connection]:
+    async def as_user(self, user_id: UserId) -> AsyncIterator[Connection]:
         """A transaction for what is a person's own, outside any workspace."""
         async with self.connection() as connection, connection.transaction():
             await connection.execute("select toolcrib.act_as(%s)", (user_id,))
@@ -144,11 +146,11 @@ class Database:
                 )
 
 
-def require(role: str | None, needs: Role) -> Role:
+def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
     """The program's own lock: is this a member, and of sufficient role?"""
     if role is None:
         raise Forbidden(NOT_A_MEMBER)
-    held = Role(role)
+    held = WorkspaceRole(role)
     if not held.covers(needs):
         raise Forbidden(f"Your role here is {held}; this needs {needs}. Ask an owner of the workspace.")
     return held
@@ -170,7 +172,7 @@ async def _lent(pool: Pool) -> AsyncIterator[Connection]:
 
 
 @contextmanager
-def told_apart() -> Iterator[None]:
+def translate_error() -> Iterator[None]:
     """Turns the database's refusals into ours."""
     try:
         yield
@@ -199,3 +201,28 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
         kwargs={"autocommit": True, "prepare_threshold": 1},
         name=name,
     )
+
+
+# Whether the database can serve: asked ahead, and told from its errors afterwards.
+
+# What the driver and its pool raise when the fault may lie with the database, not with the statement.
+OperationalError = psycopg.OperationalError
+
+# Connection lost, lock or deadlock, out of room, shutting down: the same statement may succeed in a moment.
+_PASSING = ("08", "40", "53", "55", "57")
+_PATIENCE_SECONDS = 2
+
+
+async def is_online(database: Database) -> bool:
+    """Whether the database serves right now."""
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS), database.connection() as connection:
+            await connection.execute("select 1")
+    except (psycopg.OperationalError, TimeoutError):
+        return False
+    return True
+
+
+def is_transient(error: psycopg.OperationalError) -> bool:
+    """Whether it is worth asking again. Without a state the statement never reached the database."""
+    return error.sqlstate is None or error.sqlstate.startswith(_PASSING)

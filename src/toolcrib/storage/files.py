@@ -8,26 +8,27 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Forbidden, NotFound, Superseded
-from toolcrib.domain.files import (
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Forbidden, NotFound, Superseded
+from toolcrib.core.files import (
     AuthorKind,
     ContentKind,
+    EntryKind,
+    EntryState,
     File,
     FileType,
     Fingerprint,
-    NodeKind,
-    NodeState,
     Version,
 )
-from toolcrib.domain.ids import AgentId, CallId, ChangeSetId, FileId, RunId, UserId, VersionId, WorkspaceId
-from toolcrib.domain.places import Place, place_in
+from toolcrib.core.ids import AgentId, CallId, ChangeSetId, FileId, RunId, UserId, VersionId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.paths import WorkspacePath, path_from_row
 from toolcrib.storage.database import NOT_A_MEMBER, Connection, Database, Tenant, require
-from toolcrib.storage.json_text import json_text
+from toolcrib.storage.virtual_files import virtual_below
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class WorkspaceHome:
     """Where a workspace's tree lies, and the epoch in which that is true."""
 
     tree: str | None
@@ -43,24 +44,26 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PathLookup:
     """What one look gave: the caller's role, the workspace's home, and the file at each place that was asked for."""
 
-    role: Role | None
-    home: Home
+    role: WorkspaceRole | None
+    home: WorkspaceHome
     files: tuple[File | None, ...]
     # Whether some change is committed and not known to be on disk yet, at one of these places or, if the history
     # knows nothing of one, anywhere in the workspace.
     any_pending: bool
 
 
-class Files:
+class FileStore:
     """Queries on files and versions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def look(self, tenant: Tenant, places: Sequence[Place], needs: Role = Role.VIEWER) -> Seen:
+    async def lookup(
+        self, tenant: Tenant, places: Sequence[WorkspacePath], needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> PathLookup:
         """Membership, home and files in one trip. Forbidden for who does not belong."""
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
@@ -72,43 +75,40 @@ class Files:
             rows = await cursor.fetchall()
         return seen(rows, tenant, needs)
 
-    async def below(self, tenant: Tenant, folder: Place) -> list[File]:
+    async def below(self, tenant: Tenant, folder: WorkspacePath) -> list[File]:
         """Every live file under a folder, at any depth, by path."""
         async with self._database.transaction(tenant) as connection:
-            return await below_within(connection, tenant, folder)
+            return await list_below(connection, tenant, folder)
 
-    async def off_disk(self, tenant: Tenant, folder: Place, *, recursive: bool) -> list[File]:
-        """What belongs in a listing and may not stand on disk: virtual files, and changes still being applied."""
+    async def off_disk(self, tenant: Tenant, folder: WorkspacePath, *, recursive: bool, virtual: bool) -> list[File]:
+        """What belongs in a listing and may not stand on disk: changes still being applied, and ``virtual`` files."""
         prefix = "/" if folder.is_root else folder.path + "/"
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {FILE_COLUMNS} from (
-                    select v.id from toolcrib.files v
-                    where v.workspace_id = %(workspace)s and v.mount = %(tree)s and v.is_virtual and not v.deleted
-                    union
-                    select q.file_id from toolcrib.pending q where q.workspace_id = %(workspace)s
-                ) as wanted
+                select {FILE_COLUMNS} from toolcrib.pending p
                 -- By key: these are few, and the workspace's files may be a million.
                 cross join lateral (
-                    select * from toolcrib.files f where f.workspace_id = %(workspace)s and f.id = wanted.id limit 1
+                    select * from toolcrib.files f where f.workspace_id = %(workspace)s and f.id = p.file_id limit 1
                 ) f
-                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
-                where f.mount = %(tree)s and not f.deleted
+                where p.workspace_id = %(workspace)s and f.mount = %(tree)s and not f.deleted
                   and case when %(recursive)s then f.path >= %(low)s and f.path < %(high)s
                       else f.parent = %(parent)s end
                 """,
                 {
                     "workspace": tenant.workspace_id,
-                    "tree": folder.tree,
+                    "tree": folder.mount_key,
                     "recursive": recursive,
                     "low": prefix,
                     "high": prefix[:-1] + "0",
                     "parent": folder.path,
                 },
             )
-            return [file_of(row) for row in await cursor.fetchall()]
+            found = [file_of(row) for row in await cursor.fetchall()]
+            if virtual:
+                found += await virtual_below(connection, tenant, folder, recursive=recursive)
+            return found
 
     async def plans(self, tenant: Tenant, tree: str) -> list[File]:
         """Every live plan, by path."""
@@ -125,7 +125,7 @@ class Files:
             )
             return [file_of(row) for row in await cursor.fetchall()]
 
-    async def by_id(self, tenant: Tenant, file_id: FileId, needs: Role = Role.VIEWER) -> File:
+    async def by_id(self, tenant: Tenant, file_id: FileId, needs: WorkspaceRole = WorkspaceRole.VIEWER) -> File:
         async with self._database.transaction(tenant, needs) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -168,7 +168,7 @@ class Files:
 
     async def workspaces_pending(self, node: str) -> list[WorkspaceId]:
         """Workspaces at home on this node in which something is committed and not known to be on disk."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 select w.id from toolcrib.workspaces w
@@ -195,13 +195,13 @@ class Files:
 
     async def version(self, tenant: Tenant, version_id: VersionId) -> Version:
         async with self._database.transaction(tenant) as connection:
-            return await version_within(connection, tenant, version_id)
+            return await get_version(connection, tenant, version_id)
 
 
 # Within a change's transaction. A change holds locks, so it may not wait for a second connection.
 
 
-async def below_within(connection: Connection, tenant: Tenant, folder: Place) -> list[File]:
+async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePath) -> list[File]:
     """Every live file under a folder, at any depth, by path."""
     prefix = "/" if folder.is_root else folder.path + "/"
     cursor = connection.cursor(binary=True)
@@ -213,12 +213,14 @@ async def below_within(connection: Connection, tenant: Tenant, folder: Place) ->
         where f.workspace_id = %s and f.mount = %s and f.path >= %s and f.path < %s and not f.deleted
         order by f.path
         """,
-        (tenant.workspace_id, folder.tree, prefix, prefix[:-1] + "0"),
+        (tenant.workspace_id, folder.mount_key, prefix, prefix[:-1] + "0"),
     )
     return [file_of(row) for row in await cursor.fetchall()]
 
 
-async def pending_within(connection: Connection, tenant: Tenant, places: Sequence[Place] | None = None) -> list[File]:
+async def list_pending(
+    connection: Connection, tenant: Tenant, places: Sequence[WorkspacePath] | None = None
+) -> list[File]:
     """Files whose last change is not known to be on disk; only those that are, or were, at the given places."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(
@@ -235,14 +237,14 @@ async def pending_within(connection: Connection, tenant: Tenant, places: Sequenc
         """,
         {
             "workspace": tenant.workspace_id,
-            "trees": None if places is None else [place.tree for place in places],
+            "trees": None if places is None else [place.mount_key for place in places],
             "paths": None if places is None else [place.path for place in places],
         },
     )
     return [file_of(row) for row in await cursor.fetchall()]
 
 
-async def version_within(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
+async def get_version(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
     cursor = connection.cursor(binary=True)
     await cursor.execute(f"{_VERSIONS} where v.workspace_id = %s and v.id = %s", (tenant.workspace_id, version_id))
     row = await cursor.fetchone()
@@ -251,12 +253,12 @@ async def version_within(connection: Connection, tenant: Tenant, version_id: Ver
     return version_of(row)
 
 
-def places_json(places: Sequence[Place]) -> str:
+def places_json(places: Sequence[WorkspacePath]) -> str:
     """Places as ``toolcrib.look`` takes them; the driver takes its time over arrays."""
-    return json_text([{"mount": place.tree, "path": place.path} for place in places])
+    return json_text([{"mount": place.mount_key, "path": place.path} for place in places])
 
 
-def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
+def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: WorkspaceRole) -> PathLookup:
     """Reads the rows of ``toolcrib.look``; one per place, so there is always a first."""
     role, tree, node, epoch = rows[0][:4]
     held = None if tenant.user_id is None else require(role, needs)
@@ -264,10 +266,10 @@ def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: Role) -> Seen:
         # The policies hide the workspace itself. Without this, what lies on its disk would look like nobody's.
         raise Forbidden(NOT_A_MEMBER)
     files = tuple(None if row[5] is None else file_of((*row[5:-1], False)) for row in rows)
-    return Seen(held, Home(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
+    return PathLookup(held, WorkspaceHome(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
 
 
-FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.is_virtual, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
+FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
     f.lines, f.content, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
     p.base_version_id, f.deleted"""
 
@@ -285,13 +287,12 @@ _VERSIONS = f"""
 def file_of(row: tuple[Any, ...]) -> File:
     """Reads a row of ``FILE_COLUMNS``."""
     (
-        id_, mount, path, type_, is_virtual, version_id, number, kind, mode, sha256, size, lines, content, target,
+        id_, mount, path, type_, version_id, number, kind, mode, sha256, size, lines, content, target,
         fingerprint, created_at, updated_at, pending, base_version_id, deleted,
     ) = row  # fmt: skip
     return File(
         id=FileId(id_),
         type=FileType(type_),
-        is_virtual=is_virtual,
         state=_state(mount, path, kind, mode, sha256, size, lines, content, target),
         version_id=VersionId(version_id),
         number=number,
@@ -314,10 +315,10 @@ def _state(
     lines: int | None,
     content: str,
     target: str | None,
-) -> NodeState:
-    return NodeState(
-        place=place_in(mount, path),
-        kind=NodeKind(kind),
+) -> EntryState:
+    return EntryState(
+        place=path_from_row(mount, path),
+        kind=EntryKind(kind),
         mode=mode,
         sha256=None if sha256 is None else bytes(sha256),
         size=size,

@@ -7,21 +7,21 @@ from typing import Any, Final
 
 from psycopg.errors import UniqueViolation
 
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Conflict, NotFound
-from toolcrib.domain.ids import McpServerId, WorkspaceId, new_id
-from toolcrib.domain.mcp import McpServer, OfferedTool, Transport
-from toolcrib.storage.credentials import Lock, Locked
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.ids import McpServerId, WorkspaceId, new_id
+from toolcrib.core.json_text import json_text
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.json_text import json_text
+from toolcrib.storage.provider_credentials import EncryptedText, Encryptor
 
 MOST_SERVERS: Final = 20
 
 
-class McpServers:
+class McpServerStore:
     """Queries on MCP servers."""
 
-    def __init__(self, database: Database, lock: Lock) -> None:
+    def __init__(self, database: Database, lock: Encryptor) -> None:
         self._database = database
         self._lock = lock
 
@@ -30,7 +30,7 @@ class McpServers:
         tenant: Tenant,
         *,
         name: str,
-        transport: Transport,
+        transport: McpTransport,
         command: Sequence[str] = (),
         url: str | None = None,
         safe: Sequence[str] = (),
@@ -39,12 +39,12 @@ class McpServers:
         """Adds a server of which no tool is approved yet; for owners."""
         server_id = McpServerId(new_id())
         locked = (
-            self._lock.lock(json.dumps(dict(secrets)), owner=_owner(tenant.workspace_id, server_id))
+            self._lock.encrypt(json.dumps(dict(secrets)), owner=_owner(tenant.workspace_id, server_id))
             if secrets
             else None
         )
         try:
-            async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+            async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
                 cursor = await connection.execute(
                     f"""
                     insert into toolcrib.mcp_servers
@@ -75,7 +75,9 @@ class McpServers:
             )
             return [_server(row) for row in await cursor.fetchall()]
 
-    async def get(self, tenant: Tenant, server_id: McpServerId, *, needs: Role = Role.VIEWER) -> McpServer:
+    async def get(
+        self, tenant: Tenant, server_id: McpServerId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> McpServer:
         async with self._database.transaction(tenant, needs=needs) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and id = %s",  # noqa: S608 - as above
@@ -93,7 +95,7 @@ class McpServers:
             row = await cursor.fetchone()
         if row is None or row[0] is None:
             return server
-        opened = self._lock.unlock(Locked(row[1], bytes(row[0])), owner=_owner(server.workspace_id, server.id))
+        opened = self._lock.decrypt(EncryptedText(row[1], bytes(row[0])), owner=_owner(server.workspace_id, server.id))
         return replace(server, secrets=json.loads(opened))
 
     async def update(
@@ -105,7 +107,7 @@ class McpServers:
         safe: Sequence[str] | None = None,
     ) -> McpServer:
         """Changes what is given; for owners. Where it leads is never changed: that would be another server."""
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
                 update toolcrib.mcp_servers
@@ -119,7 +121,7 @@ class McpServers:
 
     async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
         """Allows the tools of ``server.seen``, if that is still what was seen last; for owners."""
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
                 update toolcrib.mcp_servers
@@ -134,7 +136,7 @@ class McpServers:
         return _server(row)
 
     async def delete(self, tenant: Tenant, server_id: McpServerId) -> None:
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 "delete from toolcrib.mcp_servers where workspace_id = %s and id = %s", (tenant.workspace_id, server_id)
             )
@@ -150,7 +152,7 @@ class McpServers:
             )
             return [_server(row) for row in await cursor.fetchall()]
 
-    async def saw(self, server: McpServer, tools: Sequence[OfferedTool] | None, problem: str | None) -> None:
+    async def saw(self, server: McpServer, tools: Sequence[McpTool] | None, problem: str | None) -> None:
         """Notes what the server offers, or why that could not be found out."""
         seen = None if tools is None else json_text([_told(tool) for tool in tools])
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
@@ -177,7 +179,7 @@ def _server(row: tuple[Any, ...]) -> McpServer:
         workspace_id,
         server_id,
         name,
-        Transport(transport),
+        McpTransport(transport),
         tuple(command),
         url,
         tuple(safe),
@@ -190,11 +192,11 @@ def _server(row: tuple[Any, ...]) -> McpServer:
     )
 
 
-def _tools(told: list[dict[str, Any]]) -> tuple[OfferedTool, ...]:
-    return tuple(OfferedTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in told)
+def _tools(told: list[dict[str, Any]]) -> tuple[McpTool, ...]:
+    return tuple(McpTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in told)
 
 
-def _told(tool: OfferedTool) -> dict[str, Any]:
+def _told(tool: McpTool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 APP_ROLE = "toolcrib_app"
 SYSTEM_ROLE = "toolcrib_system"
+# Owns the SECURITY DEFINER functions. Not a superuser, bound by row-level security, and nobody logs in as it.
+DEFINER_ROLE = "toolcrib_definer"
 
 # Held while migrating, so that two nodes that start at once do not both do it.
 _MIGRATION_LOCK = 0x746F6F6C63726962
@@ -28,6 +30,7 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
         connection.execute("select pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
         _ensure_role(connection, APP_ROLE, app_dsn)
         _ensure_role(connection, SYSTEM_ROLE, system_dsn)
+        _ensure_definer(connection)
         connection.execute("create schema if not exists toolcrib")
         _run_migrations(owner_dsn, to)
         with connection.transaction():
@@ -77,6 +80,16 @@ def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> 
         connection.execute(
             sql.SQL("alter role {} password {}").format(sql.Identifier(role), sql.Literal(str(password)))
         )
+
+
+def _ensure_definer(connection: psycopg.Connection) -> None:
+    role = sql.Identifier(DEFINER_ROLE)
+    with suppress(errors.DuplicateObject, errors.UniqueViolation):
+        connection.execute(sql.SQL("create role {} nologin").format(role))
+    row = connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone()
+    if row is not None and not row[0]:
+        # Who is no superuser gives functions only to a role whose member they are.
+        connection.execute(sql.SQL("grant {} to current_user").format(role))
 
 
 def _run_migrations(owner_dsn: str, to: str) -> None:

@@ -8,32 +8,32 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import NotFound
-from toolcrib.domain.ids import CallId, QuestionId, SessionId, WorkspaceId
-from toolcrib.domain.questions import Button, Item, Question, QuestionState
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import NotFound
+from toolcrib.core.ids import CallId, QuestionId, SessionId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.questions import AnswerButton, Question, QuestionRequest, QuestionState
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.json_text import json_text
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingQuestion:
     """A question, and how its call came in."""
 
-    question: Question
+    question: QuestionRequest
     via: str
     agent_name: str | None
     answered_by_name: str | None
 
 
-class Questions:
+class QuestionStore:
     """Queries on questions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @asynccontextmanager
-    async def transaction(self, tenant: Tenant, needs: Role) -> AsyncIterator[Connection]:
+    async def transaction(self, tenant: Tenant, needs: WorkspaceRole) -> AsyncIterator[Connection]:
         async with self._database.transaction(tenant, needs) as connection:
             yield connection
 
@@ -42,7 +42,7 @@ class Questions:
         connection: Connection,
         tenant: Tenant,
         question_id: QuestionId,
-        items: tuple[Item, ...],
+        items: tuple[Question, ...],
         caller: Caller,
         *,
         patience: timedelta,
@@ -67,11 +67,11 @@ class Questions:
             ),
         )
 
-    async def get(self, tenant: Tenant, question_id: QuestionId) -> Question:
+    async def get(self, tenant: Tenant, question_id: QuestionId) -> QuestionRequest:
         async with self._database.transaction(tenant) as connection:
             return (await self.found(connection, tenant, question_id)).question
 
-    async def found(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> Asked:
+    async def found(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> PendingQuestion:
         cursor = connection.cursor(row_factory=dict_row)
         await cursor.execute(_SELECT + "where q.workspace_id = %s and q.id = %s", (tenant.workspace_id, question_id))
         row = await cursor.fetchone()
@@ -79,7 +79,7 @@ class Questions:
             raise NotFound(f"Question {question_id} not found in this workspace.")
         return _asked(row)
 
-    async def locked(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> Asked:
+    async def locked(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> PendingQuestion:
         """The question, which nobody else can answer until this transaction ends."""
         await connection.execute(
             "select from toolcrib.questions where workspace_id = %s and id = %s for update",
@@ -87,7 +87,7 @@ class Questions:
         )
         return await self.found(connection, tenant, question_id)
 
-    async def of_call(self, connection: Connection, tenant: Tenant, call_id: CallId) -> Asked | None:
+    async def of_call(self, connection: Connection, tenant: Tenant, call_id: CallId) -> PendingQuestion | None:
         """What a call asks, which nobody else can answer until this transaction ends."""
         cursor = await connection.execute(
             "select id from toolcrib.questions where workspace_id = %s and call_id = %s for update",
@@ -104,7 +104,7 @@ class Questions:
         only_open: bool = True,
         after: QuestionId | None = None,
         limit: int = 100,
-    ) -> list[Question]:
+    ) -> list[QuestionRequest]:
         """The oldest first; for an agent, only its own."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
@@ -150,7 +150,7 @@ class Questions:
             ),
         )
 
-    async def has_session(self, connection: Connection, question: Question) -> bool:
+    async def has_session(self, connection: Connection, question: QuestionRequest) -> bool:
         """Whether there still is someone to tell."""
         cursor = await connection.execute(
             "select from toolcrib.sessions where workspace_id = %s and id = %s",
@@ -160,7 +160,7 @@ class Questions:
 
     async def expired(self, *, limit: int) -> list[tuple[WorkspaceId, QuestionId]]:
         """Open ones whose time is over. As the system."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 select workspace_id, id from toolcrib.questions where state = 'open' and expires_at <= now()
@@ -188,12 +188,14 @@ _PAGE = f"{_SELECT} {_WANTED} order by q.id limit %(limit)s"
 _PAGE_OF_OPEN = f"{_SELECT} {_WANTED} and q.state = 'open' and q.expires_at > now() order by q.id limit %(limit)s"
 
 
-def _asked(row: Mapping[str, Any]) -> Asked:
+def _asked(row: Mapping[str, Any]) -> PendingQuestion:
     items = tuple(
-        Item(item["name"], item["question"], item["schema"], tuple(Button(**button) for button in item["buttons"]))
+        Question(
+            item["name"], item["question"], item["schema"], tuple(AnswerButton(**button) for button in item["buttons"])
+        )
         for item in row["items"]
     )
-    question = Question(
+    question = QuestionRequest(
         id=row["id"],
         workspace_id=row["workspace_id"],
         call_id=row["call_id"],
@@ -210,4 +212,4 @@ def _asked(row: Mapping[str, Any]) -> Asked:
         created_at=row["created_at"],
         expires_at=row["expires_at"],
     )
-    return Asked(question, row["via"], row["agent_name"], row["answered_by_name"])
+    return PendingQuestion(question, row["via"], row["agent_name"], row["answered_by_name"])

@@ -5,25 +5,25 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from toolcrib.domain.errors import NotFound
-from toolcrib.domain.ids import RunId, SessionId, WorkspaceId
-from toolcrib.domain.runs import Ending, Run, RunState
+from toolcrib.core.errors import NotFound
+from toolcrib.core.ids import RunId, SessionId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.storage.database import Connection, Tenant
-from toolcrib.storage.json_text import json_text
 
 ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0)"
 
 _NAMES = (
     "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "ending", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
-    "created_at", "started_at", "ended_at",
+    "created_at", "started_at", "ended_at", "attempts", "takeovers",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
 MESSAGES = "select id, position, run_id, role, content, metadata, created_at from toolcrib.messages "
 
 
-async def hold(connection: Connection, run: Run) -> None:
+async def lock_run(connection: Connection, run: Run) -> None:
     """Holds a run that this process carries on; Superseded if it does not any more."""
     await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
 
@@ -58,11 +58,11 @@ async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
 
 
 def run_from(row: Mapping[str, Any]) -> Run:
-    ending = Ending(row["ending"]) if row["ending"] else None
+    ending = RunEnding(row["ending"]) if row["ending"] else None
     return Run(**{**row, "state": RunState(row["state"]), "ending": ending})
 
 
-async def begin_next(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> None:
+async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> None:
     """The oldest queued run of a session begins, unless another has not ended. The session's row is locked."""
     cursor = await connection.execute(
         """
@@ -80,7 +80,7 @@ async def begin_next(connection: Connection, workspace_id: WorkspaceId, session_
         await connection.execute("select toolcrib.begin_run(%s, %s)", (workspace_id, row[0]))
 
 
-async def end_run(connection: Connection, run: Run, ending: Ending, error: Mapping[str, Any] | None) -> None:
+async def end_run(connection: Connection, run: Run, ending: RunEnding, error: Mapping[str, Any] | None) -> None:
     await connection.execute(
         f"""
         update toolcrib.runs r set state = 'ended', ending = %s, error = %s, runner = null, ended_at = now(),
@@ -89,11 +89,11 @@ async def end_run(connection: Connection, run: Run, ending: Ending, error: Mappi
         """,  # noqa: S608 - a constant of this module
         (ending, None if error is None else json_text(error), run.workspace_id, run.id),
     )
-    await tell_state(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
-    await begin_next(connection, run.workspace_id, run.session_id)
+    await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+    await start_next_queued(connection, run.workspace_id, run.session_id)
 
 
-async def tell_state(connection: Connection, run: Run) -> None:
+async def append_run_state_event(connection: Connection, run: Run) -> None:
     payload = {
         "runId": run.id,
         "state": run.state,

@@ -6,29 +6,29 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from toolcrib.domain.book import AuditRecord, CallRecord
-from toolcrib.domain.callers import Role
-from toolcrib.domain.ids import CallId, ProcessId, RunId
-from toolcrib.domain.runs import CallState, Ending, Run, Said
+from toolcrib.core.audit import AuditRecord, CallRecord
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.ids import CallId, ProcessId, RunId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.runs import RequestedCallState, Run, RunEnding, SessionMessage, Violations
 from toolcrib.storage.audit import audit_row
-from toolcrib.storage.calls import record_call
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.json_text import json_text
 from toolcrib.storage.run_rows import (
     COLUMNS,
     ELAPSED,
     MESSAGES,
+    append_run_state_event,
     end_run,
-    hold,
+    lock_run,
     lock_session,
     one_run,
     record_turn,
     run_from,
-    tell_state,
 )
+from toolcrib.storage.tool_calls import record_call
 
 
-class RunSteps:
+class RunStepStore:
     """Queries of whoever carries runs on."""
 
     def __init__(self, database: Database) -> None:
@@ -41,7 +41,7 @@ class RunSteps:
 
         Those that this process has taken before and has not ``in_hand`` any more were dropped, and are taken anew.
         """
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
                 f"""
@@ -60,6 +60,9 @@ class RunSteps:
                     state = 'running', epoch = r.epoch + 1, runner = %(process)s, active_since = now(),
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
+                    -- Before the work begins: this process, too, may not live to count it.
+                    takeovers = r.takeovers
+                        + case when r.state = 'running' and r.runner <> %(process)s then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
                 from due d where r.workspace_id = d.workspace_id and r.id = d.id
                 returning {COLUMNS}
@@ -68,9 +71,9 @@ class RunSteps:
             )
             return [run_from(row) for row in await cursor.fetchall()]
 
-    async def cancelled(self, process_id: ProcessId) -> list[RunId]:
+    async def list_cancelled(self, process_id: ProcessId) -> list[RunId]:
         """Which of the runs that this process has in hand were cancelled."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 select id from toolcrib.runs
@@ -80,9 +83,9 @@ class RunSteps:
             )
             return [RunId(id_) for (id_,) in await cursor.fetchall()]
 
-    async def conversation(self, run: Run) -> list[Said]:
+    async def messages_for_model(self, run: Run) -> list[SessionMessage]:
         """What the model is told: the session's messages, those that a summary stands for left out."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 MESSAGES
                 + """
@@ -92,13 +95,17 @@ class RunSteps:
                 """,
                 (run.workspace_id, run.session_id),
             )
-            return [Said(*row) for row in await cursor.fetchall()]
+            return [SessionMessage(*row) for row in await cursor.fetchall()]
 
-    async def calls(self, run: Run, ids: Sequence[CallId]) -> dict[CallId, "CallRow"]:
+    async def calls(self, run: Run, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
         """How far calls are."""
+        return await self.calls_in(run.workspace_id, ids)
+
+    async def calls_in(self, workspace_id: WorkspaceId, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
+        """The same, of a workspace that the caller belongs to."""
         if not ids:
             return {}
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 select c.id, c.tool, c.state, c.result, c.error, c.violation, c.repeatable,
@@ -107,29 +114,32 @@ class RunSteps:
                                  and a.state = 'allowed' and a.carried_at is null)
                 from toolcrib.tool_calls c where c.workspace_id = %s and c.id = any (%s)
                 """,
-                (run.workspace_id, list(ids)),
+                (workspace_id, list(ids)),
             )
-            return {CallId(row[0]): CallRow(row) for row in await cursor.fetchall()}
+            return {CallId(row[0]): RunCallRow(row) for row in await cursor.fetchall()}
 
-    async def violations(self, run: Run) -> int:
-        async with self._database.system() as connection:
+    async def violations(self, run: Run) -> Violations:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                "select count(*) from toolcrib.tool_calls where workspace_id = %s and run_id = %s and violation",
+                """
+                select count(*) filter (where not error ? 'protected'), count(*) filter (where error ? 'protected')
+                from toolcrib.tool_calls where workspace_id = %s and run_id = %s and violation
+                """,
                 (run.workspace_id, run.id),
             )
             row = await cursor.fetchone()
-        return int(row[0]) if row else 0
+        return Violations(*row) if row else Violations()
 
-    async def terms(self, run: Run) -> "Terms":
+    async def authorization(self, run: Run) -> "RunAuthorization":
         """Whether whoever sent the message still belongs here, and a stamp of what else binds the run."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select role, stamp from toolcrib.run_terms(%s, %s, %s, %s)",
                 (run.workspace_id, run.session_id, run.user_id, run.agent_id),
             )
             row = await cursor.fetchone()
         assert row is not None
-        return Terms(None if row[0] is None else Role(row[0]), row[1])
+        return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
     async def record_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
         """A turn of the model, committed under the run's epoch; Superseded if another process has it.
@@ -139,17 +149,17 @@ class RunSteps:
         async with self._database.connection(Tenant(run.workspace_id)) as connection:
             return await record_turn(connection, run, turn)
 
-    async def wait(self, run: Run, call_ids: Sequence[CallId]) -> bool:
+    async def save_waiting(self, run: Run, call_ids: Sequence[CallId]) -> bool:
         """Lets go of a run until a person has decided. False if that has happened meanwhile, or it was cancelled.
 
         Superseded if another process has it.
         """
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
-            await hold(connection, run)
+            await lock_run(connection, run)
             cursor = await connection.execute(
                 f"""
                 update toolcrib.runs r set state = 'waiting', runner = null, active_ms = r.active_ms + {ELAPSED},
-                    active_since = null
+                    active_since = null, attempts = 0, takeovers = 0
                 where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s and r.state = 'running'
                   and r.cancelled_by is null
                   and exists (select from toolcrib.tool_calls c
@@ -163,13 +173,13 @@ class RunSteps:
             )
             if cursor.rowcount == 0:
                 return False
-            await tell_state(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
         return True
 
     async def end(
         self,
         run: Run,
-        ending: Ending,
+        ending: RunEnding,
         *,
         error: Mapping[str, Any] | None = None,
         turn: Mapping[str, Any] | None = None,
@@ -178,7 +188,7 @@ class RunSteps:
         """Ends a run and the calls that it leaves, with the last words if there are some; the next one may begin."""
         tenant = Tenant(run.workspace_id)
         async with self._database.transaction(tenant) as connection:
-            await hold(connection, run)
+            await lock_run(connection, run)
             await lock_session(connection, run)
             for call, audit in closing:
                 await record_call(connection, tenant, call)
@@ -188,19 +198,37 @@ class RunSteps:
             await end_run(connection, run, ending, error)
             return await one_run(connection, tenant, run.id)
 
-    async def release(self, run: Run) -> None:
-        """Gives a run back, for another process: this one stops."""
-        async with self._database.system() as connection:
+    async def attempt(self, run: Run, *, fresh: bool) -> None:
+        """Counts an attempt at the run's calls before it is made; a ``fresh`` one is the first at what is left.
+
+        Superseded if another process has the run.
+        """
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await lock_run(connection, run)
+            await connection.execute(
+                """
+                update toolcrib.runs set attempts = case when %(fresh)s then 1 else attempts + 1 end,
+                    takeovers = case when %(fresh)s then 0 else takeovers end
+                where workspace_id = %(workspace)s and id = %(run)s
+                """,
+                {"fresh": fresh, "workspace": run.workspace_id, "run": run.id},
+            )
+
+    async def release(self, run: Run, *, orderly: bool = True) -> None:
+        """Gives a run back, for another process: this one stops. An ``orderly`` end is no failed attempt."""
+        async with self._database.as_system() as connection:
             await connection.execute(
                 f"""
                 update toolcrib.runs r set state = 'ready', runner = null, active_ms = r.active_ms + {ELAPSED},
-                    active_since = null
-                where r.workspace_id = %s and r.id = %s and r.epoch = %s and r.state = 'running'
+                    active_since = null,
+                    attempts = case when %(orderly)s then greatest(r.attempts - 1, 0) else r.attempts end
+                where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s
+                  and r.state = 'running'
                 """,  # noqa: S608 - a constant of this module
-                (run.workspace_id, run.id, run.epoch),
+                {"orderly": orderly, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
             )
 
-    async def compact(self, run: Run, summary: Said, up_to: int, *, context_tokens: int) -> int:
+    async def compact(self, run: Run, summary: SessionMessage, up_to: int, *, context_tokens: int) -> int:
         """A summary stands for the messages up to a position from now on; they stay, and can be read.
 
         Returns the summary's own position: it is told to the model before all others.
@@ -208,7 +236,7 @@ class RunSteps:
         payload = {"messageId": summary.id, "runId": run.id, "role": "summary", "content": summary.content}
         usage = {"contextTokens": context_tokens}
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
-            await hold(connection, run)
+            await lock_run(connection, run)
             await connection.execute(
                 """
                 update toolcrib.messages set summary_id = %s
@@ -225,7 +253,9 @@ class RunSteps:
             assert row is not None
             # What it takes up is known from here on, whoever goes on.
             await connection.execute(
-                "update toolcrib.runs set context_tokens = %s where workspace_id = %s and id = %s",
+                """
+                update toolcrib.runs set context_tokens = %s, takeovers = 0 where workspace_id = %s and id = %s
+                """,
                 (context_tokens, run.workspace_id, run.id),
             )
             await connection.execute(
@@ -236,27 +266,27 @@ class RunSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunAuthorization:
     """By whose leave a run goes on. ``stamp`` differs when the agent, its grants or the session have changed."""
 
-    role: Role | None
+    role: WorkspaceRole | None
     stamp: str
 
 
-class CallRow:
+class RunCallRow:
     """A call of a run, as far as it is."""
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         self.id, self.tool, state, self.result, self.error, self.violation, self.repeatable, decided = row
         self.begun = state == "running"
         # What a person allowed is carried on with their yes, also if it had begun when its process died.
-        self.state = CallState.DECIDED if decided and state in ("waiting", "running") else _CALL_STATES[state]
+        self.state = RequestedCallState.DECIDED if decided and state in ("waiting", "running") else _CALL_STATES[state]
 
 
 _CALL_STATES = {
-    "running": CallState.BEGUN,
-    "waiting": CallState.WAITING,
-    "done": CallState.ENDED,
-    "refused": CallState.ENDED,
-    "unknown": CallState.ENDED,
+    "running": RequestedCallState.BEGUN,
+    "waiting": RequestedCallState.WAITING,
+    "done": RequestedCallState.ENDED,
+    "refused": RequestedCallState.ENDED,
+    "unknown": RequestedCallState.ENDED,
 }

@@ -4,26 +4,26 @@ from collections.abc import Sequence
 
 from psycopg.rows import dict_row
 
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Conflict, NotFound
-from toolcrib.domain.ids import RunId, SessionId, new_id
-from toolcrib.domain.runs import Ending, Run, RunState, Said
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.ids import RunId, SessionId, new_id
+from toolcrib.core.runs import Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_rows import (
     MESSAGES,
     SELECT,
-    begin_next,
+    append_run_state_event,
     end_run,
     lock_session,
     one_run,
     require_session,
     run_from,
-    tell_state,
+    start_next_queued,
 )
-from toolcrib.storage.run_steps import RunSteps
+from toolcrib.storage.run_steps import RunStepStore
 
 
-class Runs(RunSteps):
+class RunStore(RunStepStore):
     """Queries on runs and messages."""
 
     async def submit(
@@ -37,7 +37,7 @@ class Runs(RunSteps):
     ) -> Run:
         """A message of a user: a run that begins now, or, while the session has another, later."""
         run_id = RunId(new_id())
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
                 select agent_id, last_position from toolcrib.sessions
@@ -60,9 +60,9 @@ class Runs(RunSteps):
                 """,
                 (tenant.workspace_id, run_id, session_id, tenant.user_id, row[0], via, prompt),
             )
-            await begin_next(connection, tenant.workspace_id, session_id)
+            await start_next_queued(connection, tenant.workspace_id, session_id)
             run = await one_run(connection, tenant, run_id)
-            await tell_state(connection, run)
+            await append_run_state_event(connection, run)
         return run
 
     async def get(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -107,7 +107,7 @@ class Runs(RunSteps):
 
     async def _cancel_queued(self, tenant: Tenant, run_id: RunId) -> Run | None:
         """Ends a run that has not begun; none if it has. The session comes first: whatever lets it begin holds it."""
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             run = await one_run(connection, tenant, run_id)
             if run.state is not RunState.QUEUED:
                 return None
@@ -121,11 +121,11 @@ class Runs(RunSteps):
             )
             if cursor.rowcount == 0:
                 return None
-            await end_run(connection, run, Ending.CANCELLED, None)
+            await end_run(connection, run, RunEnding.CANCELLED, None)
             return await one_run(connection, tenant, run_id)
 
     async def _cancel_begun(self, tenant: Tenant, run_id: RunId) -> Run:
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
                 update toolcrib.runs set cancelled_by = coalesce(cancelled_by, %s)
@@ -141,7 +141,9 @@ class Runs(RunSteps):
                 await connection.execute("select toolcrib.wake_run(%s, %s)", (tenant.workspace_id, run_id))
         return run
 
-    async def messages(self, tenant: Tenant, session_id: SessionId, *, after: int = 0, limit: int = 200) -> list[Said]:
+    async def messages(
+        self, tenant: Tenant, session_id: SessionId, *, after: int = 0, limit: int = 200
+    ) -> list[SessionMessage]:
         """A session's messages in order, those that were compacted too."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
@@ -149,4 +151,4 @@ class Runs(RunSteps):
                 MESSAGES + "where workspace_id = %s and session_id = %s and position > %s order by position limit %s",
                 (tenant.workspace_id, session_id, after, limit),
             )
-            return [Said(*row) for row in await cursor.fetchall()]
+            return [SessionMessage(*row) for row in await cursor.fetchall()]

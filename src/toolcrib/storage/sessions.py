@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from toolcrib.domain.agents import Trust
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Forbidden, NotFound
-from toolcrib.domain.events import Event, EventType
-from toolcrib.domain.ids import AgentId, SessionId, UserId, new_id
-from toolcrib.domain.sessions import Mode
+from toolcrib.core.agents import AgentRules, TrustLevel
+from toolcrib.core.callers import SessionMode, WorkspaceRole
+from toolcrib.core.errors import Conflict, Forbidden, NotFound
+from toolcrib.core.events import Event, EventType
+from toolcrib.core.ids import AgentId, CallId, FileId, SessionId, UserId, new_id
+from toolcrib.core.json_text import json_text
+from toolcrib.core.packages import Workflow
+from toolcrib.policy.phases import refuse_unknown_phase
+from toolcrib.policy.trust import refuse_beyond_ceiling
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.json_text import json_text
+from toolcrib.storage.quotas import SESSIONS, has_all
 
 # How far back an end is looked for: what was still speaking a moment ago has ended among the newest events.
 _RECENT = 500
@@ -25,18 +28,28 @@ class Session:
     id: SessionId
     title: str | None
     agent_id: AgentId | None
-    mode: Mode
-    trust: Trust | None
+    mode: SessionMode
+    trust: TrustLevel | None
     created_by: UserId
     created_at: datetime
     last_seq: int
+    # Whether an owner said how far the agent is trusted in it.
+    trust_by_owner: bool = False
+    # The model that was chosen for it; none: the agent's own.
+    provider: str | None = None
+    model: str | None = None
+    # Of the agent's phases; none: its first.
+    phase: str | None = None
+    # The package whose workflow it runs, if it runs one.
+    package: str | None = None
 
 
-class Sessions:
+class SessionStore:
     """Queries on sessions and events."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, most: int = SESSIONS) -> None:
         self._database = database
+        self._most = most
 
     async def create(
         self,
@@ -44,19 +57,48 @@ class Sessions:
         *,
         title: str | None = None,
         agent_id: AgentId | None = None,
-        mode: Mode = Mode.BUILD,
-        trust: Trust | None = None,
+        mode: SessionMode = SessionMode.BUILD,
+        trust: TrustLevel | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        phase: str | None = None,
+        package: str | None = None,
+        workflow: Workflow | None = None,
     ) -> Session:
-        """Begins a session, with an agent of the workspace or without one."""
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        """Begins a session, with an agent of the workspace or without one; Forbidden beyond the ceilings of trust.
+
+        With ``package`` it is a run of that package's workflow.
+        """
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             if agent_id is not None:
                 await _refuse_unknown_agent(connection, tenant, agent_id)
+            await _refuse_unknown_phase(connection, tenant, agent_id, phase)
+            by_owner = await _refuse_beyond_ceiling(connection, tenant, agent_id, trust)
+            rows = "select from toolcrib.sessions where workspace_id = %s"
+            if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
+                raise Conflict(f"This workspace has {self._most} sessions, which is the most. Delete one first.")
             cursor = await connection.execute(
                 f"""
-                insert into toolcrib.sessions (workspace_id, id, title, agent_id, mode, trust, created_by)
-                values (%s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
+                insert into toolcrib.sessions
+                    (workspace_id, id, title, agent_id, mode, trust, trust_by_owner, created_by, provider, model,
+                     phase, package, workflow)
+                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
                 """,  # noqa: S608 - the columns are a constant of this module
-                (tenant.workspace_id, new_id(), title, agent_id, mode, trust, tenant.user_id),
+                (
+                    tenant.workspace_id,
+                    new_id(),
+                    title,
+                    agent_id,
+                    mode,
+                    trust,
+                    by_owner,
+                    tenant.user_id,
+                    provider,
+                    model,
+                    phase,
+                    package,
+                    None if workflow is None else json_text(workflow.as_json()),
+                ),
             )
             row = await cursor.fetchone()
         assert row is not None
@@ -79,35 +121,75 @@ class Sessions:
         async with self._database.transaction(tenant) as connection:
             return await _found(connection, tenant, session_id)
 
+    async def workflow(self, tenant: Tenant, session_id: SessionId) -> Workflow | None:
+        """The rules of the workflow that a session runs, as they were when it began."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                "select workflow from toolcrib.sessions where workspace_id = %s and id = %s",
+                (tenant.workspace_id, session_id),
+            )
+            row = await cursor.fetchone()
+        return None if row is None or row[0] is None else Workflow.from_json(row[0])
+
     async def rename(self, tenant: Tenant, session_id: SessionId, title: str | None) -> Session:
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
-                "update toolcrib.sessions set title = %s where workspace_id = %s and id = %s",
+                "update toolcrib.sessions set title = %s, updated_at = now() where workspace_id = %s and id = %s",
                 (title, tenant.workspace_id, session_id),
             )
             return await _found(connection, tenant, session_id)
 
-    async def entrust(self, tenant: Tenant, session_id: SessionId, trust: Trust | None) -> Session:
-        """How often a person is asked about what is done in it; without a level, as the agent says."""
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+    async def set_trust(self, tenant: Tenant, session_id: SessionId, trust: TrustLevel | None) -> Session:
+        """How often a person is asked about what is done in it; without a level, as the agent says.
+
+        Forbidden beyond the ceilings that owners set, and for others than owners beyond the agent's own trust.
+        """
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            session = await _found(connection, tenant, session_id)
+            by_owner = await _refuse_beyond_ceiling(connection, tenant, session.agent_id, trust)
             await connection.execute(
-                "update toolcrib.sessions set trust = %s where workspace_id = %s and id = %s",
-                (trust, tenant.workspace_id, session_id),
+                "update toolcrib.sessions set trust = %s, trust_by_owner = %s where workspace_id = %s and id = %s",
+                (trust, by_owner, tenant.workspace_id, session_id),
             )
             return await _found(connection, tenant, session_id)
 
-    async def switch(self, tenant: Tenant, session_id: SessionId, mode: Mode) -> Session:
+    async def choose_model(
+        self, tenant: Tenant, session_id: SessionId, *, provider: str | None, model: str | None
+    ) -> Session:
+        """Whose model answers in it from the next turn on; without one, the agent's own."""
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            await connection.execute(
+                "update toolcrib.sessions set provider = %s, model = %s where workspace_id = %s and id = %s",
+                (provider, model, tenant.workspace_id, session_id),
+            )
+            return await _found(connection, tenant, session_id)
+
+    async def set_mode(self, tenant: Tenant, session_id: SessionId, mode: SessionMode) -> Session:
         """Plan or build, as a person says. An agent leaves plan mode only with a plan that a person accepted."""
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 "update toolcrib.sessions set mode = %s where workspace_id = %s and id = %s",
                 (mode, tenant.workspace_id, session_id),
             )
             return await _found(connection, tenant, session_id)
 
+    async def enter_phase(self, tenant: Tenant, session_id: SessionId, phase: str | None) -> Session:
+        """The phase of the agent's workflow that it is in, as a person says; without one, the agent's first.
+
+        BadArguments if the agent's definition has no such phase.
+        """
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            session = await _found(connection, tenant, session_id)
+            await _refuse_unknown_phase(connection, tenant, session.agent_id, phase)
+            await connection.execute(
+                "update toolcrib.sessions set phase = %s where workspace_id = %s and id = %s",
+                (phase, tenant.workspace_id, session_id),
+            )
+            return await _found(connection, tenant, session_id)
+
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
         """Removes a session with its events: whoever began it may, and owners. The book keeps its records."""
-        async with self._database.transaction(tenant, Role.MEMBER) as connection:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
             cursor = await connection.execute(
                 """
@@ -148,6 +230,21 @@ class Sessions:
                 await _found(connection, tenant, session_id)
             return [Event(*row) for row in rows]
 
+    async def messages_of_calls(
+        self, tenant: Tenant, session_id: SessionId, call_ids: Sequence[CallId]
+    ) -> dict[CallId, str]:
+        """The message that asked for each of these calls, of those that a model asked for."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select c.id, m.id::text from unnest(%(calls)s::uuid[]) as c (id)
+                join toolcrib.messages m on m.workspace_id = %(workspace)s and m.session_id = %(session)s
+                     and m.metadata -> 'tool_calls' @> jsonb_build_array(jsonb_build_object('call_id', c.id))
+                """,
+                {"calls": list(call_ids), "workspace": tenant.workspace_id, "session": session_id},
+            )
+            return {CallId(row[0]): row[1] for row in await cursor.fetchall()}
+
     async def ended_sources(self, tenant: Tenant, session_id: SessionId, sources: Sequence[str]) -> set[str]:
         """Which of these (calls and messages) have ended lately."""
         async with self._database.transaction(tenant) as connection:
@@ -169,7 +266,9 @@ class Sessions:
             return {row[0] for row in await cursor.fetchall()} & set(sources)
 
 
-_COLUMNS = "id, title, agent_id, mode, trust, created_by, created_at, last_seq"
+_COLUMNS = """
+    id, title, agent_id, mode, trust, created_by, created_at, last_seq, trust_by_owner, provider, model, phase, package
+"""
 
 
 async def _found(connection: Connection, tenant: Tenant, session_id: SessionId) -> Session:
@@ -192,15 +291,173 @@ async def _refuse_unknown_agent(connection: Connection, tenant: Tenant, agent_id
         raise NotFound(f"Agent {agent_id} not found in this workspace.")
 
 
+async def _refuse_unknown_phase(
+    connection: Connection, tenant: Tenant, agent_id: AgentId | None, phase: str | None
+) -> None:
+    if phase is None:
+        return
+    cursor = await connection.execute(
+        "select rules from toolcrib.agents where workspace_id = %s and id = %s", (tenant.workspace_id, agent_id)
+    )
+    row = await cursor.fetchone()
+    refuse_unknown_phase(AgentRules.model_validate(row[0]) if row else None, phase)
+
+
+async def _refuse_beyond_ceiling(
+    connection: Connection, tenant: Tenant, agent_id: AgentId | None, trust: TrustLevel | None
+) -> bool:
+    """Whether it is an owner who says so."""
+    cursor = await connection.execute(
+        """
+        select w.max_trust, a.rules,
+               (select m.role from toolcrib.members m where m.workspace_id = w.id and m.user_id = %(user)s)
+        from toolcrib.workspaces w
+        left join toolcrib.agents a on a.workspace_id = w.id and a.id = %(agent)s
+        where w.id = %(workspace)s
+        """,
+        {"workspace": tenant.workspace_id, "agent": agent_id, "user": tenant.user_id},
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "whoever got in has a workspace"
+    ceiling, rules, role = row
+    # The system has no role, and bounds nobody beyond what owners set.
+    role = WorkspaceRole.OWNER if tenant.user_id is None else WorkspaceRole(role)
+    refuse_beyond_ceiling(
+        trust,
+        role=role,
+        rules=None if rules is None else AgentRules.model_validate(rules),
+        workspace_ceiling=None if ceiling is None else TrustLevel(ceiling),
+    )
+    return trust is not None and role is WorkspaceRole.OWNER
+
+
 def _session(row: tuple[Any, ...]) -> Session:
-    session_id, title, agent_id, mode, trust, created_by, created_at, last_seq = row
+    session_id, title, agent_id, mode, trust, created_by, created_at, last_seq, by_owner, *chosen = row
+    provider, model, phase, package = chosen
     return Session(
         session_id,
         title,
         agent_id,
-        Mode(mode),
-        None if trust is None else Trust(trust),
+        SessionMode(mode),
+        None if trust is None else TrustLevel(trust),
         created_by,
         created_at,
         last_seq,
+        by_owner,
+        provider,
+        model,
+        phase,
+        package,
     )
+
+
+# Where a client that keeps the conversation itself left off: it names no session, it repeats what was said.
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCursor:
+    """A session, and the number of its last event that the client was told of."""
+
+    session_id: SessionId
+    told: int
+
+
+class ConversationCursorStore:
+    """Queries on bookmarks. A session has one at most."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(self, tenant: Tenant, digest: bytes) -> ConversationCursor | None:
+        """The newest bookmark with this digest, which is gone then: of two that ask at once, one goes on there."""
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            cursor = await connection.execute(
+                """
+                delete from toolcrib.bookmarks where workspace_id = %(workspace)s and session_id = (
+                    select session_id from toolcrib.bookmarks
+                    where workspace_id = %(workspace)s and digest = %(digest)s
+                    order by session_id desc limit 1 for update skip locked
+                )
+                returning session_id, told
+                """,
+                {"workspace": tenant.workspace_id, "digest": digest},
+            )
+            row = await cursor.fetchone()
+        return None if row is None else ConversationCursor(*row)
+
+    async def save(self, tenant: Tenant, bookmark: ConversationCursor, digest: bytes) -> None:
+        """Notes where a client stands in a session, instead of where it stood."""
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            await connection.execute(
+                """
+                insert into toolcrib.bookmarks (workspace_id, session_id, digest, told) values (%s, %s, %s, %s)
+                on conflict (workspace_id, session_id) do update set digest = excluded.digest, told = excluded.told
+                """,
+                (tenant.workspace_id, bookmark.session_id, digest, bookmark.told),
+            )
+
+
+# Leaving plan mode: which answers of people the server itself holds, and the session's mode.
+
+
+class PlanModeStore:
+    """Queries on accepted plans."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def leave(self, tenant: Tenant, session_id: SessionId, plan: FileId, name: str) -> str | None:
+        """Puts the session into build mode if a person accepted this plan in it, by button; else why not.
+
+        The answer must be about the plan as it is now: asked after its last change, and naming it or asked when it was
+        the last plan that the session had written. Each answer opens the door once.
+        """
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            cursor = await connection.execute(
+                """
+                select s.mode, exists (
+                    select from toolcrib.questions q, jsonb_array_elements(q.items) as item
+                    where q.workspace_id = s.workspace_id and q.session_id = s.id and q.state = 'answered'
+                      and q.answers ->> (item ->> 'name') = 'Accept' and (item ->> 'name') = any (q.by_button)
+                      and item -> 'buttons' @> '[{"value": "Reject"}]'
+                      and not q.used
+                      -- The plan is the one that was shown: nothing was changed in it since.
+                      and not exists (select from toolcrib.versions v
+                                      where v.workspace_id = s.workspace_id and v.file_id = %(plan)s
+                                        and v.created_at > q.created_at)
+                      and (position(%(name)s in item ->> 'question') > 0
+                           or %(plan)s = (select f.id from toolcrib.files f
+                                          join toolcrib.versions v
+                                               on v.workspace_id = f.workspace_id and v.file_id = f.id
+                                          join toolcrib.change_sets c
+                                               on c.workspace_id = v.workspace_id and c.id = v.change_set_id
+                                          where f.workspace_id = s.workspace_id and f.type = 'plan'
+                                            and c.session_id = s.id and v.created_at < q.created_at
+                                          order by v.created_at desc limit 1)))
+                from toolcrib.sessions s where s.workspace_id = %(workspace)s and s.id = %(session)s for update of s
+                """,
+                {"workspace": tenant.workspace_id, "session": session_id, "plan": plan, "name": name},
+            )
+            row = await cursor.fetchone()
+            if row is None:
+                return "There is no such session."
+            mode, accepted = row
+            if mode == "build":
+                return "The session is in build mode already."
+            if not accepted:
+                return (
+                    "No person has accepted this plan by button in this session since it was last changed. "
+                    "Ask with `ask_user` (buttons Accept and Reject), then call this again."
+                )
+            await connection.execute(
+                "update toolcrib.sessions set mode = 'build' where workspace_id = %s and id = %s",
+                (tenant.workspace_id, session_id),
+            )
+            await connection.execute(
+                """
+                update toolcrib.questions set used = true
+                where workspace_id = %s and session_id = %s and state = 'answered' and not used
+                """,
+                (tenant.workspace_id, session_id),
+            )
+        return None

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from toolcrib.domain.files import NodeKind
-from toolcrib.domain.ids import ChangeSetId, FileId, WorkspaceId
-from toolcrib.domain.places import Place, place_in
+from toolcrib.core.files import EntryKind
+from toolcrib.core.ids import ChangeSetId, FileId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.paths import WorkspacePath, path_from_row
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.json_text import json_text
 
 # How long something that waits for its change may lie here if nobody says that it waits for a person.
 _SOON = timedelta(hours=1)
@@ -25,13 +25,13 @@ class TrashLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Displaced:
+class TrashedFile:
     """Something that a change set puts into the trash, and where it stood."""
 
     token: UUID
     file_id: FileId
-    place: Place
-    kind: NodeKind
+    place: WorkspacePath
+    kind: EntryKind
     mode: int
     size: int
 
@@ -42,7 +42,7 @@ class TrashEntry:
 
     token: UUID
     change_set_id: ChangeSetId
-    place: Place
+    place: WorkspacePath
     size: int
     displaced_at: datetime
     expires_at: datetime
@@ -55,14 +55,14 @@ class TrashEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredTrashEntry:
     """Something whose time is over, and which is to be removed from disk."""
 
     workspace_id: WorkspaceId
     token: UUID
 
 
-class TrashEntries:
+class TrashStore:
     """Queries on the trash."""
 
     def __init__(self, database: Database) -> None:
@@ -80,10 +80,10 @@ class TrashEntries:
             )
             return {entry.token: entry for entry in map(_entry, await cursor.fetchall())}
 
-    async def stage(self, tenant: Tenant, staged: Sequence[Displaced], *, node: str) -> None:
+    async def stage(self, tenant: Tenant, staged: Sequence[TrashedFile], *, node: str) -> None:
         """Writes down what is put here only to be brought into the tree, by a change that has no id yet.
 
-        It does not crowd out what others displaced. Who means to wait for a decision says so with ``keep_staged``.
+        It does not crowd out what others displaced. Who means to wait for a decision says so with ``extend_staged``.
         """
         async with self._database.transaction(tenant) as connection:
             await connection.execute(
@@ -104,12 +104,12 @@ class TrashEntries:
                 },
             )
 
-    async def expire(self, node: str, *, limit: int) -> list[Expired]:
+    async def expire(self, node: str, *, limit: int) -> list[ExpiredTrashEntry]:
         """Lets go of what has expired on this node, so that nobody brings it back, and says what to remove.
 
         What was let go of and, by a crash, not removed is said again. What is still on its way into the trash stays.
         """
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 with expired as (
@@ -125,11 +125,13 @@ class TrashEntries:
                 """,
                 (node, limit),
             )
-            return [Expired(WorkspaceId(workspace_id), token) for workspace_id, token in await cursor.fetchall()]
+            return [
+                ExpiredTrashEntry(WorkspaceId(workspace_id), token) for workspace_id, token in await cursor.fetchall()
+            ]
 
-    async def removed(self, expired: Sequence[Expired]) -> None:
+    async def mark_deleted(self, expired: Sequence[ExpiredTrashEntry]) -> None:
         """These are on no disk any more."""
-        async with self._database.system() as connection:
+        async with self._database.as_system() as connection:
             await connection.execute(
                 """
                 update toolcrib.trash t set removed = true
@@ -143,11 +145,11 @@ class TrashEntries:
 # Within a change's transaction, so that the rows say what the change does.
 
 
-async def put_in_within(
+async def record_trashed(
     connection: Connection,
     tenant: Tenant,
     change_set_id: ChangeSetId,
-    displaced: Sequence[Displaced],
+    displaced: Sequence[TrashedFile],
     *,
     node: str,
     limits: TrashLimits,
@@ -195,7 +197,7 @@ async def put_in_within(
     )
 
 
-async def keep_staged(connection: Connection, tenant: Tenant, tokens: Sequence[UUID], keep: timedelta) -> None:
+async def extend_staged(connection: Connection, tenant: Tenant, tokens: Sequence[UUID], keep: timedelta) -> None:
     """What was staged for a change waits for as long as its approval does."""
     await connection.execute(
         "update toolcrib.trash set expires_at = now() + %s where workspace_id = %s and id = any (%s)",
@@ -203,7 +205,7 @@ async def keep_staged(connection: Connection, tenant: Tenant, tokens: Sequence[U
     )
 
 
-async def take_out_within(connection: Connection, tenant: Tenant, tokens: Sequence[UUID]) -> bool:
+async def record_restored(connection: Connection, tenant: Tenant, tokens: Sequence[UUID]) -> bool:
     """Strikes out what a set brings back. False if some of it is gone meanwhile: then the set must not be committed."""
     cursor = await connection.execute(
         "delete from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s) and t.gone_at is null",
@@ -212,11 +214,11 @@ async def take_out_within(connection: Connection, tenant: Tenant, tokens: Sequen
     return cursor.rowcount == len(tokens)
 
 
-def _row(displaced: Displaced) -> dict[str, Any]:
+def _row(displaced: TrashedFile) -> dict[str, Any]:
     return {
         "id": displaced.token,
         "file_id": displaced.file_id,
-        "mount": displaced.place.tree,
+        "mount": displaced.place.mount_key,
         "path": displaced.place.path,
         "kind": displaced.kind,
         "mode": displaced.mode,
@@ -226,5 +228,5 @@ def _row(displaced: Displaced) -> dict[str, Any]:
 
 def _entry(row: tuple[Any, ...]) -> TrashEntry:
     token, change_set_id, tree, path, size, displaced_at, expires_at, gone_at = row
-    place = place_in(tree, path)
+    place = path_from_row(tree, path)
     return TrashEntry(token, ChangeSetId(change_set_id), place, size, displaced_at, expires_at, gone_at)

@@ -1,17 +1,19 @@
 """Workspaces and their members. What lies in a workspace is in ``files``."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg.errors import UniqueViolation
 
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Conflict, NotFound
-from toolcrib.domain.ids import UserId, WorkspaceId, new_id
-from toolcrib.storage.accounts import Person, acting
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.ids import AgentId, UserId, WorkspaceId, new_id
 from toolcrib.storage.database import Connection, Database, Tenant, require
+from toolcrib.storage.quotas import WORKSPACES, has_all, one_at_a_time
+from toolcrib.storage.users import ActingUser, acting
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,12 @@ class Workspace:
 
     id: WorkspaceId
     name: str
-    role: Role
+    role: WorkspaceRole
     home_node: str | None
     created_at: datetime
+    # The most that a session may trust an agent here; only owners say.
+    max_trust: TrustLevel | None = None
+    default_agent_id: AgentId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +35,29 @@ class Member:
     user_id: UserId
     email: str
     full_name: str | None
-    role: Role
+    role: WorkspaceRole
     joined_at: datetime
 
 
-class Workspaces:
+class WorkspaceStore:
     """Queries on workspaces and members."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, *, most: int = WORKSPACES, on_deleted: Callable[[], None] | None = None
+    ) -> None:
+        """``on_deleted`` is called when a workspace was deleted here and the rest of it is to be removed."""
         self._database = database
+        self._most = most
+        self._on_deleted = on_deleted
 
-    async def create(self, person: Person, *, name: str, node: str, tree: str | None = None) -> Workspace:
+    async def create(self, person: ActingUser, *, name: str, node: str, tree: str | None = None) -> Workspace:
         """Founds a workspace whose files lie on ``node``; whoever founds it is its first owner."""
         workspace_id = WorkspaceId(new_id())
         async with acting(self._database, person) as connection:
+            await one_at_a_time(connection, person.user_id)
+            rows = "select from toolcrib.workspaces where created_by = %s"
+            if await has_all(connection, rows, (person.user_id,), most=self._most):
+                raise Conflict(f"You have founded {self._most} workspaces, which is the most. Delete one first.")
             await connection.execute(
                 """
                 insert into toolcrib.workspaces (id, name, tree, home_node, created_by)
@@ -53,16 +67,16 @@ class Workspaces:
             )
             await connection.execute(
                 "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
-                (workspace_id, person.user_id, Role.OWNER),
+                (workspace_id, person.user_id, WorkspaceRole.OWNER),
             )
             return await _workspace(connection, workspace_id, person.user_id)
 
-    async def list_own(self, person: Person, *, before: WorkspaceId | None, limit: int) -> list[Workspace]:
+    async def list_own(self, person: ActingUser, *, before: WorkspaceId | None, limit: int) -> list[Workspace]:
         """The workspaces that a person belongs to, the newest first."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
-                select w.id, w.name, m.role, w.home_node, w.created_at
+                select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
                 from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
                 where m.user_id = %(user)s and (%(before)s::uuid is null or w.id < %(before)s)
                 order by w.id desc limit %(limit)s
@@ -71,12 +85,12 @@ class Workspaces:
             )
             return [_as_workspace(*row) for row in await cursor.fetchall()]
 
-    async def find_by_tree(self, person: Person, *, tree: str, node: str) -> Workspace | None:
+    async def find_by_tree(self, person: ActingUser, *, tree: str, node: str) -> Workspace | None:
         """The person's workspace that is this directory on this node."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
-                select w.id, w.name, m.role, w.home_node, w.created_at
+                select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
                 from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
                 where m.user_id = %s and w.tree = %s and w.home_node = %s
                 order by w.id limit 1
@@ -91,16 +105,42 @@ class Workspaces:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
     async def rename(self, tenant: Tenant, name: str) -> Workspace:
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await connection.execute(
                 "update toolcrib.workspaces set name = %s where id = %s", (name, tenant.workspace_id)
             )
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
+    async def limit_trust(self, tenant: Tenant, max_trust: TrustLevel | None) -> Workspace:
+        """The ceiling that no agent and no session here exceeds; none lifts it. What runs is bound by it at once."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            await connection.execute(
+                "update toolcrib.workspaces set max_trust = %s where id = %s", (max_trust, tenant.workspace_id)
+            )
+            return await _workspace(connection, tenant.workspace_id, _user(tenant))
+
+    async def set_default_agent(self, tenant: Tenant, agent_id: AgentId | None) -> Workspace:
+        """Chooses who answers in sessions that name nobody; NotFound if the workspace has no such agent."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            cursor = await connection.execute(
+                """
+                update toolcrib.workspaces w set default_agent_id = %(agent)s where w.id = %(workspace)s
+                and (%(agent)s::uuid is null
+                     or exists (select from toolcrib.agents a where a.workspace_id = w.id and a.id = %(agent)s
+                                and a.deleted_at is null))
+                """,
+                {"workspace": tenant.workspace_id, "agent": agent_id},
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"Agent {agent_id} not found in this workspace.")
+            return await _workspace(connection, tenant.workspace_id, _user(tenant))
+
     async def delete(self, tenant: Tenant) -> None:
-        """Removes a workspace with its members, agents, files and history; the book keeps its records."""
-        async with self._database.transaction(tenant, needs=Role.OWNER) as connection:
-            await connection.execute("delete from toolcrib.workspaces where id = %s", (tenant.workspace_id,))
+        """Closes a workspace to everyone at once. What it leaves, but for its records in the book, is then removed."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            await connection.execute("select toolcrib.delete_workspace(%s, %s)", (tenant.workspace_id, _user(tenant)))
+        if self._on_deleted is not None:
+            self._on_deleted()
 
     # Members
 
@@ -111,7 +151,7 @@ class Workspaces:
             )
             return [_as_member(*row) for row in await cursor.fetchall()]
 
-    async def add_member(self, tenant: Tenant, *, email: str, role: Role) -> Member:
+    async def add_member(self, tenant: Tenant, *, email: str, role: WorkspaceRole) -> Member:
         async with self._governing(tenant) as connection:
             cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
             row = await cursor.fetchone()
@@ -127,9 +167,9 @@ class Workspaces:
                 raise Conflict(f"{email} is a member already. Change their role instead.") from None
             return await _member(connection, tenant, user_id)
 
-    async def change_role(self, tenant: Tenant, user_id: UserId, role: Role) -> Member:
+    async def change_role(self, tenant: Tenant, user_id: UserId, role: WorkspaceRole) -> Member:
         async with self._governing(tenant) as connection:
-            if role is not Role.OWNER:
+            if role is not WorkspaceRole.OWNER:
                 await _refuse_last_owner(connection, tenant, user_id)
             await connection.execute(
                 "update toolcrib.members set role = %s where workspace_id = %s and user_id = %s",
@@ -140,7 +180,9 @@ class Workspaces:
     async def remove_member(self, tenant: Tenant, user_id: UserId) -> None:
         """Owners remove anyone; everyone may leave."""
         leaving = user_id == tenant.user_id
-        async with self._governing(tenant, needs=Role.VIEWER if leaving else Role.OWNER) as connection:
+        async with self._governing(
+            tenant, needs=WorkspaceRole.VIEWER if leaving else WorkspaceRole.OWNER
+        ) as connection:
             await _refuse_last_owner(connection, tenant, user_id)
             cursor = await connection.execute(
                 "delete from toolcrib.members where workspace_id = %s and user_id = %s",
@@ -150,7 +192,7 @@ class Workspaces:
                 raise _no_member(user_id)
 
     @asynccontextmanager
-    async def _governing(self, tenant: Tenant, needs: Role = Role.OWNER) -> AsyncIterator[Connection]:
+    async def _governing(self, tenant: Tenant, needs: WorkspaceRole = WorkspaceRole.OWNER) -> AsyncIterator[Connection]:
         """A transaction that alone changes this workspace's members."""
         async with self._database.transaction(tenant, needs=needs) as connection:
             # Not "for update": that would also stop every write that refers to the workspace.
@@ -176,7 +218,7 @@ _MEMBERS = """
 async def _workspace(connection: Connection, workspace_id: WorkspaceId, user_id: UserId) -> Workspace:
     cursor = await connection.execute(
         """
-        select w.id, w.name, m.role, w.home_node, w.created_at
+        select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
         from toolcrib.workspaces w join toolcrib.members m on m.workspace_id = w.id
         where w.id = %s and m.user_id = %s
         """,
@@ -200,7 +242,7 @@ async def _member(connection: Connection, tenant: Tenant, user_id: UserId) -> Me
 async def _refuse_last_owner(connection: Connection, tenant: Tenant, user_id: UserId) -> None:
     cursor = await connection.execute(
         "select user_id from toolcrib.members where workspace_id = %s and role = %s",
-        (tenant.workspace_id, Role.OWNER),
+        (tenant.workspace_id, WorkspaceRole.OWNER),
     )
     if [owner for (owner,) in await cursor.fetchall()] == [user_id]:
         raise Conflict("This is the workspace's last owner. Make another member owner first.")
@@ -212,14 +254,77 @@ def _user(tenant: Tenant) -> UserId:
 
 
 def _as_workspace(
-    workspace_id: WorkspaceId, name: str, role: str, home_node: str | None, created_at: datetime
+    workspace_id: WorkspaceId,
+    name: str,
+    role: str,
+    home_node: str | None,
+    created_at: datetime,
+    max_trust: str | None,
+    default_agent_id: AgentId | None,
 ) -> Workspace:
-    return Workspace(workspace_id, name, Role(role), home_node, created_at)
+    ceiling = None if max_trust is None else TrustLevel(max_trust)
+    return Workspace(workspace_id, name, WorkspaceRole(role), home_node, created_at, ceiling, default_agent_id)
 
 
 def _as_member(user_id: UserId, email: str, full_name: str | None, role: str, joined_at: datetime) -> Member:
-    return Member(user_id, email, full_name, Role(role), joined_at)
+    return Member(user_id, email, full_name, WorkspaceRole(role), joined_at)
 
 
 def _no_member(user_id: UserId) -> NotFound:
     return NotFound(f"User {user_id} is not a member of this workspace.")
+
+
+# What one workspace takes up, told to its members. Figures of all workspaces are in ``growth``.
+
+# Counting a workspace of millions must not keep a connection for minutes.
+_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceUsage:
+    """``stored_bytes`` is after compression, ``content_bytes`` before; ``trash_bytes`` is what can be brought back."""
+
+    files: int
+    deleted_files: int
+    versions: int
+    contents: int
+    content_bytes: int
+    stored_bytes: int
+    trash_entries: int
+    trash_bytes: int
+    sessions: int
+    calls: int
+    pending: int
+
+
+class UsageStore:
+    """Counts a workspace's rows: for people who ask, not for calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, tenant: Tenant) -> WorkspaceUsage:
+        async with self._database.transaction(tenant) as connection:
+            await connection.execute("select set_config('statement_timeout', %s, true)", (f"{_SECONDS}s",))
+            cursor = await connection.execute(
+                """
+                select f.live, f.gone, v.count, b.count, b.content, b.stored, t.count, t.bytes, s.count, c.count,
+                       p.count
+                from (select count(*) filter (where not deleted) as live, count(*) filter (where deleted) as gone
+                      from toolcrib.files where workspace_id = %(workspace)s) f,
+                     (select count(*) from toolcrib.versions where workspace_id = %(workspace)s) v,
+                     (select count(*), coalesce(sum(size), 0)::bigint as content,
+                             coalesce(sum(length(body)), 0)::bigint as stored
+                      from toolcrib.blobs where workspace_id = %(workspace)s) b,
+                     (select count(*), coalesce(sum(size), 0)::bigint as bytes
+                      from toolcrib.trash
+                      where workspace_id = %(workspace)s and gone_at is null and expires_at > now()) t,
+                     (select count(*) from toolcrib.sessions where workspace_id = %(workspace)s) s,
+                     (select count(*) from toolcrib.tool_calls where workspace_id = %(workspace)s) c,
+                     (select count(*) from toolcrib.pending where workspace_id = %(workspace)s) p
+                """,
+                {"workspace": tenant.workspace_id},
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        return WorkspaceUsage(*row)

@@ -109,7 +109,7 @@ $$;
 -- The change is on disk: remember how the files look there, clear their marks, give the locks back.
 -- Its own commit need not reach the platter: if it is lost, recovery finds the disk right and clears the marks.
 create or replace function toolcrib.settle(p_workspace uuid, p_settled jsonb) returns void
-language plpgsql volatile security definer set search_path = toolcrib, pg_temp
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
 declare
     v_one  record;

@@ -6,8 +6,20 @@ returns bigint
 language plpgsql volatile
 as $$
 declare
-    v_seq  bigint;
+    v_seq      bigint;
+    v_message  uuid;
 begin
+    -- What becomes of a call belongs to the message that asked for it: the model's latest, if the call is one of its.
+    if p_type in ('tool-start', 'tool-result', 'tool-confirm', 'tool-decided') then
+        select m.id into v_message
+        from (select l.id, l.metadata from toolcrib.messages l
+              where l.workspace_id = p_workspace and l.session_id = p_session and l.role = 'assistant'
+              order by l.position desc limit 1) m
+        where m.metadata -> 'tool_calls' @> jsonb_build_array(jsonb_build_object('call_id', p_payload ->> 'toolId'));
+        if v_message is not null then
+            p_payload := p_payload || jsonb_build_object('messageId', v_message);
+        end if;
+    end if;
     update toolcrib.sessions set last_seq = last_seq + 1
     where workspace_id = p_workspace and id = p_session
     returning last_seq into v_seq;
@@ -44,7 +56,7 @@ $$;
 -- Spends a ticket: whose it was, where it leads, and how long what it opens may stay open.
 create or replace function toolcrib.redeem_ticket(p_hash bytea)
 returns table (user_id uuid, token_version integer, workspace_id uuid, valid_until timestamptz)
-language sql volatile security definer set search_path = toolcrib, pg_temp
+language sql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
     delete from tickets t where t.secret_hash = p_hash
     returning t.user_id, t.token_version, t.workspace_id,

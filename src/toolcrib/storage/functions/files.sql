@@ -15,7 +15,7 @@ begin
     end if;
     return query
     select v_role, w.tree, w.home_node, w.home_epoch, wanted.ordinal,
-           f.id, wanted.mount, wanted.path, f.type, f.is_virtual, f.version_id, f.number,
+           f.id, wanted.mount, wanted.path, f.type, f.version_id, f.number,
            f.kind, f.mode, f.sha256, f.size, f.lines, f.content, f.target,
            f.fingerprint, f.created_at, f.updated_at,
            f.pending, f.base_version_id,

@@ -39,10 +39,13 @@ begin
         (select m.role from toolcrib.members m join toolcrib.users u on u.id = m.user_id
          where m.workspace_id = p_workspace and m.user_id = p_user and u.disabled_at is null),
         concat_ws(' ',
-            (select concat_ws(' ', s.mode, coalesce(s.trust, '-')) from toolcrib.sessions s
+            (select concat_ws(' ', s.mode, coalesce(s.trust, '-'), s.trust_by_owner, s.provider, s.model,
+                              coalesce(s.phase, '-'))
+             from toolcrib.sessions s
              where s.workspace_id = p_workspace and s.id = p_session),
             (select concat_ws(' ', a.updated_at, a.deleted_at) from toolcrib.agents a
              where a.workspace_id = p_workspace and a.id = p_agent),
+            (select w.max_trust from toolcrib.workspaces w where w.id = p_workspace),
             md5(toolcrib.grants_of(p_workspace, p_agent)::text));
 end
 $$;
@@ -55,8 +58,12 @@ language plpgsql volatile
 as $$
 declare
     v_position  bigint;
+    -- `now()` is the transaction's: the very time that the message's row will bear.
+    v_text      text := toolcrib.message_text(p_role, p_content, p_metadata, now());
 begin
-    update toolcrib.sessions set last_position = last_position + 1
+    update toolcrib.sessions set
+        last_position = last_position + 1, text_bytes = text_bytes + octet_length(v_text),
+        text_lines = text_lines + toolcrib.count_lines(v_text), updated_at = now()
     where workspace_id = p_workspace and id = p_session
     returning last_position into v_position;
     insert into toolcrib.messages (workspace_id, session_id, position, id, run_id, role, content, metadata)
@@ -106,7 +113,10 @@ begin
     end if;
     update toolcrib.runs r set
         turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
-        output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens
+        output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
+        -- The run has got on, and goes on to the calls of this turn: that is the first attempt at them.
+        attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
+        takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end
     where r.workspace_id = p_workspace and r.id = p_run;
     for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
         perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);

@@ -19,9 +19,8 @@ as $$ select set_config('toolcrib.user', p_user::text, true) $$;
 create or replace function toolcrib.enter(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid
 ) returns text
-language plpgsql volatile security definer
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
--- Every name is written out, which does for safety what a search path of its own would do at a price.
 declare
     v_role     text;
     v_version  integer;
@@ -45,10 +44,10 @@ $$;
 
 -- The workspaces of the acting person: what the policies on `workspaces` and `members` may show without a tenant.
 create or replace function toolcrib.own_workspaces() returns setof uuid
-language sql stable security definer set search_path = toolcrib, pg_temp
+language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select workspace_id from members where user_id = toolcrib.acting_user() $$;
 
 -- Whether a workspace was founded already: only its first member may write themselves in.
 create or replace function toolcrib.has_members(p_workspace uuid) returns boolean
-language sql stable security definer set search_path = toolcrib, pg_temp
+language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select exists (select from members where workspace_id = p_workspace) $$;

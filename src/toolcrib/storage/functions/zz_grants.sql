@@ -1,25 +1,40 @@
 -- Who may do what. The server's role owns nothing and cannot bypass the policies; the book and the history are
--- insert-only for it. The system role (recovery, sealing, collecting) sees every workspace.
+-- insert-only for it. The system role (recovery, sealing, collecting) sees every workspace. The definer role owns the
+-- SECURITY DEFINER functions: nobody logs in as it, and it may do what those functions do and nothing else.
 
-grant usage on schema toolcrib to toolcrib_app, toolcrib_system;
-revoke all on all tables in schema toolcrib from public, toolcrib_app, toolcrib_system;
+grant usage on schema toolcrib to toolcrib_app, toolcrib_system, toolcrib_definer;
+revoke all on all tables in schema toolcrib from public, toolcrib_app, toolcrib_system, toolcrib_definer;
 revoke execute on all functions in schema toolcrib from public;
 grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_system;
 
 grant select, insert, update, delete on
     workspaces, members, agents, api_keys, pending, proposed_changes, sessions, trash, mcp_servers, bookmarks,
-    background_processes
+    background_processes, packages
     to toolcrib_app;
 grant select, insert, update on
     users, refresh_tokens, change_sets, files, tool_calls, usage, approvals, grants, questions, runs, messages
     to toolcrib_app;
 grant select, insert, update, delete on credentials to toolcrib_app;
-grant select, insert on blobs, versions, events, audit to toolcrib_app;
+grant select, insert on blobs, versions, events to toolcrib_app;
+grant select on audit to toolcrib_app;
 grant select, insert, delete on tickets to toolcrib_app;
+grant select, insert on deleted_workspaces to toolcrib_app;
+grant select, insert, update (revoked_at) on invitations to toolcrib_app;
 
 grant select, insert, update, delete on all tables in schema toolcrib to toolcrib_system;
 revoke update, delete on audit, seals from toolcrib_system;
+revoke insert on audit from toolcrib_system;
 grant select on alembic_version to toolcrib_app;
+
+grant select on users, members, agents, api_keys, grants to toolcrib_definer;
+grant select (id, max_trust) on workspaces to toolcrib_definer;
+grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
+grant select, update (fingerprint) on files to toolcrib_definer;
+grant select, delete on pending, tickets to toolcrib_definer;
+grant select, update (accepted_at, accepted_by) on invitations to toolcrib_definer;
+grant insert on audit to toolcrib_definer;
+grant select, insert, update on outsiders to toolcrib_definer;
+grant execute on function acting_user(), grants_of(uuid, uuid), admin_view(text, jsonb) to toolcrib_definer;
 
 do $$
 declare
@@ -29,7 +44,7 @@ begin
         'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files', 'trash',
         'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit', 'seals', 'usage',
         'approvals', 'grants', 'questions', 'runs', 'messages', 'processes', 'credentials', 'mcp_servers',
-        'bookmarks', 'background_processes'
+        'bookmarks', 'background_processes', 'outsiders', 'deleted_workspaces', 'invitations', 'packages'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -38,7 +53,7 @@ begin
     foreach v_table in array array[
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending', 'proposed_changes', 'sessions', 'events', 'trash',
         'tool_calls', 'usage', 'approvals', 'grants', 'questions', 'runs', 'messages', 'mcp_servers', 'bookmarks',
-        'background_processes'
+        'background_processes', 'deleted_workspaces', 'invitations', 'packages'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app
@@ -76,9 +91,8 @@ drop policy if exists founder on members;
 create policy founder on members for insert to toolcrib_app
     with check (user_id = acting_user() and role = 'owner' and not toolcrib.has_members(workspace_id));
 
--- The book: whoever calls is written down, also in a workspace where they do not belong; read only from inside.
+-- The audit log: whoever calls is written down, by `record_audit` alone; read only from inside.
 drop policy if exists write_down on audit;
-create policy write_down on audit for insert to toolcrib_app with check (true);
 drop policy if exists tenant on audit;
 create policy tenant on audit for select to toolcrib_app using (workspace_id = tenant());
 
@@ -90,3 +104,34 @@ drop policy if exists self on tickets;
 create policy self on tickets to toolcrib_app
     using (workspace_id = tenant() and user_id = acting_user())
     with check (workspace_id = tenant() and user_id = acting_user());
+
+-- What the SECURITY DEFINER functions look up, they look up in every workspace: that is what they are for.
+do $$
+declare
+    v_table     text;
+    v_function  regprocedure;
+begin
+    foreach v_table in array array[
+        'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files', 'pending',
+        'tickets', 'audit', 'outsiders', 'invitations'
+    ] loop
+        execute format('drop policy if exists definer on toolcrib.%I', v_table);
+        execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);
+    end loop;
+
+    -- A new owner must be allowed to create in the schema at that moment, and at no other.
+    grant create on schema toolcrib to toolcrib_definer;
+    for v_function in
+        select p.oid from pg_catalog.pg_proc p
+        where p.pronamespace = 'toolcrib'::regnamespace and p.prosecdef and p.proowner <> 'toolcrib_definer'::regrole
+    loop
+        execute format('alter function %s owner to toolcrib_definer', v_function);
+    end loop;
+    revoke create on schema toolcrib from toolcrib_definer;
+
+    -- Nobody here needs objects of a session's own, which shadow types and tables for careless functions. Who migrates
+    -- a database that is not theirs cannot take the privilege away; then PostgreSQL warns, and nothing depends on it.
+    execute format('revoke temporary on database %I from public, toolcrib_app, toolcrib_system, toolcrib_definer',
+                   current_database());
+end
+$$;

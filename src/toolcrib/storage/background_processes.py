@@ -1,0 +1,236 @@
+"""Background processes as rows: what runs where for whom, and how it ended. Runs nothing."""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.change_sets import Author
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.files import AuthorKind
+from toolcrib.core.ids import (
+    AgentId,
+    BackgroundId,
+    CallId,
+    ProcessId,
+    RunId,
+    SessionId,
+    UserId,
+    WorkspaceId,
+)
+from toolcrib.storage.database import Connection, Database, Tenant
+
+# The columns put into statements here are constants:
+# ruff: noqa: S608
+
+# How many a listing shows of those that have ended, and how long they are remembered.
+_ENDED_SHOWN: Final = 20
+_REMEMBERED_NS: Final = 30 * 24 * 3600 * 10**9
+
+
+class BackgroundProcessStore:
+    """Queries on background processes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, tenant: Tenant, new: BackgroundProcess, *, most: int) -> None:
+        """Writes it down before it starts. Conflict if ``most`` of the same agent, or person, run already."""
+        author = new.author
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            # One at a time, so that two do not both find room for one.
+            await connection.execute(
+                "select from toolcrib.workspaces where id = %s for no key update", (new.workspace_id,)
+            )
+            await connection.execute(
+                "delete from toolcrib.background_processes where workspace_id = %s and ended_ns < %s",
+                (new.workspace_id, new.began_ns - _REMEMBERED_NS),
+            )
+            cursor = await connection.execute(
+                """
+                insert into toolcrib.background_processes
+                    (workspace_id, id, call_id, user_id, agent_id, session_id, run_id, command, isolation, node,
+                     process, began_ns)
+                select %(workspace)s, %(id)s, %(call)s, %(user)s, %(agent)s, %(session)s, %(run)s, %(command)s,
+                       %(isolation)s, %(node)s, %(process)s, %(began)s
+                where (select count(*) from toolcrib.background_processes b
+                       where b.workspace_id = %(workspace)s and b.ended_ns is null and b.user_id = %(user)s
+                         and b.agent_id is not distinct from %(agent)s::uuid) < %(most)s
+                """,
+                {
+                    "workspace": new.workspace_id,
+                    "id": new.id,
+                    "call": author.call_id,
+                    "user": author.user_id,
+                    "agent": author.agent_id,
+                    "session": author.session_id,
+                    "run": author.run_id,
+                    "command": new.command,
+                    "isolation": new.isolation,
+                    "node": new.node,
+                    "process": new.process,
+                    "began": new.began_ns,
+                    "most": most,
+                },
+            )
+            if cursor.rowcount == 0:
+                raise Conflict(f"{most} background processes run already, which is all that may. Stop one first.")
+
+    async def end(self, tenant: Tenant, id_: BackgroundId, *, at_ns: int, code: int | None, why: str | None) -> None:
+        """Writes down how it ended."""
+        async with self._database.transaction(tenant) as connection:
+            await connection.execute(
+                """
+                update toolcrib.background_processes set ended_ns = %s, exit_code = %s, stopped = %s
+                where workspace_id = %s and id = %s and ended_ns is null
+                """,
+                (at_ns, code, why, tenant.workspace_id, id_),
+            )
+
+    async def of(self, caller: Caller) -> list[BackgroundProcess]:
+        """Those of the caller's session or, outside one, of the caller: what runs, and the last that have ended."""
+        async with self._database.transaction(Tenant.of(caller)) as connection:
+            cursor = await connection.execute(
+                f"""
+                select {_COLUMNS} from toolcrib.background_processes b
+                where {_OWN}
+                order by (b.ended_ns is null) desc, b.began_ns desc limit %(most)s
+                """,
+                {**_owner(caller), "most": _ENDED_SHOWN},
+            )
+            return [_process(row) for row in await cursor.fetchall()]
+
+    async def get(
+        self, caller: Caller, id_: BackgroundId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> BackgroundProcess:
+        async with self._database.transaction(Tenant.of(caller), needs) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.background_processes b where {_OWN} and b.id = %(id)s",
+                {**_owner(caller), "id": id_},
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            # A foreign one is answered like an unknown one.
+            raise NotFound(f"No background process {id_} is known here. List them to see which are.")
+        return _process(row)
+
+    async def ask_to_end(self, caller: Caller, id_: BackgroundId) -> None:
+        """For one that another server runs: it asks for these now and then."""
+        async with self._database.transaction(Tenant.of(caller), WorkspaceRole.MEMBER) as connection:
+            await connection.execute(
+                f"update toolcrib.background_processes b set unwanted = true where {_OWN} and b.id = %(id)s",
+                {**_owner(caller), "id": id_},
+            )
+
+    # As the system: for the server that runs them, whoever they belong to
+
+    async def wanted(self, process: ProcessId) -> set[BackgroundId]:
+        """Of those that a server runs, the ones that may go on: their session is there, their people belong."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select b.id from toolcrib.background_processes b
+                join toolcrib.members m on m.workspace_id = b.workspace_id and m.user_id = b.user_id
+                     and m.role <> 'viewer'
+                where b.process = %s and b.ended_ns is null and not b.unwanted
+                  and (b.session_id is null
+                       or exists (select from toolcrib.sessions s where s.workspace_id = b.workspace_id
+                                  and s.id = b.session_id))
+                  and (b.agent_id is null
+                       or exists (select from toolcrib.agents a where a.workspace_id = b.workspace_id
+                                  and a.id = b.agent_id and a.deleted_at is null))
+                """,
+                (process,),
+            )
+            return {BackgroundId(id_) for (id_,) in await cursor.fetchall()}
+
+    async def served(self, processes: Collection[ProcessId], *, seconds: float) -> set[ProcessId]:
+        """Which of these servers are alive: they said so within this time."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select id from toolcrib.processes
+                where id = any (%s) and beat_at > now() - make_interval(secs => %s)
+                """,
+                (list(processes), seconds),
+            )
+            return {ProcessId(id_) for (id_,) in await cursor.fetchall()}
+
+    async def orphans(self, node: str, *, seconds: float) -> list[BackgroundProcess]:
+        """Those of a node whose server was not heard of for this time. They ended with it.
+
+        Each with an end: the last moment at which its server may have lived, as far as anyone knows.
+        """
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                f"""
+                select {_ORPHAN_COLUMNS} from toolcrib.background_processes b
+                left join toolcrib.processes p on p.id = b.process
+                where b.node = %(node)s and b.ended_ns is null
+                  and (p.id is null or p.beat_at < now() - make_interval(secs => %(seconds)s))
+                """,
+                {"node": node, "seconds": seconds},
+            )
+            return [_process(row) for row in await cursor.fetchall()]
+
+
+async def present_within(
+    connection: Connection, tenant: Tenant, *, node: str, since_ns: int
+) -> list[BackgroundProcess]:
+    """Those that ran on a node's tree at some time since, the latest first. Within a change's transaction."""
+    cursor = await connection.execute(
+        f"""
+        select {_COLUMNS} from toolcrib.background_processes b
+        where b.workspace_id = %s and b.node = %s and (b.ended_ns is null or b.ended_ns >= %s)
+        order by b.began_ns desc
+        """,
+        (tenant.workspace_id, node, since_ns),
+    )
+    return [_process(row) for row in await cursor.fetchall()]
+
+
+_BEFORE_THE_END = """b.workspace_id, b.id, b.call_id, b.user_id, b.agent_id, b.session_id, b.run_id, b.command,
+    b.isolation, b.node, b.process, b.began_ns"""
+_COLUMNS = f"{_BEFORE_THE_END}, b.ended_ns, b.exit_code, b.stopped"
+_ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.began_ns,
+    (extract(epoch from coalesce(p.beat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint), null, null"""
+
+# A session's, or, outside one, the caller's. An agent has its own only.
+_OWN = """b.workspace_id = %(workspace)s
+    and case when %(session)s::uuid is null then b.session_id is null and b.user_id = %(user)s
+             else b.session_id = %(session)s end
+    and (b.agent_id is not distinct from %(agent)s::uuid
+         or (%(agent)s::uuid is null and %(session)s::uuid is not null))"""
+
+
+def _owner(caller: Caller) -> dict[str, Any]:
+    return {
+        "workspace": caller.workspace_id,
+        "session": caller.session_id,
+        "user": caller.user_id,
+        "agent": caller.agent_id,
+    }
+
+
+def _process(row: tuple[Any, ...]) -> BackgroundProcess:
+    workspace, id_, call, user, agent, session, run, command, isolation, node, process, began, ended, code, why = row
+    return BackgroundProcess(
+        WorkspaceId(workspace),
+        BackgroundId(id_),
+        Author(
+            AuthorKind.AGENT if agent else AuthorKind.USER,
+            UserId(user),
+            AgentId(agent) if agent else None,
+            SessionId(session) if session else None,
+            RunId(run) if run else None,
+            CallId(call),
+        ),
+        command,
+        isolation,
+        node,
+        ProcessId(process),
+        began,
+        ended,
+        code,
+        why,
+    )

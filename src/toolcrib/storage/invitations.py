@@ -1,0 +1,121 @@
+"""Invitations of people who have no account: a secret by which one person makes one and is a member at once."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, Forbidden, NotFound
+from toolcrib.core.ids import InvitationId, UserId, new_id
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.quotas import INVITATIONS, has_all
+from toolcrib.storage.users import INVITATION_PREFIX, UserProfile, hashed, insert_user, new_secret
+
+LIFETIME: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """An invitation that can still be accepted. Its secret is shown once, to who makes it."""
+
+    id: InvitationId
+    email: str
+    role: WorkspaceRole
+    invited_by: UserId
+    created_at: datetime
+    expires_at: datetime
+
+
+class InvitationStore:
+    """Queries on invitations."""
+
+    def __init__(self, database: Database, *, lifetime: timedelta = LIFETIME, most: int = INVITATIONS) -> None:
+        self._database = database
+        self._lifetime = lifetime
+        self._most = most
+
+    async def create(self, tenant: Tenant, *, email: str, role: WorkspaceRole) -> tuple[Invitation, str]:
+        """Invites an address, and gives the secret; an earlier invitation of it counts no more.
+
+        Conflict if the address has an account: that person is made a member without one.
+        """
+        secret = new_secret(INVITATION_PREFIX)
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
+            row = await cursor.fetchone()
+            if row is not None and row[0] is not None:
+                raise Conflict(f"{email} has an account on this server. Make them a member instead.")
+            await connection.execute(
+                """
+                update toolcrib.invitations set revoked_at = now()
+                where workspace_id = %s and email = lower(%s) and accepted_at is null and revoked_at is null
+                """,
+                (tenant.workspace_id, email),
+            )
+            rows = f"select from toolcrib.invitations where {_OPEN}"
+            if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
+                raise Conflict(f"This workspace has {self._most} open invitations, the most. Revoke one first.")
+            cursor = await connection.execute(
+                f"""
+                insert into toolcrib.invitations (workspace_id, id, email, role, secret_hash, invited_by, expires_at)
+                values (%s, %s, lower(%s), %s, %s, %s, %s) returning {_COLUMNS}
+                """,  # noqa: S608 - the columns are a constant of this module
+                (
+                    tenant.workspace_id,
+                    new_id(),
+                    email,
+                    role,
+                    hashed(secret),
+                    tenant.user_id,
+                    datetime.now(UTC) + self._lifetime,
+                ),
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        return _invitation(row), secret
+
+    async def list(self, tenant: Tenant) -> list[Invitation]:
+        """Those that can still be accepted, the oldest first; for owners."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.invitations where {_OPEN} order by created_at, id",  # noqa: S608
+                (tenant.workspace_id,),
+            )
+            return [_invitation(row) for row in await cursor.fetchall()]
+
+    async def revoke(self, tenant: Tenant, invitation_id: InvitationId) -> None:
+        """Ends an invitation that nobody has accepted yet."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            cursor = await connection.execute(
+                f"update toolcrib.invitations set revoked_at = now() where {_OPEN} and id = %s",  # noqa: S608
+                (tenant.workspace_id, invitation_id),
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"There is no open invitation {invitation_id} in this workspace.")
+
+    async def accept(self, secret: str, *, full_name: str | None, password_hash: str) -> UserProfile:
+        """Makes the guest's account and membership, in one transaction; Forbidden if the secret counts no more."""
+        user_id = UserId(new_id())
+        async with self._database.connection() as connection, connection.transaction():
+            cursor = await connection.execute(
+                "select workspace_id, email, role from toolcrib.accept_invitation(%s, %s)", (hashed(secret), user_id)
+            )
+            row = await cursor.fetchone()
+            if row is None:
+                raise Forbidden("This invitation was used, revoked or is too old. Ask whoever sent it for another.")
+            workspace_id, email, role = row
+            profile = await insert_user(connection, user_id, email, full_name, password_hash)
+            await connection.execute(
+                "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
+                (workspace_id, user_id, role),
+            )
+        return profile
+
+
+_COLUMNS = "id, email, role, invited_by, created_at, expires_at"
+_OPEN = "workspace_id = %s and accepted_at is null and revoked_at is null and expires_at > now()"
+
+
+def _invitation(row: tuple[Any, ...]) -> Invitation:
+    invitation_id, email, role, invited_by, created_at, expires_at = row
+    return Invitation(invitation_id, email, WorkspaceRole(role), invited_by, created_at, expires_at)

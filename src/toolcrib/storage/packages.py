@@ -1,0 +1,115 @@
+"""Packages of a workspace, as rows. Their files are the node's business."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.json_text import json_text
+from toolcrib.core.packages import Package, PackageContents, Workflow
+from toolcrib.storage.agents import put_packaged
+from toolcrib.storage.database import Connection, Database, Tenant
+
+
+class PackageStore:
+    """Queries on packages. A workspace has one at a time: it is what @pkg shows there."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def install(self, tenant: Tenant, contents: PackageContents, place: Callable[[], Awaitable[None]]) -> Package:
+        """Adds a package and its agents, or another version of it. ``place`` puts its files there, under the lock."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            await _lock(connection, tenant)
+            known = await _named(connection, tenant)
+            if known not in (None, contents.name):
+                raise Conflict(f"The package {known!r} is installed here, and @pkg shows one. Remove it first.")
+            agents = await put_packaged(connection, tenant, contents.name, contents.agents)
+            workflow = None if contents.workflow is None else json_text(contents.workflow.as_json())
+            cursor = await connection.execute(
+                f"""
+                insert into toolcrib.packages
+                    (workspace_id, name, version, sha256, files, bytes, agents, document, workflow, installed_by)
+                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                on conflict (workspace_id) do update
+                set version = excluded.version, sha256 = excluded.sha256, files = excluded.files,
+                    bytes = excluded.bytes, agents = excluded.agents, document = excluded.document,
+                    workflow = excluded.workflow, installed_by = excluded.installed_by, installed_at = now()
+                returning {_COLUMNS}
+                """,  # noqa: S608 - the columns are a constant of this module
+                (
+                    tenant.workspace_id,
+                    contents.name,
+                    contents.version,
+                    contents.sha256,
+                    len(contents.files),
+                    contents.size,
+                    list(agents),
+                    contents.document,
+                    workflow,
+                    tenant.user_id,
+                ),
+            )
+            row = await cursor.fetchone()
+            await place()
+        assert row is not None
+        return _package(row)
+
+    async def list(self, tenant: Tenant) -> list[Package]:
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                f"select {_COLUMNS} from toolcrib.packages where workspace_id = %s",  # noqa: S608 - as above
+                (tenant.workspace_id,),
+            )
+            return [_package(row) for row in await cursor.fetchall()]
+
+    async def remove(self, tenant: Tenant, name: str, take_away: Callable[[], Awaitable[None]]) -> None:
+        """Removes a package and its agents. Sessions that run its workflow keep to its rules."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            await _lock(connection, tenant)
+            cursor = await connection.execute(
+                "delete from toolcrib.packages where workspace_id = %s and name = %s", (tenant.workspace_id, name)
+            )
+            if cursor.rowcount == 0:
+                raise _no_package(name)
+            await put_packaged(connection, tenant, name, ())
+            await take_away()
+
+    async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes | None, Workflow | None]:
+        """A package's document, and the rules for runs of it."""
+        async with self._database.transaction(tenant, needs=WorkspaceRole.MEMBER) as connection:
+            cursor = await connection.execute(
+                "select document, workflow from toolcrib.packages where workspace_id = %s and name = %s",
+                (tenant.workspace_id, name),
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            raise _no_package(name)
+        return row[0], None if row[1] is None else Workflow.from_json(row[1])
+
+
+_COLUMNS = """
+    name, version, sha256, files, bytes, agents, workflow is not null as has_workflow, installed_by, installed_at
+"""
+
+
+async def _lock(connection: Connection, tenant: Tenant) -> None:
+    """Of those who change a workspace's package the second waits for the first."""
+    await connection.execute("select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,))
+
+
+async def _named(connection: Connection, tenant: Tenant) -> str | None:
+    cursor = await connection.execute(
+        "select name from toolcrib.packages where workspace_id = %s", (tenant.workspace_id,)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+def _package(row: tuple[Any, ...]) -> Package:
+    name, version, sha256, files, size, agents, has_workflow, installed_by, installed_at = row
+    return Package(name, version, sha256, files, size, tuple(agents), has_workflow, installed_by, installed_at)
+
+
+def _no_package(name: str) -> NotFound:
+    return NotFound(f"Package {name!r} is not installed in this workspace.")

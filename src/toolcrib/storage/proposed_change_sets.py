@@ -1,0 +1,194 @@
+"""Proposed change sets: what a call would do, kept as rows until someone decides. Any node can commit one later."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.core.change_sets import Author, ChangeSet, FileChange
+from toolcrib.core.errors import NotFound
+from toolcrib.core.files import AuthorKind, ContentKind, EntryKind, EntryState, FileType
+from toolcrib.core.ids import ChangeSetId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.paths import WorkspacePath, path_from_row
+from toolcrib.storage.blobs import fetch, packed
+from toolcrib.storage.database import Connection, Tenant
+
+
+async def save_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
+    """Keeps the set and the contents that it brings along, in the transaction of whoever asks about it."""
+    author, workspace = change_set.author, tenant.workspace_id
+    await connection.execute(
+        """
+        insert into toolcrib.change_sets
+            (workspace_id, id, state, author, user_id, agent_id, session_id, run_id, call_id)
+        values (%s, %s, 'proposed', %s, %s, %s, %s, %s, %s)
+        """,
+        (
+            workspace,
+            change_set.id,
+            author.kind,
+            author.user_id,
+            author.agent_id,
+            author.session_id,
+            author.run_id,
+            author.call_id,
+        ),
+    )
+    bodies = {
+        change.after.sha256: change.body
+        for change in change_set.changes
+        if change.body is not None and change.after is not None and change.after.sha256 is not None
+    }
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """
+            insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body) values (%s, %s, %s, %s, %s)
+            on conflict do nothing
+            """,
+            [(workspace, sha256, len(body), *packed(body)) for sha256, body in bodies.items()],
+        )
+        await cursor.executemany(
+            """
+            insert into toolcrib.proposed_changes
+                (workspace_id, change_set_id, ordinal, file_id, version_id, type, base_version_id, before, after,
+                 sha256)
+            values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+            """,
+            [
+                (
+                    workspace,
+                    change_set.id,
+                    ordinal,
+                    change.file_id,
+                    change.version_id,
+                    change.type,
+                    change.base,
+                    _json(change.before),
+                    _json(change.after),
+                    # Only a content that must be brought along again; the others are their versions' to keep.
+                    change.after.sha256 if change.after is not None and change.body is not None else None,
+                )
+                for ordinal, change in enumerate(change_set.changes)
+            ],
+        )
+
+
+async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> ChangeSet:
+    """The set as it was proposed, contents included."""
+    cursor = await connection.execute(
+        """
+        select author, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
+        where workspace_id = %s and id = %s and state = 'proposed'
+        """,
+        (tenant.workspace_id, change_set_id),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"Change set {change_set_id} is not proposed any more.")
+    cursor = await connection.execute(
+        """
+        select file_id, version_id, type, base_version_id, before, after, sha256 from toolcrib.proposed_changes
+        where workspace_id = %s and change_set_id = %s order by ordinal
+        """,
+        (tenant.workspace_id, change_set_id),
+    )
+    rows = await cursor.fetchall()
+    bodies = await fetch(connection, tenant, {bytes(row[-1]) for row in rows if row[-1] is not None})
+    changes = tuple(
+        FileChange(
+            file_id,
+            version_id,
+            FileType(type_),
+            base,
+            _state(before),
+            _state(after),
+            None if sha256 is None else bodies[bytes(sha256)],
+        )
+        for file_id, version_id, type_, base, before, after, sha256 in rows
+    )
+    return ChangeSet(Author(AuthorKind(row[0]), *row[1:]), changes, change_set_id)
+
+
+async def drop_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> None:
+    """Nobody will commit it. What it alone brought along is collected in time."""
+    parameters = (tenant.workspace_id, change_set_id)
+    await connection.execute(
+        "delete from toolcrib.proposed_changes where workspace_id = %s and change_set_id = %s", parameters
+    )
+    await connection.execute(
+        """
+        update toolcrib.change_sets set state = 'dropped' where workspace_id = %s and id = %s and state = 'proposed'
+        """,
+        parameters,
+    )
+
+
+async def changed_since_proposal(
+    connection: Connection, tenant: Tenant, change_set_id: ChangeSetId
+) -> list[tuple[WorkspacePath, str]]:
+    """Where the history has moved on since the set was proposed, and who was there."""
+    cursor = await connection.execute(
+        """
+        select coalesce(p.before, p.after) ->> 'tree', coalesce(p.before, p.after) ->> 'path',
+               coalesce(a.name, u.full_name, u.email, c.author, 'someone')
+        from toolcrib.proposed_changes p
+        left join lateral (select f.* from toolcrib.files f
+                           where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1) own on true
+        left join lateral (select f.* from toolcrib.files f
+                           where f.workspace_id = p.workspace_id and f.mount = p.after ->> 'tree'
+                             and f.path = p.after ->> 'path' and not f.deleted limit 1) there on true
+        left join lateral (select v.change_set_id from toolcrib.versions v
+                           where v.workspace_id = p.workspace_id
+                             and v.id = coalesce(own.version_id, there.version_id) limit 1) v on true
+        left join lateral (select s.* from toolcrib.change_sets s
+                           where s.workspace_id = p.workspace_id and s.id = v.change_set_id limit 1) c on true
+        left join lateral (select g.name from toolcrib.agents g
+                           where g.workspace_id = p.workspace_id and g.id = c.agent_id limit 1) a on true
+        left join lateral (select m.full_name, m.email from toolcrib.users m where m.id = c.user_id limit 1) u on true
+        where p.workspace_id = %s and p.change_set_id = %s
+          and (own.version_id is distinct from p.base_version_id
+               -- What is made anew, or moved, must find its place empty, unless the set itself empties it.
+               or (there.id is not null and there.id <> p.file_id
+                   and not exists (select from toolcrib.proposed_changes o
+                                   where o.workspace_id = p.workspace_id and o.change_set_id = p.change_set_id
+                                     and o.file_id = there.id)))
+        order by p.ordinal
+        """,
+        (tenant.workspace_id, change_set_id),
+    )
+    return [(path_from_row(tree, path), who) for tree, path, who in await cursor.fetchall()]
+
+
+def _json(state: EntryState | None) -> str | None:
+    if state is None:
+        return None
+    return json_text(
+        {
+            "tree": state.place.mount_key,
+            "path": state.place.path,
+            "kind": state.kind,
+            "mode": state.mode,
+            "sha256": state.sha256.hex() if state.sha256 else None,
+            "size": state.size,
+            "lines": state.lines,
+            "content": state.content,
+            "target": state.target,
+            "unkept_sha256": state.unkept_sha256.hex() if state.unkept_sha256 else None,
+        }
+    )
+
+
+def _state(row: Mapping[str, Any] | None) -> EntryState | None:
+    if row is None:
+        return None
+    return EntryState(
+        path_from_row(row["tree"], row["path"]),
+        EntryKind(row["kind"]),
+        row["mode"],
+        bytes.fromhex(row["sha256"]) if row["sha256"] else None,
+        row["size"],
+        row["lines"],
+        ContentKind(row["content"]),
+        row["target"],
+        # A set that an earlier version proposed has none.
+        bytes.fromhex(row["unkept_sha256"]) if row.get("unkept_sha256") else None,
+    )

@@ -1,0 +1,158 @@
+"""People's own access to model providers and search engines, as rows. A secret that was stored is never shown again."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
+from toolcrib.core.ids import UserId
+from toolcrib.storage.database import Database
+from toolcrib.storage.users import ActingUser, acting
+
+# Encrypts what users entrust to us: keys to their providers. Knows neither providers nor tables.
+
+_NONCE = 12
+_PURPOSE = b"toolcrib provider credentials v1"
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedText:
+    """An encrypted text as it is stored."""
+
+    key_id: str
+    data: bytes
+
+
+class Encryptor:
+    """Locks with one key, and opens what it or an earlier one locked."""
+
+    def __init__(self, key: str, *, previous: str | None = None) -> None:
+        self._keys: Mapping[str, AESGCM] = dict(_derived(secret) for secret in (previous, key) if secret)
+        self._current = _derived(key)[0]
+
+    def encrypt(self, text: str, *, owner: str) -> EncryptedText:
+        """``owner`` says whose text it is and where it stands, and must be said again to open it."""
+        nonce = secrets.token_bytes(_NONCE)
+        sealed = self._keys[self._current].encrypt(nonce, text.encode(), owner.encode())
+        return EncryptedText(self._current, nonce + sealed)
+
+    def decrypt(self, locked: EncryptedText, *, owner: str) -> str:
+        key = self._keys.get(locked.key_id)
+        if key is None:
+            raise Misconfigured(
+                f"Stored credentials were locked with the key {locked.key_id}, which is not configured. Set "
+                "TOOLCRIB_CREDENTIALS_KEY, or TOOLCRIB_CREDENTIALS_PREVIOUS_KEY while keys are being changed, to it."
+            )
+        try:
+            return key.decrypt(locked.data[:_NONCE], locked.data[_NONCE:], owner.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise ProviderError(
+                0,
+                "The stored credentials cannot be opened: they were changed, or belong to another.",
+                fault=ProviderErrorKind.CREDENTIALS,
+                remedy="Enter the key of the provider again.",
+            ) from None
+
+    def needs_rekey(self, locked: EncryptedText) -> bool:
+        """Whether it was locked with an earlier key and should be locked anew."""
+        return locked.key_id != self._current
+
+
+def _derived(secret: str) -> tuple[str, AESGCM]:
+    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
+    return sha256(key).hexdigest()[:16], AESGCM(key)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProviderCredentials:
+    """Access to a provider. Neither secret nor headers appear in a representation."""
+
+    secret: str = field(default="", repr=False)
+    base_url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCredentialsInfo:
+    """What may be shown of it."""
+
+    provider: str
+    base_url: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProviderCredentialStore:
+    """Queries on credentials. The secret leaves only for the provider's own client."""
+
+    def __init__(self, database: Database, lock: Encryptor) -> None:
+        self._database = database
+        self._lock = lock
+
+    async def store(self, person: ActingUser, provider: str, access: StoredProviderCredentials) -> None:
+        """Keeps a person's access to a provider, in place of an earlier one."""
+        text = json.dumps({"secret": access.secret, "headers": dict(access.headers)})
+        locked = self._lock.encrypt(text, owner=_owner(person.user_id, provider))
+        async with acting(self._database, person) as connection:
+            await connection.execute(
+                """
+                insert into toolcrib.credentials (user_id, provider, base_url, sealed, key_id)
+                values (%s, %s, %s, %s, %s)
+                on conflict (user_id, provider) do update set
+                    base_url = excluded.base_url, sealed = excluded.sealed, key_id = excluded.key_id, updated_at = now()
+                """,
+                (person.user_id, provider, access.base_url, locked.data, locked.key_id),
+            )
+
+    async def list(self, person: ActingUser) -> list[ProviderCredentialsInfo]:
+        async with acting(self._database, person) as connection:
+            cursor = await connection.execute(
+                """
+                select provider, base_url, created_at, updated_at from toolcrib.credentials
+                where user_id = %s order by provider
+                """,
+                (person.user_id,),
+            )
+            return [ProviderCredentialsInfo(*row) for row in await cursor.fetchall()]
+
+    async def remove(self, person: ActingUser, provider: str) -> None:
+        async with acting(self._database, person) as connection:
+            cursor = await connection.execute(
+                "delete from toolcrib.credentials where user_id = %s and provider = %s", (person.user_id, provider)
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"You have stored no credentials for {provider!r}.")
+
+    async def has(self, user_id: UserId, provider: str) -> bool:
+        """Whether a person has stored access to a provider; as the system."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select from toolcrib.credentials where user_id = %s and provider = %s", (user_id, provider)
+            )
+            return await cursor.fetchone() is not None
+
+    async def of(self, user_id: UserId, provider: str) -> StoredProviderCredentials | None:
+        """A person's access to a provider, opened; as the system, for a run of theirs."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select base_url, sealed, key_id from toolcrib.credentials where user_id = %s and provider = %s",
+                (user_id, provider),
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            return None
+        base_url, sealed, key_id = row
+        found = json.loads(self._lock.decrypt(EncryptedText(key_id, bytes(sealed)), owner=_owner(user_id, provider)))
+        return StoredProviderCredentials(found["secret"], base_url, found["headers"])
+
+
+def _owner(user_id: UserId, provider: str) -> str:
+    return f"{user_id}/{provider}"

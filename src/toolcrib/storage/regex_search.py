@@ -1,0 +1,68 @@
+"""Regular expressions, answered by PostgreSQL: its engine can be stopped in the middle, Python's cannot."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+
+from toolcrib.core.errors import BadArguments, TimedOut
+from toolcrib.storage.database import Connection, Database, Tenant
+
+_QUERIES = {
+    ignore_case: f"""
+        select n from string_to_table(%s, e'\\n') with ordinality as lines (line, n)
+        where line {operator} %s order by n limit %s
+        """  # noqa: S608 - one of two operators
+    for ignore_case, operator in ((False, "~"), (True, "~*"))
+}
+
+
+class PostgresRegex:
+    """Finds the lines of a text that a pattern matches. Touches no table."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def lines(
+        self, tenant: Tenant, text: str, pattern: str, *, ignore_case: bool, seconds: float, limit: int
+    ) -> list[int]:
+        """The numbers of matching lines, from 0, at most ``limit`` of them; TimedOut after so many ``seconds``."""
+        # PostgreSQL's text holds no NUL; whatever stands there instead is matched as one character, too.
+        given = (without_nul(text), without_nul(pattern), limit)
+        async with (
+            self._database.connection(tenant) as connection,
+            connection.transaction(),
+            bounded_matching(connection, pattern, seconds=seconds),
+        ):
+            cursor = await connection.execute(_QUERIES[ignore_case].encode(), given)
+            return [number - 1 for (number,) in await cursor.fetchall()]
+
+
+@asynccontextmanager
+async def bounded_matching(connection: Connection, pattern: str, *, seconds: float) -> AsyncIterator[None]:
+    """Ends statements that match too long, as TimedOut, and tells what is no pattern; within a transaction."""
+    if not _is_text(pattern):
+        raise BadArguments({"pattern": "Not valid Unicode: it has half a character (a lone surrogate)."})
+    try:
+        await connection.execute(
+            "select set_config('statement_timeout', %s, true)", (str(max(1, int(seconds * 1000))),)
+        )
+        yield
+    except psycopg.errors.QueryCanceled:
+        raise TimedOut("The pattern takes too long on these files. Use a simpler one, or fewer files.") from None
+    except psycopg.errors.InvalidRegularExpression as error:
+        reason = (error.diag.message_primary or "").removeprefix("invalid regular expression: ")
+        raise BadArguments({"pattern": f"Not a regular expression that can be read: {reason}."}) from None
+
+
+def without_nul(text: str) -> str:
+    """The same as PostgreSQL can hold it."""
+    return text.replace("\0", "\ufffd")
+
+
+def _is_text(pattern: str) -> bool:
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,320 @@
+"""Calls as rows: those that change something, belong to a session, or whose result was cut."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from toolcrib.core.audit import AuditRecord, CallRecord
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.change_sets import UndoCall, UndoneCalls
+from toolcrib.core.errors import NotFound
+from toolcrib.core.ids import AgentId, ApprovalId, CallId, RunId, SessionId, UserId, WorkspaceId
+from toolcrib.core.json_text import json_text
+from toolcrib.storage.audit import audit_row
+from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.run_rows import require_session
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """A call as it is read back."""
+
+    id: CallId
+    tool: str
+    arguments: Any
+    state: str
+    result: Any
+    error: Any
+    change_set_id: Any
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedCall:
+    """A call whose node died under it."""
+
+    workspace_id: WorkspaceId
+    id: CallId
+    session_id: SessionId | None
+    user_id: UserId
+    agent_id: AgentId | None
+    tool: str
+    repeatable: bool
+
+
+class ToolCallStore:
+    """Queries on calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, tenant: Tenant, call_id: CallId) -> StoredCall:
+        """A call of the workspace; for an agent, only its own: another may read what it may not."""
+        return await self._get(tenant, call_id, within=None, anywhere=True)
+
+    async def get_within(self, tenant: Tenant, call_id: CallId, session_id: SessionId | None) -> StoredCall:
+        """The same, of this session; without one, of none."""
+        return await self._get(tenant, call_id, within=session_id, anywhere=False)
+
+    async def _get(self, tenant: Tenant, call_id: CallId, *, within: SessionId | None, anywhere: bool) -> StoredCall:
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select id, tool, arguments, state, result, error, change_set_id, started_at, ended_at
+                from toolcrib.tool_calls
+                where workspace_id = %(workspace)s and id = %(call)s
+                  and (%(agent)s::uuid is null or agent_id = %(agent)s)
+                  and (%(anywhere)s or session_id is not distinct from %(within)s::uuid)
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "call": call_id,
+                    "agent": tenant.agent_id,
+                    "anywhere": anywhere,
+                    "within": within,
+                },
+            )
+            row = await cursor.fetchone()
+        if row is None:
+            raise NotFound(f"Call {call_id} is not kept in this workspace.")
+        return StoredCall(*row)
+
+    async def record(
+        self,
+        tenant: Tenant,
+        call: CallRecord,
+        audit: AuditRecord | None = None,
+        *,
+        needs: WorkspaceRole = WorkspaceRole.VIEWER,
+    ) -> None:
+        """Writes the call's row, its events and, if it has ended, its record in the book: all or nothing."""
+        async with self._database.transaction(tenant, needs) as connection:
+            await record_call(connection, tenant, call)
+            if audit is not None:
+                await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+
+    async def interrupted(self, *, lease: float, limit: int) -> list[InterruptedCall]:
+        """Calls outside runs that a process had begun and not ended when it died. As the system."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select workspace_id, id, session_id, user_id, agent_id, tool, repeatable
+                from toolcrib.tool_calls c
+                where state = 'running' and run_id is null and started_at < now() - make_interval(secs => %s)
+                  and not toolcrib.is_alive(node, %s)
+                  -- What a person allowed is carried on, not ended.
+                  and not exists (select from toolcrib.approvals a
+                                  where a.workspace_id = c.workspace_id and a.call_id = c.id
+                                    and a.state = 'allowed' and a.carried_at is null)
+                limit %s
+                """,
+                (lease, lease, limit),
+            )
+            return [InterruptedCall(*row) for row in await cursor.fetchall()]
+
+
+async def record_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
+    """The same, in a transaction that has its tenant."""
+    await connection.execute("select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
+
+
+def call_row(call: CallRecord) -> dict[str, Any]:
+    """A call as ``toolcrib.record_call`` takes it."""
+    caller = call.caller
+    return {
+        "id": caller.call_id,
+        "session_id": caller.session_id,
+        "run_id": caller.run_id,
+        "fence": caller.run_epoch,
+        "user_id": caller.user_id,
+        "agent_id": caller.agent_id,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "state": call.state,
+        "result": call.result,
+        "error": call.error,
+        "change_set_id": call.change_set_id,
+        "node": call.node,
+        "repeatable": call.repeatable,
+        "approval_id": call.approval_id,
+        "violation": call.violation,
+        "events": call.events or None,
+    }
+
+
+# The calls of a session as its past tells them: what was decided about each, and whether it stands.
+
+# How far the files of one call are counted, and how many later calls are looked through for undos.
+MOST_FILES = 1_000
+_LATER_CALLS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallDecision:
+    """What was put to a person about a call, and what became of it."""
+
+    approval_id: ApprovalId
+    state: str
+    scope: str | None
+    rule: str
+    reason: str
+    decided_by: UserId | None
+    decided_by_name: str | None
+    decided_at: datetime | None
+    denial: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallSummary:
+    """A call, how it ended, and the undo that took it back, if one did."""
+
+    id: CallId
+    session_id: SessionId | None
+    run_id: RunId | None
+    user_id: UserId
+    agent_id: AgentId | None
+    tool: str
+    arguments: Any
+    state: str
+    error: Any
+    change_set_id: UUID | None
+    files: int
+    started_at: datetime
+    ended_at: datetime | None
+    decision: CallDecision | None
+    undone_by: CallId | None
+
+
+class CallHistoryStore:
+    """Queries on them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self, tenant: Tenant, session_id: SessionId, *, before: CallId | None, limit: int
+    ) -> list[CallSummary]:
+        """A session's calls, the newest first."""
+        async with self._database.transaction(tenant) as connection:
+            await require_session(connection, tenant, session_id)
+            cursor = connection.cursor(row_factory=class_row(_CallHistoryRow))
+            await cursor.execute(
+                """
+                select c.id, c.session_id, c.run_id, c.user_id, c.agent_id, c.tool, c.arguments, c.state, c.error,
+                       c.change_set_id, c.started_at, c.ended_at, coalesce(v.files, 0) as files,
+                       a.id as approval_id, a.state as approval_state, a.scope, a.rule, a.reason, a.decided_by,
+                       coalesce(u.full_name, u.email) as decided_by_name, a.decided_at, a.denial
+                from toolcrib.tool_calls c
+                left join lateral (
+                    select count(*) as files
+                    from (select from toolcrib.versions v
+                          where v.workspace_id = c.workspace_id and v.change_set_id = c.change_set_id
+                          limit %(most)s) v
+                ) v on c.change_set_id is not null
+                left join lateral (
+                    select * from toolcrib.approvals a
+                    where a.workspace_id = c.workspace_id and a.call_id = c.id
+                    order by a.created_at desc limit 1
+                ) a on true
+                left join lateral (
+                    select full_name, email from toolcrib.users where id = a.decided_by limit 1
+                ) u on true
+                where c.workspace_id = %(workspace)s and c.session_id = %(session)s
+                  and (%(before)s::uuid is null or c.id < %(before)s)
+                order by c.id desc limit %(limit)s
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "session": session_id,
+                    "before": before,
+                    "limit": limit,
+                    "most": MOST_FILES,
+                },
+            )
+            rows = await cursor.fetchall()
+            undone = await _undone_since(connection, tenant, rows[-1].id) if rows else UndoneCalls()
+        return [_past_call(row, undone) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _CallHistoryRow:
+    id: CallId
+    session_id: SessionId | None
+    run_id: RunId | None
+    user_id: UserId
+    agent_id: AgentId | None
+    tool: str
+    arguments: Any
+    state: str
+    error: Any
+    change_set_id: UUID | None
+    started_at: datetime
+    ended_at: datetime | None
+    files: int
+    approval_id: ApprovalId | None
+    approval_state: str | None
+    scope: str | None
+    rule: str | None
+    reason: str | None
+    decided_by: UserId | None
+    decided_by_name: str | None
+    decided_at: datetime | None
+    denial: str | None
+
+
+async def _undone_since(connection: Connection, tenant: Tenant, oldest: CallId) -> UndoneCalls:
+    """What undos took back since, in whichever session they were called, or in none."""
+    cursor = await connection.execute(
+        """
+        select id, arguments from (
+            select id, tool, arguments, state, change_set_id from toolcrib.tool_calls
+            where workspace_id = %s and id >= %s order by id limit %s
+        ) later
+        where tool = 'undo' and state = 'done' and change_set_id is not null
+        order by id desc
+        """,
+        (tenant.workspace_id, oldest, _LATER_CALLS),
+    )
+    return UndoneCalls.by(UndoCall(CallId(id_), arguments) for id_, arguments in await cursor.fetchall())
+
+
+def _past_call(row: _CallHistoryRow, undone: UndoneCalls) -> CallSummary:
+    took_back = undone.taken_back_by(row.id, run_id=row.run_id, session_id=row.session_id)
+    return CallSummary(
+        id=row.id,
+        session_id=row.session_id,
+        run_id=row.run_id,
+        user_id=row.user_id,
+        agent_id=row.agent_id,
+        tool=row.tool,
+        arguments=row.arguments,
+        state=row.state,
+        error=row.error,
+        change_set_id=row.change_set_id,
+        files=row.files,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        decision=_decided(row),
+        undone_by=took_back if row.change_set_id is not None else None,
+    )
+
+
+def _decided(row: _CallHistoryRow) -> CallDecision | None:
+    if row.approval_id is None:
+        return None
+    assert row.approval_state is not None and row.rule is not None and row.reason is not None
+    return CallDecision(
+        approval_id=row.approval_id,
+        state=row.approval_state,
+        scope=row.scope,
+        rule=row.rule,
+        reason=row.reason,
+        decided_by=row.decided_by,
+        decided_by_name=row.decided_by_name,
+        decided_at=row.decided_at,
+        denial=row.denial,
+    )

@@ -1,0 +1,79 @@
+"""What an operator does with people's accounts: list, disable, enable, set a password. As the system, by address."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from toolcrib.core.errors import NotFound
+from toolcrib.core.ids import UserId
+from toolcrib.storage.database import Connection, Database
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    user_id: UserId
+    email: str
+    full_name: str | None
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+class UserAdmin:
+    """Queries on everyone's accounts."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self) -> list[Account]:
+        """Everyone, in the order in which they came."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select id, email, full_name, created_at, disabled_at from toolcrib.users order by created_at, id"
+            )
+            return [Account(*row) for row in await cursor.fetchall()]
+
+    async def disable(self, email: str) -> None:
+        """Ends all logins, keys and tickets of a person at once; they cannot log in until they are enabled again."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
+            await connection.execute(
+                "update toolcrib.users set disabled_at = coalesce(disabled_at, now()) where id = %s", (user_id,)
+            )
+            await _end_everything(connection, user_id)
+
+    async def enable(self, email: str) -> None:
+        """Lets a person log in again. What was ended stays ended."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
+            await connection.execute("update toolcrib.users set disabled_at = null where id = %s", (user_id,))
+
+    async def set_password(self, email: str, password_hash: str) -> None:
+        """A new password ends what was got by the old one."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
+            await connection.execute(
+                "update toolcrib.users set password_hash = %s where id = %s", (password_hash, user_id)
+            )
+            await _end_everything(connection, user_id)
+
+
+async def _user_id(connection: Connection, email: str) -> UserId:
+    cursor = await connection.execute(
+        "select id from toolcrib.users where email = lower(%s) for no key update", (email,)
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"Nobody has an account as {email}. `toolcrib user list` shows who has.")
+    return UserId(row[0])
+
+
+async def _end_everything(connection: Connection, user_id: UserId) -> None:
+    await connection.execute(
+        "update toolcrib.users set token_version = token_version + 1, logins_ended_at = now() where id = %s", (user_id,)
+    )
+    await connection.execute(
+        "update toolcrib.refresh_tokens set revoked_at = now() where user_id = %s and revoked_at is null", (user_id,)
+    )
+    await connection.execute(
+        "update toolcrib.api_keys set revoked_at = now() where user_id = %s and revoked_at is null", (user_id,)
+    )
+    await connection.execute("delete from toolcrib.tickets where user_id = %s", (user_id,))

@@ -1,0 +1,322 @@
+"""People and their logins. Their API keys are in ``keys``."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+from psycopg.errors import UniqueViolation
+
+from toolcrib.core.errors import Conflict, Forbidden, Unauthenticated
+from toolcrib.core.ids import UserId, WorkspaceId, new_id
+from toolcrib.storage.database import Connection, Database, Tenant
+
+# Secrets that we hand out: refresh tokens, API keys, tickets and invitations. Shown once, kept as hashes.
+
+REFRESH_PREFIX = "tcr_"
+KEY_PREFIX = "tck_"
+TICKET_PREFIX = "tct_"
+INVITATION_PREFIX = "tci_"
+
+
+def new_secret(prefix: str) -> str:
+    return prefix + secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> bytes:
+    """A fast hash is enough here: nobody can guess at 32 random bytes, as they can at a password."""
+    return sha256(secret.encode()).digest()
+
+
+_NO_TIME = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class ActingUser:
+    """Someone acting for themselves, outside any workspace, by a token of this version."""
+
+    user_id: UserId
+    token_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLogin:
+    """What is known of an address before its password was checked."""
+
+    user_id: UserId
+    email: str
+    full_name: str | None
+    password_hash: str
+    token_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserProfile:
+    user_id: UserId
+    email: str
+    full_name: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedLogin:
+    """A login that goes on: whose it is, and the token that continues it."""
+
+    user_id: UserId
+    token_version: int
+    secret: str
+
+
+@asynccontextmanager
+async def acting(database: Database, person: ActingUser) -> AsyncIterator[Connection]:
+    """A transaction for what is a person's own; Unauthenticated if this token was ended."""
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute("select toolcrib.enter(%s, %s, null, null)", (person.user_id, person.token_version))
+        yield connection
+
+
+class UserStore:
+    """Queries on users and refresh tokens."""
+
+    def __init__(self, database: Database, *, bound_to: str = "") -> None:
+        """Logins that are ``bound_to`` something go on only where the same is known."""
+        self._database = database
+        self._bound_to = bound_to
+
+    # People
+
+    async def create_user(self, *, email: str, full_name: str | None, password_hash: str) -> UserProfile:
+        user_id = UserId(new_id())
+        async with self._database.as_user(user_id) as connection:
+            return await insert_user(connection, user_id, email, full_name, password_hash)
+
+    async def create_first_user(self, *, email: str, full_name: str | None, password_hash: str) -> UserProfile:
+        """The first account of all; Forbidden if there is one."""
+        user_id = UserId(new_id())
+        async with self._database.as_user(user_id) as connection:
+            # Of two who come at once, the second waits here, and then finds the first.
+            await connection.execute("select pg_advisory_xact_lock(hashtext('toolcrib.first_user'))")
+            if await _anyone(connection):
+                raise Forbidden("This setup link was used already: the first account exists. Log in instead.")
+            return await insert_user(connection, user_id, email, full_name, password_hash)
+
+    async def anyone(self) -> bool:
+        """Whether there is any account."""
+        async with self._database.connection() as connection:
+            return await _anyone(connection)
+
+    async def find_login(self, email: str) -> StoredLogin | None:
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(
+                "select id, email, full_name, password_hash, token_version from toolcrib.find_login(%s)",
+                (email,),
+            )
+            row = await cursor.fetchone()
+        return StoredLogin(*row) if row else None
+
+    async def profile(self, person: ActingUser) -> UserProfile:
+        async with acting(self._database, person) as connection:
+            cursor = await connection.execute(
+                "select id, email, full_name, created_at from toolcrib.users where id = %s", (person.user_id,)
+            )
+            row = await cursor.fetchone()
+        assert row is not None, "acting() lets in only those who exist"
+        return UserProfile(*row)
+
+    async def end_all_tokens(self, person: ActingUser) -> None:
+        """Ends every login of a person, on every device, at once. Their API keys live on."""
+        async with acting(self._database, person) as connection:
+            await connection.execute(
+                """
+                update toolcrib.users set token_version = token_version + 1, logins_ended_at = now() where id = %s
+                """,
+                (person.user_id,),
+            )
+            await connection.execute(
+                """
+                update toolcrib.refresh_tokens set revoked_at = now()
+                where user_id = %s and revoked_at is null
+                """,
+                (person.user_id,),
+            )
+
+    async def require(self, person: ActingUser) -> None:
+        """Unauthenticated if the person is disabled, or the token of this version was ended."""
+        async with acting(self._database, person):
+            pass
+
+    async def ended_since(self, moment: datetime | None) -> tuple[datetime, frozenset[UserId]]:
+        """Whose logins were ended since, and the moment to ask about next. Asks as the system, about everyone.
+
+        It overlaps with what was asked before: a transaction is dated by its beginning, and seen at its end.
+        """
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select now() - interval '30 seconds', array(
+                    select id from toolcrib.users
+                    where logins_ended_at >= coalesce(%s, now() - interval '30 seconds'))
+                """,
+                (moment,),
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        return row[0], frozenset(map(UserId, row[1]))
+
+    # Refresh tokens
+
+    async def store_refresh_token(self, user_id: UserId, *, lifetime: timedelta) -> str:
+        """Begins a family of refresh tokens, one for each login, and returns its first."""
+        async with self._database.as_user(user_id) as connection:
+            return await self._insert_refresh_token(connection, user_id, family_id=new_id(), lifetime=lifetime)
+
+    async def rotate_refresh_token(
+        self, secret: str, *, lifetime: timedelta, overlap: timedelta = _NO_TIME
+    ) -> RefreshedLogin:
+        """Spends a token for its successor. One that comes a second time was stolen, and ends its family.
+
+        Unless that is within ``overlap`` of the first: then whoever shares the token has its successor already, or
+        will have it in a moment, and nothing is given but a Conflict.
+        """
+        async with self._database.connection() as connection, connection.transaction():
+            refreshed = await self._rotate(connection, secret, lifetime, overlap)
+        # Raised only now: within the transaction it would undo the revoking.
+        if refreshed is None:
+            raise Unauthenticated("This refresh token is not valid, or no longer. Log in again.")
+        return refreshed
+
+    async def revoke_family(self, secret: str) -> None:
+        """Ends the login that a token came of. An unknown token is no error: there is nothing to end."""
+        async with self._database.connection() as connection, connection.transaction():
+            cursor = await connection.execute(
+                "select family_id from toolcrib.find_refresh_token(%s)", (self._hashed(secret),)
+            )
+            row = await cursor.fetchone()
+            if row is not None:
+                await connection.execute("select toolcrib.revoke_family(%s)", row)
+
+    async def _rotate(
+        self, connection: Connection, secret: str, lifetime: timedelta, overlap: timedelta
+    ) -> RefreshedLogin | None:
+        # The row stays locked until we commit: of two that come with one token, the second finds it used.
+        cursor = await connection.execute(
+            """
+            select id, user_id, family_id, token_version,
+                   used_at is not null or revoked_at is not null, expires_at <= now(),
+                   revoked_at is null and used_at > clock_timestamp() - %s
+            from toolcrib.find_refresh_token(%s)
+            """,
+            (overlap, self._hashed(secret)),
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            return None
+        token_id, user_id, family_id, token_version, is_spent, is_expired, was_spent_just_now = row
+        if was_spent_just_now:
+            raise Conflict("This login was refreshed a moment ago, by another tab perhaps. Ask again.")
+        if is_spent:
+            await connection.execute("select toolcrib.revoke_family(%s)", (family_id,))
+            return None
+        if is_expired:
+            return None
+        await connection.execute("select toolcrib.act_as(%s)", (user_id,))
+        await connection.execute("update toolcrib.refresh_tokens set used_at = now() where id = %s", (token_id,))
+        successor = await self._insert_refresh_token(connection, user_id, family_id=family_id, lifetime=lifetime)
+        return RefreshedLogin(user_id, token_version, successor)
+
+    async def _insert_refresh_token(
+        self, connection: Connection, user_id: UserId, *, family_id: UUID, lifetime: timedelta
+    ) -> str:
+        secret = new_secret(REFRESH_PREFIX)
+        await connection.execute(
+            """
+            insert into toolcrib.refresh_tokens (id, user_id, family_id, secret_hash, expires_at)
+            values (%s, %s, %s, %s, %s)
+            """,
+            (new_id(), user_id, family_id, self._hashed(secret), datetime.now(UTC) + lifetime),
+        )
+        return secret
+
+    def _hashed(self, secret: str) -> bytes:
+        return hashed(f"{secret}{self._bound_to}")
+
+
+async def _anyone(connection: Connection) -> bool:
+    row = await (await connection.execute("select toolcrib.has_users()")).fetchone()
+    return bool(row and row[0])
+
+
+async def insert_user(
+    connection: Connection, user_id: UserId, email: str, full_name: str | None, password_hash: str
+) -> UserProfile:
+    """Makes an account in a transaction whose acting person has this id; Conflict if the address has one."""
+    try:
+        cursor = await connection.execute(
+            """
+            insert into toolcrib.users (id, email, full_name, password_hash) values (%s, %s, %s, %s)
+            returning id, email, full_name, created_at
+            """,
+            (user_id, email, full_name, password_hash),
+        )
+    except UniqueViolation:
+        raise Conflict(f"An account for {email} exists already. Log in instead.") from None
+    row = await cursor.fetchone()
+    assert row is not None
+    return UserProfile(*row)
+
+
+# Tickets: single-use secrets by which a client opens a connection that cannot carry a header.
+
+LIFETIME: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class RedeemedTicket:
+    """Whose ticket it was, where it leads, and how long the connection may last."""
+
+    user_id: UserId
+    token_version: int
+    workspace_id: WorkspaceId
+    valid_until: datetime
+
+
+class TicketStore:
+    """Queries on tickets."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, tenant: Tenant, *, valid_until: datetime) -> str:
+        """A ticket into this workspace, for who asks and nobody else. It can be shown once and used once."""
+        secret = new_secret(TICKET_PREFIX)
+        async with self._database.transaction(tenant) as connection:
+            # Whoever makes one sweeps up their own that nobody used.
+            await connection.execute(
+                "delete from toolcrib.tickets where workspace_id = %s and user_id = %s and expires_at <= now()",
+                (tenant.workspace_id, tenant.user_id),
+            )
+            await connection.execute(
+                """
+                insert into toolcrib.tickets
+                    (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
+                select %s, %s, u.id, u.token_version, %s, %s from toolcrib.users u where u.id = %s
+                """,
+                (hashed(secret), tenant.workspace_id, datetime.now(UTC) + LIFETIME, valid_until, tenant.user_id),
+            )
+        return secret
+
+    async def redeem(self, secret: str) -> RedeemedTicket:
+        """Spends a ticket; Unauthenticated if it is unknown, spent or too old."""
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(
+                "select user_id, token_version, workspace_id, valid_until from toolcrib.redeem_ticket(%s)",
+                (hashed(secret),),
+            )
+            row = await cursor.fetchone()
+        if row is None or row[3] is None:
+            raise Unauthenticated("This ticket is not valid, or no longer. Fetch a new one; it opens one connection.")
+        return RedeemedTicket(*row)

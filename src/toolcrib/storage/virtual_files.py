@@ -1,0 +1,204 @@
+"""Chats and agents as files: derived from sessions and agents whenever somebody looks, and stored nowhere.
+
+A chat is ``/chats/<session id>.chat``, an agent is ``/agents/<agent id>.agent``, both in @project. Their ids name them,
+so that a new title leaves the path as it is. Who may read a session may read its chat: same rows, same policies.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from toolcrib.core.files import FILE_MODE, FOLDER_MODE, EntryKind, EntryState, File, FileType
+from toolcrib.core.ids import FileId, VersionId, WorkspaceId
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.regex_search import bounded_matching, without_nul
+
+_FOLDERS = {"/chats": FileType.CHAT, "/agents": FileType.AGENT}
+_PATHS = {type_: folder for folder, type_ in _FOLDERS.items()}
+
+
+class VirtualFileStore:
+    """Queries on sessions and agents that answer with files."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def at(self, tenant: Tenant, places: Iterable[WorkspacePath]) -> dict[WorkspacePath, File]:
+        """The virtual files at these places. Asks nothing where none can be."""
+        wanted = {place: source for place in places if (source := _source_of(place)) is not None}
+        if not wanted:
+            return {}
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                _FILES + " where v.id = any (%(ids)s)",
+                {"workspace": tenant.workspace_id, "ids": [id_ for _, id_ in wanted.values()]},
+            )
+            files = [_file(row) for row in await cursor.fetchall()]
+        return {file.state.place: file for file in files if file.state.place in wanted}
+
+    async def folder_at(self, tenant: Tenant, place: WorkspacePath) -> File | None:
+        """The virtual folder at a place; there is one as soon as it holds something."""
+        if not is_virtual_folder(place):
+            return None
+        async with self._database.transaction(tenant) as connection:
+            folders = await _folders(connection, tenant)
+        return next((folder for folder in folders if folder.state.place == place), None)
+
+    async def texts(self, tenant: Tenant, ids: Collection[FileId]) -> dict[FileId, bytes]:
+        """What each of these files holds now."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select s.id, toolcrib.chat_heading(s.title) || coalesce(
+                    (select string_agg(toolcrib.message_text(m.role, m.content, m.metadata, m.created_at), ''
+                                       order by m.position)
+                     from toolcrib.messages m where m.workspace_id = s.workspace_id and m.session_id = s.id), '')
+                from toolcrib.sessions s where s.workspace_id = %(workspace)s and s.id = any (%(ids)s)
+                union all
+                select a.id, a.definition from toolcrib.agents a
+                where a.workspace_id = %(workspace)s and a.id = any (%(ids)s) and a.deleted_at is null
+                """,
+                {"workspace": tenant.workspace_id, "ids": list(ids)},
+            )
+            return {FileId(id_): text.encode() for id_, text in await cursor.fetchall()}
+
+    async def matching(self, tenant: Tenant, pattern: str, *, ignore_case: bool, seconds: float) -> set[FileId]:
+        """The files of which some line matches a regular expression; TimedOut after so many ``seconds``."""
+        async with (
+            self._database.transaction(tenant) as connection,
+            bounded_matching(connection, pattern, seconds=seconds),
+        ):
+            cursor = await connection.execute(
+                """
+                select s.id from toolcrib.sessions s
+                where s.workspace_id = %(workspace)s and (
+                    toolcrib.some_line_matches(toolcrib.chat_heading(s.title), %(pattern)s, %(ignore_case)s)
+                    or exists (
+                        select from toolcrib.messages m
+                        where m.workspace_id = s.workspace_id and m.session_id = s.id
+                          and toolcrib.some_line_matches(
+                              toolcrib.message_text(m.role, m.content, m.metadata, m.created_at),
+                              %(pattern)s, %(ignore_case)s)))
+                union all
+                select a.id from toolcrib.agents a
+                where a.workspace_id = %(workspace)s and a.deleted_at is null
+                  and toolcrib.some_line_matches(a.definition, %(pattern)s, %(ignore_case)s)
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "pattern": without_nul(pattern),
+                    "ignore_case": ignore_case,
+                },
+            )
+            return {FileId(id_) for (id_,) in await cursor.fetchall()}
+
+
+async def virtual_below(
+    connection: Connection, tenant: Tenant, folder: WorkspacePath, *, recursive: bool
+) -> list[File]:
+    """The virtual files and folders in a folder, within a listing's transaction. Asks nothing where none can be."""
+    if not (folder == WorkspacePath(Mount.PROJECT, "/") or is_virtual_folder(folder)):
+        return []
+    folders = await _folders(connection, tenant) if folder.is_root else []
+    if folder.is_root and not (recursive and folders):
+        return folders
+    # There may be very many: their ids and times are read quicker in binary.
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        _FILES + " where v.type = any (%(types)s) order by v.id",
+        {
+            "workspace": tenant.workspace_id,
+            "types": list(_PATHS) if folder.is_root else [_FOLDERS[folder.path]],
+        },
+    )
+    return folders + [_file(row) for row in await cursor.fetchall()]
+
+
+def is_virtual_folder(place: WorkspacePath) -> bool:
+    """Whether virtual files are kept here, if there are any."""
+    return place.mount is Mount.PROJECT and place.path in _FOLDERS
+
+
+def _source_of(place: WorkspacePath) -> tuple[FileType, UUID] | None:
+    """What the file at a place would be derived from."""
+    folder, _, name = place.path.rpartition("/")
+    type_ = _FOLDERS.get(folder) if place.mount is Mount.PROJECT else None
+    if type_ is None or not name.endswith(f".{type_}"):
+        return None
+    try:
+        id_ = UUID(name.removesuffix(f".{type_}"))
+    except ValueError:
+        return None
+    # A UUID can be written in several ways; a file has one name.
+    return (type_, id_) if _path(type_, id_) == place.path else None
+
+
+def _path(type_: FileType, id_: UUID) -> str:
+    return f"{_PATHS[type_]}/{id_}.{type_}"
+
+
+_FILES = """
+    select v.type, v.id, v.display_name, v.size, v.lines, v.created_at, v.updated_at from (
+        select 'chat' as type, s.id, coalesce(s.title, 'Untitled chat') as display_name,
+               s.text_bytes + octet_length(toolcrib.chat_heading(s.title)) as size,
+               s.text_lines + toolcrib.count_lines(toolcrib.chat_heading(s.title)) as lines, s.created_at, s.updated_at
+        from toolcrib.sessions s where s.workspace_id = %(workspace)s
+        union all
+        select 'agent', a.id, a.name, octet_length(a.definition),
+               toolcrib.count_lines(a.definition) + (a.definition ~ '[^\\n]\\Z')::integer, a.created_at, a.updated_at
+        from toolcrib.agents a where a.workspace_id = %(workspace)s and a.deleted_at is null
+    ) v"""
+
+
+async def _folders(connection: Connection, tenant: Tenant) -> list[File]:
+    """The folders that hold something. As on disk, one is as old as the newest thing in it."""
+    cursor = await connection.execute(
+        """
+        select (select s.created_at from toolcrib.sessions s where s.workspace_id = %(workspace)s
+                order by s.id desc limit 1),
+               (select a.created_at from toolcrib.agents a where a.workspace_id = %(workspace)s and a.deleted_at is null
+                order by a.id desc limit 1)
+        """,
+        {"workspace": tenant.workspace_id},
+    )
+    row: Sequence[datetime | None] = await cursor.fetchone() or ()
+    return [
+        _folder(tenant.workspace_id, path, since)
+        for path, since in zip(_FOLDERS, row, strict=True)
+        if since is not None
+    ]
+
+
+def _folder(workspace_id: WorkspaceId, path: str, since: datetime) -> File:
+    state = EntryState(WorkspacePath(Mount.PROJECT, path), EntryKind.FOLDER, FOLDER_MODE)
+    return _virtual(uuid5(workspace_id, path), FileType.FOLDER, state, path[1:], since, since)
+
+
+def _file(row: tuple[Any, ...]) -> File:
+    type_, id_, display_name, size, lines, created_at, updated_at = row
+    place = WorkspacePath(Mount.PROJECT, _path(FileType(type_), id_))
+    state = EntryState(place, EntryKind.FILE, FILE_MODE, size=size, lines=lines)
+    return _virtual(id_, FileType(type_), state, display_name, created_at, updated_at)
+
+
+def _virtual(
+    id_: UUID, type_: FileType, state: EntryState, display_name: str, created_at: datetime, updated_at: datetime
+) -> File:
+    return File(
+        id=FileId(id_),
+        type=type_,
+        is_virtual=True,
+        display_name=display_name,
+        state=state,
+        # It has no versions: what it is derived from keeps its own history.
+        version_id=VersionId(id_),
+        number=0,
+        deleted=False,
+        pending=False,
+        base_version_id=None,
+        fingerprint=None,
+        created_at=created_at,
+        updated_at=updated_at,
+    )

@@ -1,0 +1,97 @@
+"""How many files and bytes a workspace may keep, and whether a change still fits. Measured now and then, not counted.
+
+Between two measurements what this process adds is counted along; what other processes add is seen by the next. So a
+workspace may come to hold a little more than it should, and no write waits for a count of a million rows.
+"""
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.errors import TooLarge
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.storage.database import Database, Tenant
+
+FILES: Final = 2_000_000
+BYTES: Final = 100_000_000_000
+_MEASURED_SECONDS: Final = 60.0
+_KEPT: Final = 10_000
+
+
+@dataclass(slots=True)
+class _MeasuredUse:
+    """What a workspace held when it was measured, and what was added since."""
+
+    files: int
+    bytes: int
+    at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.at < _MEASURED_SECONDS
+
+
+class WorkspaceQuota:
+    """The quotas of every workspace, and what each is known to hold."""
+
+    def __init__(self, database: Database, *, files: int = FILES, bytes: int = BYTES) -> None:
+        self._database = database
+        self._most_files = files
+        self._most_bytes = bytes
+        self._held: OrderedDict[WorkspaceId, _MeasuredUse] = OrderedDict()
+
+    async def require(self, tenant: Tenant, change_set: ChangeSet) -> None:
+        """TooLarge if a change adds more than the workspace may keep. What adds nothing always fits."""
+        files, added = _added_by(change_set)
+        if files == 0 and added == 0:
+            return
+        held = await self._of(tenant)
+        if files and held.files + files > self._most_files:
+            raise _full(f"{self._most_files:,} files", "TOOLCRIB_MAX_WORKSPACE_FILES")
+        if added and held.bytes + added > self._most_bytes:
+            raise _full(f"{self._most_bytes:,} bytes, earlier versions included", "TOOLCRIB_MAX_WORKSPACE_BYTES")
+
+    def took(self, tenant: Tenant, change_set: ChangeSet) -> None:
+        """Counts what a change has added."""
+        if held := self._held.get(tenant.workspace_id):
+            files, added = _added_by(change_set)
+            held.files += files
+            held.bytes += added
+
+    async def _of(self, tenant: Tenant) -> _MeasuredUse:
+        held = self._held.get(tenant.workspace_id)
+        if held is None or not held.is_fresh:
+            held = self._held[tenant.workspace_id] = await self._measured(tenant)
+            if len(self._held) > _KEPT:
+                self._held.popitem(last=False)
+        self._held.move_to_end(tenant.workspace_id)
+        return held
+
+    async def _measured(self, tenant: Tenant) -> _MeasuredUse:
+        async with self._database.transaction(tenant, WorkspaceRole.VIEWER) as connection:
+            cursor = await connection.execute(
+                """
+                select (select count(*) from toolcrib.files where workspace_id = %(workspace)s and not deleted),
+                       (select coalesce(sum(size), 0)::bigint from toolcrib.blobs where workspace_id = %(workspace)s)
+                """,
+                {"workspace": tenant.workspace_id},
+            )
+            row = await cursor.fetchone()
+        assert row is not None
+        return _MeasuredUse(*row)
+
+
+def _added_by(change_set: ChangeSet) -> tuple[int, int]:
+    """Files that were not there, and bytes of contents. One that is kept already is not known as such here."""
+    files = sum(change.before is None and change.after is not None for change in change_set.changes)
+    return files, sum(len(change.body) for change in change_set.changes if change.body is not None)
+
+
+def _full(most: str, setting: str) -> TooLarge:
+    return TooLarge(
+        f"This workspace is full: it may keep {most}. Nothing was changed. Remove what is not needed, or let the "
+        f"operator raise {setting}."
+    )
