@@ -7,13 +7,13 @@ the same elsewhere. Everything else reads as in ``tool_permissions``; a glob tha
 import re
 from functools import lru_cache
 
-from toolcrib.domain.agents import ToolPermission
-from toolcrib.domain.approvals import Grant, GrantRule
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.effects import Danger, Effects
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.places import Mount, Place
-from toolcrib.policy.permissions import ToolFacts, is_glob, path_allowed
+from toolcrib.core.agents import ToolPermission
+from toolcrib.core.approvals import Grant, GrantRule
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects
+from toolcrib.policy.permissions import ToolMetadata, globs_flaw, is_glob, path_allowed
 
 # What means something in a glob, and so must be written with a backslash to mean itself.
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
@@ -22,21 +22,22 @@ _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]|/\Z")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def granted(caller: Caller, tool: ToolFacts, effects: Effects) -> Grant | None:
+def find_grant(caller: Caller, tool: ToolMetadata, effects: Effects) -> Grant | None:
     """The grant by which nobody need be asked about this call, if there is one."""
-    if caller.agent is None:
+    if caller.agent is None or tool.drafts:
+        # What a tool that drafts would touch is not known yet, so no grant can be seen to cover it.
         return None
     for grant in caller.agent.grants:
-        if grant.session_id in (None, caller.session_id) and covers(grant.rule, tool.name, effects):
+        if grant.session_id in (None, caller.session_id) and grant_covers(grant.rule, tool.name, effects):
             return grant
     return None
 
 
-def covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
+def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
     """Whether everything that a call would do is named by the rule."""
     if rule.tool != tool_name:
         return False
-    if (rule.commands is not None or effects.runs is not None) and effects.runs not in (rule.commands or ()):
+    if (rule.commands is not None or effects.command is not None) and effects.command not in (rule.commands or ()):
         return False
     if rule.paths is None:
         return True
@@ -44,39 +45,43 @@ def covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
     return bool(touched) and all(_names(rule.paths, place) for place in touched)
 
 
-def offer(tool: ToolFacts, effects: Effects) -> GrantRule:
+def suggest_rule(tool: ToolMetadata, effects: Effects) -> GrantRule:
     """The rule to propose for the like of this call: as narrow as it can be said. A person may widen it."""
-    if effects.runs is not None:
-        return GrantRule(tool.name, commands=(effects.runs,))
+    if effects.command is not None:
+        return GrantRule(tool.name, commands=(effects.command,))
     if tool.danger is Danger.SAFE or not effects.writes:
         return GrantRule(tool.name)
     return GrantRule(tool.name, paths=tuple(dict.fromkeys(map(_glob, (*effects.writes, *effects.reads)))))
 
 
-def check_rule(rule: GrantRule, tool_name: str, effects: Effects) -> None:
+def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
     """BadArguments unless the rule can be stored: it is about this tool, is readable, and covers this very call."""
-    if rule.tool != tool_name:
-        raise BadArguments({"rule.tool": f"The call is of `{tool_name}`; a rule about another tool is not its answer."})
+    if rule.tool != tool.name:
+        raise BadArguments({"rule.tool": f"The call is of `{tool.name}`; a rule about another tool is not its answer."})
+    if tool.drafts:
+        raise BadArguments({"scope": f"What `{tool.name}` changes differs from call to call. Allow it `once`."})
+    if flaw := globs_flaw(rule.paths or ()):
+        raise BadArguments({"rule.paths": flaw})
     for number, glob in enumerate(rule.paths or ()):
         if not is_glob(glob):
             raise BadArguments({f"rule.paths.{number}": f"`{glob}` matches nothing. Expected a glob such as `src/**`."})
-    if effects.runs is not None and rule.commands is None:
+    if effects.command is not None and rule.commands is None:
         raise BadArguments({"rule.commands": "Name the commands that are allowed; a rule for any command is not kept."})
-    if not covers(rule, tool_name, effects):
+    if not grant_covers(rule, tool.name, effects):
         raise BadArguments({"rule": "It does not cover the call that was asked about. Use the one that was offered."})
 
 
-def _glob(place: Place) -> str:
+def _glob(place: WorkspacePath) -> str:
     """A glob that matches this very place."""
     return f"@{place.mount}/" + (_SPECIAL.sub(r"\\\1", place.path[1:]) if not place.is_root else "**")
 
 
-def _names(paths: tuple[str, ...], place: Place) -> bool:
+def _names(paths: tuple[str, ...], place: WorkspacePath) -> bool:
     """Whether a rule's paths name a place: one is it, or a glob covers it; and none that begins with ``!`` does."""
     globs = _anchored(paths, place.mount)
     # ``path_allowed`` leaves @pkg and @state open, where permissions end. A person's yes does not reach there unless
     # it says so: their places are judged as if they stood in a zone.
-    place_in_zone = Place(Mount.PROJECT, place.path)
+    place_in_zone = WorkspacePath(Mount.PROJECT, place.path)
     # What is taken out is out, wherever in the list it stands.
     if _matches(tuple(glob[1:] for glob in globs if glob.startswith("!")), place_in_zone):
         return False
@@ -86,7 +91,7 @@ def _names(paths: tuple[str, ...], place: Place) -> bool:
     return _matches(wide, place_in_zone)
 
 
-def _matches(globs: tuple[str, ...], place: Place) -> bool:
+def _matches(globs: tuple[str, ...], place: WorkspacePath) -> bool:
     return bool(globs) and path_allowed(ToolPermission(allowed=True, paths=globs), place)
 
 

@@ -3,8 +3,9 @@
 import glob
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ HOSTS: Final = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindMount:
     """A directory or file of ours, and where it stands in the view."""
 
     source: Path
@@ -47,7 +48,7 @@ def arguments(
     binary: str,
     command: Sequence[str],
     *,
-    binds: Sequence[Bind],
+    binds: Sequence[BindMount],
     cwd: str,
     environment: Mapping[str, str],
     seccomp: int,
@@ -86,3 +87,41 @@ def _system() -> list[str]:
 
 def _java_settings() -> Iterator[str]:
     yield from sorted(glob.glob("/etc/java-*"))
+
+
+# Which directories a command sees, and where. Values only.
+
+
+@dataclass(frozen=True, slots=True)
+class ViewMount:
+    """One directory of a command's view.
+
+    ``target`` is where it stands in the view. ``masked`` are paths relative to ``root``, files or folders, that stand
+    there empty: their content is not in the view at all. ``fixed`` are others that can be read and not written; only a
+    live view heeds them, since elsewhere the effect is judged.
+    """
+
+    name: str
+    root: Path
+    target: str
+    writable: bool = False
+    masked: Collection[str] = field(default_factory=frozenset)
+    fixed: Collection[str] = field(default_factory=frozenset)
+
+
+# Our own, without the virtual environment: what runs inside on our behalf runs on it.
+INTERPRETER = os.path.realpath(sys.executable)
+
+
+def interpreter_zones() -> list[ViewMount]:
+    """Our own interpreter, where it is not among the system's programs, which every view has."""
+    home = Path(sys.base_prefix).resolve()
+    return [] if home.is_relative_to("/usr") else [ViewMount("python", home, str(home))]
+
+
+def is_masked(path: str, masked: Collection[str]) -> bool:
+    """Whether ``path`` is a masked one or lies beneath one."""
+    if not masked:
+        return False
+    parts = path.split("/")
+    return any("/".join(parts[:count]) in masked for count in range(1, len(parts) + 1))

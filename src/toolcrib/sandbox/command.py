@@ -1,6 +1,7 @@
 """One command from start to end: started contained, watched, listened to, ended in time. Knows nothing of views."""
 
 import asyncio
+import codecs
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,16 +10,82 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from toolcrib.domain.errors import ToolFailed
+from toolcrib.core.errors import ToolFailed
 from toolcrib.policy.environment import clean_environment
 from toolcrib.sandbox import seccomp
 from toolcrib.sandbox.bubblewrap import HOME
-from toolcrib.sandbox.cgroups import Cgroup
-from toolcrib.sandbox.levels import Level
-from toolcrib.sandbox.limits import Limits, watch
-from toolcrib.sandbox.output import Gathering, Output
-from toolcrib.sandbox.process import Contained
-from toolcrib.sandbox.stage import UNPREPARED, Staged
+from toolcrib.sandbox.contained_process import ContainedProcess
+from toolcrib.sandbox.fork_client import UNPREPARED, SpawnRequest
+from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.sandbox.resource_limits import Cgroup, ResourceLimits, watch
+
+# A command's output: the head and the tail are kept, the rest is counted. Knows no processes.
+
+KEPT_BYTES: Final = 100_000
+# What is shown while a command runs; a reader of the stream has no use for gigabytes.
+STREAMED_BYTES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """What a command said: all of it, or its head and tail with ``dropped`` bytes between them."""
+
+    head: bytes
+    tail: bytes
+    dropped: int
+
+    @property
+    def text(self) -> str:
+        """For a reader: what was left out is said where it was."""
+        if not self.dropped:
+            return (self.head + self.tail).decode(errors="replace")
+        return (
+            f"{self.head.decode(errors='replace')}\n[… {self.dropped} bytes left out …]\n"
+            f"{self.tail.decode(errors='replace')}"
+        )
+
+
+class OutputCollector:
+    """Takes output as it comes, in constant memory, and passes the first of it on as text."""
+
+    def __init__(self, emit: Callable[[str], None], *, kept: int = KEPT_BYTES, streamed: int = STREAMED_BYTES) -> None:
+        self._emit = emit
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._to_stream = streamed
+        self._head_size = kept // 2
+        self._tail_size = kept - self._head_size
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._taken = 0
+
+    def take(self, piece: bytes) -> None:
+        self._taken += len(piece)
+        self._stream(piece)
+        room = self._head_size - len(self._head)
+        if room > 0:
+            self._head += piece[:room]
+            piece = piece[room:]
+        self._tail += piece[-self._tail_size :]
+        # Cut at twice the size: moving the tail at every piece would cost more than reading it.
+        if len(self._tail) > 2 * self._tail_size:
+            del self._tail[: -self._tail_size]
+
+    def finish(self) -> CommandOutput:
+        if self._to_stream > 0 and (rest := self._decoder.decode(b"", final=True)):
+            self._emit(rest)
+        tail = bytes(self._tail[-self._tail_size :])
+        return CommandOutput(bytes(self._head), tail, self._taken - len(self._head) - len(tail))
+
+    def _stream(self, piece: bytes) -> None:
+        if self._to_stream <= 0:
+            return
+        shown = piece[: self._to_stream]
+        self._to_stream -= len(shown)
+        if text := self._decoder.decode(shown):
+            self._emit(text)
+        if self._to_stream <= 0:
+            self._emit("\n[… more output follows; its end is in the result …]\n")
+
 
 DEFAULT_SECONDS: Final = 60.0
 # One argument of a program can hold 128 KiB.
@@ -37,7 +104,7 @@ _FROM_THE_SERVER: Final = ("LANG", "LANGUAGE", "TZ", "NO_COLOR")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SandboxCommand:
     """What to run. ``cwd`` is a path of the view; None is the first zone's target. ``hosts`` may be contacted."""
 
     text: str
@@ -45,7 +112,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     seconds: float = DEFAULT_SECONDS
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -53,8 +120,8 @@ class Command:
         inherited = clean_environment({name: os.environ[name] for name in _FROM_THE_SERVER if name in os.environ})
         return {**_OURS, **inherited, **clean_environment(self.env, allow=("*",))}
 
-    def argv(self, *, reads_input: bool = False) -> list[str]:
-        """The command under its own limits, once we have said go: a server that died before leaves nothing running."""
+    def check(self) -> None:
+        """ToolFailed if no shell can be given this text."""
         if len(os.fsencode(self.text)) > LONGEST_COMMAND:
             raise ToolFailed(
                 f"The command has {len(self.text)} characters; {LONGEST_COMMAND} bytes are the most. "
@@ -62,13 +129,17 @@ class Command:
             )
         if "\0" in self.text:
             raise ToolFailed("The command holds a NUL byte, which no shell takes. Remove it.")
+
+    def argv(self, *, reads_input: bool = False) -> list[str]:
+        """The command under its own limits, once we have said go: a server that died before leaves nothing running."""
+        self.check()
         source = "" if reads_input else " < /dev/null"
         go = f'{self.limits.shell}; printf "\\006"; read -r _ || exit {UNPREPARED}; exec /bin/sh -c "$1"{source}'
         return ["/bin/sh", "-c", go, "sh", self.text]
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class HostContact:
     """One attempt to reach a host, and why it was refused, if it was."""
 
     host: str
@@ -81,32 +152,32 @@ class CommandResult:
     """How a command ended. ``exit_code`` is None if it was ended by us: ``timed_out``, or ``stopped`` says why."""
 
     exit_code: int | None
-    output: Output
+    output: CommandOutput
     timed_out: bool
     stopped: str | None
     seconds: float
-    level: Level
-    contacted: tuple[Contact, ...] = ()
+    level: IsolationLevel
+    contacted: tuple[HostContact, ...] = ()
 
     @property
     def dropped(self) -> int:
         return self.output.dropped
 
 
-Arguments = Callable[[int, int], Staged]
+Arguments = Callable[[int, int], SpawnRequest]
 """Given the descriptors of the seccomp filter and of the state that bubblewrap reports."""
 
 
 async def execute(
-    command: Command,
+    command: SandboxCommand,
     arguments: Arguments,
     emit: Callable[[str], None],
     *,
     watched: Sequence[Path],
-    level: Level = Level.NAMESPACES,
+    level: IsolationLevel = IsolationLevel.NAMESPACES,
 ) -> CommandResult:
     """Run to the end, the time limit or an excess. Cancelling ends it; when this returns nothing of it runs."""
-    gathering = Gathering(emit)
+    gathering = OutputCollector(emit)
     began = monotonic()
     reasons: list[str] = []
     timed_out = False
@@ -120,7 +191,7 @@ async def execute(
             reasons.append(reason)
             contained.kill()
 
-        watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop))
+        watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop, grouped=group is not None))
         try:
             async with asyncio.timeout(command.seconds):
                 await admit(contained)
@@ -147,16 +218,16 @@ async def execute(
     )
 
 
-def start(arguments: Arguments, group: Cgroup | None) -> "Started":
+def start(arguments: Arguments, group: Cgroup | None, *, unix_sockets: bool = True) -> "StartedProcess":
     """Start contained, in its group. It waits inside until it was admitted."""
 
-    def staged(status: int) -> Staged:
-        return replace(arguments(program, status), doors=group.doors if group else ())
+    def staged(status: int) -> SpawnRequest:
+        return replace(arguments(program, status), cgroup_files=group.doors if group else ())
 
-    program = seccomp.filter_file()
+    program = seccomp.filter_file(unix_sockets=unix_sockets, shared_memory=group is not None)
     given, input_ = os.pipe2(os.O_CLOEXEC)
     try:
-        contained = Started.start(staged, inherit=[program], stdin=given)
+        contained = StartedProcess.start(staged, inherit=[program], stdin=given)
     except BaseException:
         os.close(input_)
         raise
@@ -168,7 +239,7 @@ def start(arguments: Arguments, group: Cgroup | None) -> "Started":
     return contained
 
 
-class Started(Contained):
+class StartedProcess(ContainedProcess):
     """A contained process and the way to its input, on which it waits for our go-ahead first."""
 
     input: int | None = None
@@ -183,7 +254,7 @@ class Started(Contained):
         super().close()
 
 
-async def admit(contained: Started) -> None:
+async def admit(contained: StartedProcess) -> None:
     """Wait until it is inside, then let it run."""
     await contained.ready.wait()
     await contained.first_inside()
@@ -193,7 +264,7 @@ async def admit(contained: Started) -> None:
             os.write(contained.input, b"\n")
 
 
-async def _end(contained: Started, group: Cgroup | None) -> None:
+async def _end(contained: StartedProcess, group: Cgroup | None) -> None:
     contained.kill()
     await contained.ended()
     contained.close()

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from toolcrib.domain.errors import TooLarge, ToolFailed
-from toolcrib.sandbox.effect import Change, Entry, Kind
-from toolcrib.sandbox.stage import Overlay
-from toolcrib.sandbox.zones import Zone, is_masked
+from toolcrib.core.errors import TooLarge, ToolFailed
+from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
+from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType
+from toolcrib.sandbox.fork_client import OverlayDirs
 
 # In a user namespace the marks of overlayfs are in the `user.` attributes.
-_OPAQUE: Final = "user.overlay.opaque"
+XATTR_OPAQUE: Final = "user.overlay.opaque"
 DEEPEST: Final = 128
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 20
@@ -29,7 +29,7 @@ class OverlayView:
     part of what a command costs.
     """
 
-    def __init__(self, zone: Zone, place: Path) -> None:
+    def __init__(self, zone: ViewMount, place: Path) -> None:
         self.zone = zone
         self._place = place
         self.upper = self.merged = self._beside("upper")
@@ -50,9 +50,9 @@ class OverlayView:
             if owner:
                 give(self._mask, owner)
 
-    def laid(self) -> Overlay:
+    def laid(self) -> OverlayDirs:
         """What is mounted for the next command, with a work folder of its own."""
-        overlay = Overlay(self.merged.name, mask=self._mask.name if self.zone.masked else None)
+        overlay = OverlayDirs(self.merged.name, mask=self._mask.name if self.zone.masked else None)
         if not self.zone.writable:
             return overlay
         self._mounted += 1
@@ -62,7 +62,7 @@ class OverlayView:
             os.chown(work, *self._owner)
         return replace(overlay, upper=self.upper.name, work=work.name)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ChangedEntry]:
         """What the command did here. Makes what it locked readable, so that no command can follow."""
         if not self.zone.writable:
             return
@@ -70,8 +70,8 @@ class OverlayView:
         try:
             before, after = os.fstat(lower).st_mode, os.fstat(upper).st_mode
             if stat.S_IMODE(before) != stat.S_IMODE(after):
-                yield Entry(self.zone.name, ".", Change.CHANGED, Kind.FOLDER, stat.S_IMODE(after))
-            for entry in _Comparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
+                yield ChangedEntry(self.zone.name, ".", EntryChange.CHANGED, EntryType.FOLDER, stat.S_IMODE(after))
+            for entry in _LayerComparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
                 yield replace(entry, masked=True) if is_masked(entry.path, self.zone.masked) else entry
         except PermissionError as error:
             raise locked(error) from None
@@ -83,13 +83,13 @@ class OverlayView:
         return self._place.with_name(f"{self._place.name}-{name}")
 
 
-class _Comparison:
+class _LayerComparison:
     """Walks the upper beside the lower, by descriptors and through no link."""
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
 
-    def folder(self, upper: int, lower: int | None, path: str, *, opaque: bool, depth: int) -> Iterator[Entry]:
+    def folder(self, upper: int, lower: int | None, path: str, *, opaque: bool, depth: int) -> Iterator[ChangedEntry]:
         if depth > DEEPEST:
             raise TooLarge(f"The command made folders more than {DEEPEST} deep. Make them shallower.")
         names = sorted(os.listdir(upper))
@@ -103,29 +103,29 @@ class _Comparison:
 
     def _place(
         self, upper: int, lower: int | None, name: str, path: str, *, opaque: bool, depth: int
-    ) -> Iterator[Entry]:
+    ) -> Iterator[ChangedEntry]:
         after = os.stat(name, dir_fd=upper, follow_symlinks=False)
         before = stat_in(lower, name)
         if stat.S_ISCHR(after.st_mode) and after.st_rdev == 0:
             if before and lower is not None:
                 yield from self._deleted(lower, name, path, depth)
             return
-        kind = Kind.of(after.st_mode)
-        replaced = before is not None and Kind.of(before.st_mode) is not kind
+        kind = EntryType.of(after.st_mode)
+        replaced = before is not None and EntryType.of(before.st_mode) is not kind
         if replaced and lower is not None:
             yield from self._deleted(lower, name, path, depth)
         if replaced:
             before = None
-        if kind is Kind.FOLDER:
+        if kind is EntryType.FOLDER:
             yield from self._folder(upper, lower, name, path, after, before, opaque=opaque, depth=depth)
             return
         entry = self._entry(upper, name, path, after, kind)
         if before is None:
-            yield replace(entry, change=Change.MADE, body=kind is Kind.FILE)
+            yield replace(entry, change=EntryChange.MADE, body=kind is EntryType.FILE)
             return
         assert lower is not None
         body = _differs(upper, lower, name, kind, after, before)
-        if body or (kind is not Kind.LINK and stat.S_IMODE(before.st_mode) != entry.mode):
+        if body or (kind is not EntryType.LINK and stat.S_IMODE(before.st_mode) != entry.mode):
             yield replace(entry, body=body)
 
     def _folder(
@@ -139,10 +139,10 @@ class _Comparison:
         *,
         opaque: bool,
         depth: int,
-    ) -> Iterator[Entry]:
-        entry = Entry(self._zone, path, Change.CHANGED, Kind.FOLDER, stat.S_IMODE(after.st_mode))
+    ) -> Iterator[ChangedEntry]:
+        entry = ChangedEntry(self._zone, path, EntryChange.CHANGED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
         if before is None:
-            yield replace(entry, change=Change.MADE)
+            yield replace(entry, change=EntryChange.MADE)
         elif stat.S_IMODE(before.st_mode) != entry.mode:
             yield entry
         unlock(upper, name, after)
@@ -155,7 +155,7 @@ class _Comparison:
             if below is not None:
                 os.close(below)
 
-    def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[Entry]:
+    def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[ChangedEntry]:
         """A place of the tree and all that lies beneath it, the deepest first."""
         if depth > 2 * DEEPEST:
             raise TooLarge(f"The tree has folders more than {2 * DEEPEST} deep. Make it shallower.")
@@ -169,32 +169,34 @@ class _Comparison:
                     yield from self._deleted(here, inner, _joined(path, inner), depth + 1)
             finally:
                 os.close(here)
-        yield Entry(self._zone, path, Change.DELETED, Kind.of(before.st_mode), stat.S_IMODE(before.st_mode))
+        yield ChangedEntry(
+            self._zone, path, EntryChange.DELETED, EntryType.of(before.st_mode), stat.S_IMODE(before.st_mode)
+        )
 
-    def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: Kind) -> Entry:
-        if kind is Kind.FILE:
+    def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: EntryType) -> ChangedEntry:
+        if kind is EntryType.FILE:
             unlock(upper, name, after)
-        return Entry(
+        return ChangedEntry(
             self._zone,
             path,
-            Change.CHANGED,
+            EntryChange.CHANGED,
             kind,
             mode=stat.S_IMODE(after.st_mode),
-            size=after.st_size if kind is Kind.FILE else 0,
-            target=os.readlink(name, dir_fd=upper) if kind is Kind.LINK else None,
+            size=after.st_size if kind is EntryType.FILE else 0,
+            target=os.readlink(name, dir_fd=upper) if kind is EntryType.LINK else None,
         )
 
 
-def ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def ordered(entries: Iterable[ChangedEntry]) -> tuple[ChangedEntry, ...]:
     """Deletions first, as they came; then the rest, as they came."""
     listed = list(entries)
     return (
-        *(entry for entry in listed if entry.change is Change.DELETED),
-        *(entry for entry in listed if entry.change is not Change.DELETED),
+        *(entry for entry in listed if entry.change is EntryChange.DELETED),
+        *(entry for entry in listed if entry.change is not EntryChange.DELETED),
     )
 
 
-def make_mask(mask: Path, zone: Zone) -> None:
+def make_mask(mask: Path, zone: ViewMount) -> None:
     """A layer in which the masked files are empty, and the masked folders empty and opaque."""
     mask.mkdir()
     tree = os.open(zone.root, _FOLDER)
@@ -232,7 +234,7 @@ def _mask_one(mask: Path, tree: int, path: str) -> None:
     here = here / name
     if stat.S_ISDIR(found.st_mode):
         here.mkdir(exist_ok=True)
-        os.setxattr(here, _OPAQUE, b"y")
+        os.setxattr(here, XATTR_OPAQUE, b"y")
         here.chmod(0o555)
     elif not here.exists():
         here.touch(mode=0o444)
@@ -279,15 +281,15 @@ def give(folder: Path, owner: tuple[int, int]) -> None:
 
 def _is_opaque(folder: int) -> bool:
     try:
-        return os.getxattr(folder, _OPAQUE) == b"y"
+        return os.getxattr(folder, XATTR_OPAQUE) == b"y"
     except OSError:
         return False
 
 
-def _differs(upper: int, lower: int, name: str, kind: Kind, after: os.stat_result, before: os.stat_result) -> bool:
-    if kind is Kind.LINK:
+def _differs(upper: int, lower: int, name: str, kind: EntryType, after: os.stat_result, before: os.stat_result) -> bool:
+    if kind is EntryType.LINK:
         return os.readlink(name, dir_fd=upper) != os.readlink(name, dir_fd=lower)
-    if kind is Kind.SPECIAL:
+    if kind is EntryType.SPECIAL:
         return after.st_rdev != before.st_rdev or stat.S_IFMT(after.st_mode) != stat.S_IFMT(before.st_mode)
     if after.st_size != before.st_size:
         return True

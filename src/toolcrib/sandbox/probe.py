@@ -13,19 +13,20 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
-from toolcrib.domain.errors import ToolcribError
-from toolcrib.sandbox import cgroups, escapes
-from toolcrib.sandbox.command import Command, CommandResult
-from toolcrib.sandbox.levels import Gap, Isolation, Level
-from toolcrib.sandbox.limits import MIB, Limits
+from toolcrib.core.errors import ToolcribError
+from toolcrib.sandbox import escape_attempts, resource_limits
+from toolcrib.sandbox.bubblewrap import INTERPRETER, ViewMount
+from toolcrib.sandbox.command import CommandResult, SandboxCommand
+from toolcrib.sandbox.isolation import Isolation, IsolationGap, IsolationLevel
+from toolcrib.sandbox.resource_limits import MIB, ResourceLimits
 from toolcrib.sandbox.transaction import Transaction, begin
-from toolcrib.sandbox.zones import INTERPRETER, Zone
 
 _PROBED_COPY: Final = 64 * MIB
-_SECONDS: Final = 20.0
+# Half a second is usual. On a machine that is very busy a slow answer is no escape.
+_SECONDS: Final = 120.0
 _MOST_PROCESSES: Final = 20
 _FORKS: Final = 100
-_SMALL: Final = Limits(memory_bytes=256 * MIB, processes=24)
+_SMALL: Final = ResourceLimits(memory_bytes=256 * MIB, processes=24)
 _SYSTEM_REMEDY: Final = (
     "Allow user namespaces to bubblewrap: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
     "where it exists, an AppArmor profile for /usr/bin/bwrap where kernel.apparmor_restrict_unprivileged_userns=1, "
@@ -44,27 +45,28 @@ for _ in range({_FORKS}):
     made += 1
 sys.stdout.write(str(made))
 """
-_MEMORY_BOMB: Final = "held = []\nwhile True: held.append(bytearray(1 << 20))"
+# Ends by itself once it got far more than it may have.
+_MEMORY_BOMB: Final = "held = [bytearray(1 << 20) for _ in range(4096)]"
 
 
-async def probe(binary: str | None, *, minimum: Level, overlay: bool = True) -> Isolation:
+async def probe(binary: str | None, *, minimum: IsolationLevel, overlay: bool = True) -> Isolation:
     """The level in force, what holds and what does not. Takes about half a second."""
     if binary is None or not os.access(binary, os.X_OK):
-        missing = Gap("bubblewrap", "bubblewrap is not installed.", "Install it: apt-get install bubblewrap.")
-        return Isolation(Level.NONE, minimum, (), (missing,), overlay=False)
+        missing = IsolationGap("bubblewrap", "bubblewrap is not installed.", "Install it: apt-get install bubblewrap.")
+        return Isolation(IsolationLevel.NONE, minimum, (), (missing,), overlay=False)
     held: list[str] = []
-    gaps: list[Gap] = []
+    gaps: list[IsolationGap] = []
     with tempfile.TemporaryDirectory(prefix="toolcrib-probe-") as folder:
-        bench = _Bench(Path(folder), binary)
+        bench = _ProbeSetup(Path(folder), binary)
         has_overlay = overlay and await bench.overlay_works(held, gaps)
         await bench.attempt(held, gaps, overlay=has_overlay)
     _note_cgroups(held, gaps)
     _note_root(held, gaps)
-    level = Level.NONE if any(gap.open for gap in gaps) else Level.NAMESPACES
+    level = IsolationLevel.NONE if any(gap.open for gap in gaps) else IsolationLevel.NAMESPACES
     return Isolation(level, minimum, tuple(held), tuple(gaps), overlay=has_overlay)
 
 
-class _Bench:
+class _ProbeSetup:
     """A small tree, and canaries around it."""
 
     def __init__(self, folder: Path, binary: str) -> None:
@@ -78,11 +80,11 @@ class _Bench:
         self._canary.write_text("outside")
         (self._tree / "kept").write_text("before")
 
-    async def overlay_works(self, held: list[str], gaps: list[Gap]) -> bool:
+    async def overlay_works(self, held: list[str], gaps: list[IsolationGap]) -> bool:
         """Whether a command's write lands above the tree and can be read back as its effect."""
         try:
             async with self._begin(overlay=True) as view:
-                result = await view.run(Command("echo after > kept", seconds=_SECONDS))
+                result = await view.run(SandboxCommand("echo after > kept", seconds=_SECONDS))
                 paths = [entry.path for entry in await view.effect()]
             if result.exit_code == 0 and paths == ["kept"] and (self._tree / "kept").read_text() == "before":
                 held.append("overlay")
@@ -91,10 +93,10 @@ class _Bench:
         except (ToolcribError, OSError) as error:
             fact = f"no overlay could be mounted: {error}"
         remedy = "Commands run on a copy, refused above a size. A kernel of 5.11 or newer mounts overlays for users."
-        gaps.append(Gap("overlay", f"{fact[:1].upper()}{fact[1:]}", remedy, open=False))
+        gaps.append(IsolationGap("overlay", f"{fact[:1].upper()}{fact[1:]}", remedy, open=False))
         return False
 
-    async def attempt(self, held: list[str], gaps: list[Gap], *, overlay: bool) -> None:
+    async def attempt(self, held: list[str], gaps: list[IsolationGap], *, overlay: bool) -> None:
         try:
             async with self._begin(overlay=overlay) as view:
                 found = await self._escapes(view)
@@ -105,13 +107,13 @@ class _Bench:
                 async with self._begin(overlay=overlay) as view:
                     found["no-survivors"] = await self._nothing_survives(view)
         except (ToolcribError, OSError, ValueError) as error:
-            gaps.append(Gap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY))
+            gaps.append(IsolationGap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY))
             return
         for name, holds in found.items():
             if holds:
                 held.append(name)
             else:
-                gaps.append(Gap(name, f"An attempted escape succeeded: {name}.", _SYSTEM_REMEDY))
+                gaps.append(IsolationGap(name, f"An attempted escape succeeded: {name}.", _SYSTEM_REMEDY))
 
     async def _escapes(self, view: Transaction) -> dict[str, bool]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -120,9 +122,10 @@ class _Bench:
                 "port": listener.getsockname()[1],
                 "environment": _digest_of_our_environment(),
                 "unwritable": ["/shelf/x", "/usr/x", "/etc/x", "/dev/x", "/x", "/proc/sys/kernel/core_pattern"],
+                "writable": "/tree",
                 "most_processes": _MOST_PROCESSES,
             }
-            result = await view.run(_python(inspect.getsource(escapes), json.dumps(aims)))
+            result = await view.run(_python(inspect.getsource(escape_attempts), json.dumps(aims)))
         found: dict[str, bool] = json.loads(_said(result))
         return found
 
@@ -139,16 +142,16 @@ class _Bench:
         # It detaches, ignores what asks it to end, and tells when it is up.
         script = f"(setsid sh -c 'trap \"\" TERM HUP; echo up; : {mark}; read _ < /tmp/never' &) > /tmp/said; "
         await view.run(
-            Command(f"mkfifo /tmp/never; {script} while ! grep -q up /tmp/said; do :; done", seconds=_SECONDS)
+            SandboxCommand(f"mkfifo /tmp/never; {script} while ! grep -q up /tmp/said; do :; done", seconds=_SECONDS)
         )
         return not await asyncio.to_thread(_runs, mark)
 
     def _begin(self, *, overlay: bool) -> AbstractAsyncContextManager[Transaction]:
         zones = [
-            Zone("tree", self._tree, "/tree", writable=True),
-            Zone("shelf", self._shelf, "/shelf"),
+            ViewMount("tree", self._tree, "/tree", writable=True),
+            ViewMount("shelf", self._shelf, "/shelf"),
         ]
-        trial = Isolation(Level.NAMESPACES, Level.NAMESPACES, (), (), overlay=overlay)
+        trial = Isolation(IsolationLevel.NAMESPACES, IsolationLevel.NAMESPACES, (), (), overlay=overlay)
         return begin(zones, self._folder / "staging", isolation=trial, binary=self._binary, largest_copy=_PROBED_COPY)
 
 
@@ -156,10 +159,10 @@ def _digest_of_our_environment() -> str:
     return hashlib.sha256(Path("/proc/self/environ").read_bytes()).hexdigest()
 
 
-def _python(program: str, argument: str = "", *, limits: Limits | None = None) -> Command:
+def _python(program: str, argument: str = "", *, limits: ResourceLimits | None = None) -> SandboxCommand:
     env: Mapping[str, str] = {"PROGRAM": program, "ARGUMENT": argument}
     text = f'exec {shlex.quote(INTERPRETER)} -I -S -c "$PROGRAM" "$ARGUMENT"'
-    return Command(text, env=env, seconds=_SECONDS, limits=limits or Limits())
+    return SandboxCommand(text, env=env, seconds=_SECONDS, limits=limits or ResourceLimits())
 
 
 def _said(result: CommandResult) -> str:
@@ -178,26 +181,29 @@ def _runs(mark: str) -> bool:
     return False
 
 
-def _note_cgroups(held: list[str], gaps: list[Gap]) -> None:
-    if cgroups.available():
+def _note_cgroups(held: list[str], gaps: list[IsolationGap]) -> None:
+    if resource_limits.available():
         held.append("cgroups")
         return
     gaps.append(
-        Gap(
+        IsolationGap(
             "cgroups",
             "No control groups with limits can be made; a watcher ends what uses too much, within 2 seconds.",
-            "Delegate memory and pids to the server's group (systemd: Delegate=memory pids).",
+            "A group that holds processes can delegate nothing (cgroup v2), so the server needs one of its own inside "
+            "the delegated one. With systemd 254 or newer: Delegate=cpu memory pids and DelegateSubgroup=server. "
+            "Elsewhere: make a group, give it, its cgroup.procs and its cgroup.subtree_control to the server's user, "
+            "and start the server in a group below it; no process may be left in the upper one.",
             open=False,
         )
     )
 
 
-def _note_root(held: list[str], gaps: list[Gap]) -> None:
+def _note_root(held: list[str], gaps: list[IsolationGap]) -> None:
     if os.geteuid() != 0:
         held.append("unprivileged-server")
         return
     gaps.append(
-        Gap(
+        IsolationGap(
             "root",
             "The server runs as root. Commands run under a number that owns nothing; the tree's owner is mapped to it.",
             "Run the server as an ordinary user.",

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from toolcrib.sandbox.bubblewrap import find_bubblewrap
-from toolcrib.sandbox.egress import Network
-from toolcrib.sandbox.levels import Isolation, Level
-from toolcrib.sandbox.limits import MIB
+from toolcrib.sandbox.bubblewrap import ViewMount, find_bubblewrap
+from toolcrib.sandbox.egress_proxy import EgressNetwork
+from toolcrib.sandbox.isolation import Isolation, IsolationLevel
 from toolcrib.sandbox.probe import probe
+from toolcrib.sandbox.resource_limits import MIB
 from toolcrib.sandbox.transaction import Dispose, Transaction, begin, dropped
-from toolcrib.sandbox.zones import Zone
 
 LARGEST_COPY: Final = 512 * MIB
 
@@ -23,17 +22,17 @@ class Sandbox:
     def __init__(
         self,
         *,
-        minimum: Level = Level.NAMESPACES,
+        minimum: IsolationLevel = IsolationLevel.NAMESPACES,
         binary: str | None = None,
         overlay: bool = True,
         largest_copy: int = LARGEST_COPY,
-        network: Network | None = None,
+        network: EgressNetwork | None = None,
     ) -> None:
         self._minimum = minimum
         self._binary = binary or find_bubblewrap()
         self._overlay = overlay
         self._largest_copy = largest_copy
-        self._network = network or Network()
+        self._network = network or EgressNetwork()
         self._isolation: Isolation | None = None
         self._probing = asyncio.Lock()
 
@@ -52,7 +51,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def transaction(
-        self, zones: Sequence[Zone], staging: Path, *, dispose: Dispose = dropped
+        self, zones: Sequence[ViewMount], staging: Path, *, dispose: Dispose = dropped
     ) -> AsyncIterator[Transaction]:
         """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off.
 

@@ -3,36 +3,49 @@
 import errno
 import os
 import platform
+import stat
 import struct
 from functools import cache
 from typing import Final
 
-from toolcrib.domain.errors import Misconfigured
+from toolcrib.core.errors import Misconfigured
 
-_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_DENY = _ERRNO | errno.EPERM
+BPF_LD_W_ABS, BPF_JEQ_K, BPF_JSET_K, BPF_JGE_K, BPF_RET_K = 0x20, 0x15, 0x45, 0x35, 0x06
+SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+SECCOMP_RET_EPERM = SECCOMP_RET_ERRNO | errno.EPERM
+SECCOMP_RET_ENOSYS = SECCOMP_RET_ERRNO | errno.ENOSYS
 
 # Where struct seccomp_data holds the call's number, its architecture and the low half of its arguments. The low half
 # is what the kernel acts on where the argument is an int: a filter that compares all 64 bits can be passed by.
-_NUMBER, _ARCHITECTURE = 0, 4
-_ARGUMENTS = (16, 24, 32)
+SECCOMP_DATA_NR, SECCOMP_DATA_ARCH = 0, 4
+SECCOMP_DATA_ARGS = (16, 24, 32, 40)
 
-_X32 = 0x40000000
+X32_SYSCALL_BIT = 0x40000000
 # Every CLONE_NEW… flag but that of time, which lies in the byte of the exit signal, where clone reads no flags.
-_NEW_NAMESPACES = 0x7E020000
-_TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-_SET_DEATH_SIGNAL = 1
-_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
-_NETLINK, _NETLINK_ROUTE = 16, 0  # what getifaddrs asks; the other netlinks reach into the kernel
+CLONE_NEW_MASK = 0x7E020000
+TERMINAL_INJECTION_IOCTLS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+PR_SET_PDEATHSIG = 1
+ALLOWED_ADDRESS_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+AF_NETLINK, NETLINK_ROUTE = 16, 0  # what getifaddrs asks; the other netlinks reach into the kernel
 
 # Memory that no process maps is in no process's account: files in memory are denied, System V segments kept small
 # enough that all that may exist come to 256 MiB.
-_LARGEST_SEGMENT = 64 << 10
+MAX_SHM_BYTES = 64 << 10
+# A shared mapping keeps its pages when they are dropped from every process, or when all but one page of it is unmapped.
+# So one that nobody backs by a file is kept this small where only a watcher counts memory, and counted in full.
+LARGEST_SHARED_MAPPING: Final = 16 << 20
+MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 0x01, 0x20, 0x40000
 
-_AUDIT: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+SET_ID: Final = stat.S_ISUID | stat.S_ISGID
+# Set in the types of both kinds of devices (and of links, which mknod does not make), and in no other.
+_DEVICE: Final = stat.S_IFCHR & stat.S_IFBLK
+O_CREAT, __O_TMPFILE = 0o100, 0o20000000
+# Calls newer than this list was written are answered as by an older kernel: nobody has asked what they can do.
+_FIRST_UNKNOWN: Final = 463  # setxattrat
+
+AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # fmt: off
-_DENIED: Final = {
+DENIED_SYSCALLS: Final = {
     "x86_64": {
         "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "pidfd_getfd": 438,
         "process_madvise": 440, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
@@ -62,106 +75,167 @@ _DENIED: Final = {
         "migrate_pages": 238,
     },
 }
-_JUDGED: Final = {
-    "x86_64": {"clone": 56, "clone3": 435, "ioctl": 16, "socket": 41, "shmget": 29, "prctl": 157},
-    "aarch64": {"clone": 220, "clone3": 435, "ioctl": 29, "socket": 198, "shmget": 194, "prctl": 167},
+FILTERED_SYSCALLS: Final = {
+    "x86_64": {"clone": 56, "ioctl": 16, "socket": 41, "shmget": 29, "prctl": 157, "mmap": 9},
+    "aarch64": {"clone": 220, "ioctl": 29, "socket": 198, "shmget": 194, "prctl": 167, "mmap": 222},
 }
+# Not EPERM: whoever is told that a call does not exist falls back to one whose arguments can be looked at, not to a
+# structure behind a pointer. openat2 could make a file with any mode.
+_MISSING: Final = {"clone3": 435, "openat2": 437}
+# As on a file system without attributes, which every program copes with. Among them are capabilities, access lists and
+# the marks by which overlayfs is told what to hide.
+_ATTRIBUTES: Final = {
+    "x86_64": {"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190},
+    "aarch64": {"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7},
+}
+# Calls that give a file its mode, and which argument that is. mkdir is none of them: the kernel ignores the bits there.
+_MODES: Final = {
+    "x86_64": {
+        "chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2), "creat": (85, 1),
+        "mknod": (133, 1), "mknodat": (259, 2),
+    },
+    "aarch64": {"fchmod": (52, 1), "fchmodat": (53, 2), "fchmodat2": (452, 2), "mknodat": (33, 2)},
+}
+# The same if they make a file, which is said by the argument before.
+_OPENS: Final = {"x86_64": {"open": (2, 2), "openat": (257, 3)}, "aarch64": {"openat": (56, 3)}}
 # fmt: on
 
 
-def filter_file() -> int:
+def filter_file(*, unix_sockets: bool = True, shared_memory: bool = False) -> int:
     """A descriptor from which bubblewrap reads the program. Made per command: reading moves its offset."""
     file = os.memfd_create("seccomp", 0)
-    os.write(file, program())
+    os.write(file, program(unix_sockets=unix_sockets, shared_memory=shared_memory))
     os.lseek(file, 0, os.SEEK_SET)
     return file
 
 
 @cache
-def program(machine: str | None = None) -> bytes:
-    """The filter for this machine, or for another."""
+def program(machine: str | None = None, *, unix_sockets: bool = True, shared_memory: bool = False) -> bytes:
+    """The filter for this machine, or for another.
+
+    Without ``unix_sockets`` only pairs of them can be made: for who works on a live tree, in which a host's daemons may
+    listen. ``shared_memory`` where the kernel itself counts it: then a shared mapping may be of any size.
+    """
     machine = machine or platform.machine()
-    if machine not in _AUDIT:
+    if machine not in AUDIT_ARCH:
         raise Misconfigured(f"No seccomp filter is known for {machine}. Commands need x86_64 or aarch64.")
-    calls = _JUDGED[machine]
+    calls = FILTERED_SYSCALLS[machine]
     code = [
-        _step(_LOAD, _ARCHITECTURE),
-        _step(_EQUAL, _AUDIT[machine], then=1),
-        _step(_RETURN, _KILL),
-        _step(_LOAD, _NUMBER),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARCH),
+        _step(BPF_JEQ_K, AUDIT_ARCH[machine], then=1),
+        _step(BPF_RET_K, SECCOMP_RET_KILL_PROCESS),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_NR),
     ]
     if machine == "x86_64":
-        code += [_step(_AT_LEAST, _X32, otherwise=1), _step(_RETURN, _DENY)]
-    for number in sorted(_DENIED[machine].values()):
-        code += [_step(_EQUAL, number, otherwise=1), _step(_RETURN, _DENY)]
-    # Not EPERM: the C library falls back to clone, whose flags can be looked at.
-    code += [_step(_EQUAL, calls["clone3"], otherwise=1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
-    code += _judge(calls["clone"], _new_namespaces_denied())
+        code += [_step(BPF_JGE_K, X32_SYSCALL_BIT, otherwise=1), _step(BPF_RET_K, SECCOMP_RET_EPERM)]
+    code += [_step(BPF_JGE_K, _FIRST_UNKNOWN, otherwise=1), _step(BPF_RET_K, SECCOMP_RET_ENOSYS)]
+    for number in sorted(DENIED_SYSCALLS[machine].values()):
+        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_EPERM)])
+    for number in _MISSING.values():
+        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_ENOSYS)])
+    for number in _ATTRIBUTES[machine].values():
+        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_ERRNO | errno.EOPNOTSUPP)])
+    for name, (number, argument) in _MODES[machine].items():
+        denied = SET_ID | _DEVICE if name.startswith("mknod") else SET_ID
+        code += _judge(number, _bits_denied(argument, denied))
+    for number, argument in _OPENS[machine].values():
+        code += _judge(number, _set_id_files_denied(argument))
+    code += _judge(calls["clone"], _bits_denied(0, CLONE_NEW_MASK))
     code += _judge(calls["ioctl"], _terminal_injection_denied())
-    code += _judge(calls["socket"], _families_allowed())
+    code += _judge(calls["socket"], _families_allowed(unix=unix_sockets))
     code += _judge(calls["shmget"], _large_segments_denied())
     code += _judge(calls["prctl"], _death_signal_kept())
-    code.append(_step(_RETURN, _ALLOW))
+    if not shared_memory:
+        code += _judge(calls["mmap"], _large_shared_mappings_denied())
+    code.append(_step(BPF_RET_K, SECCOMP_RET_ALLOW))
     return b"".join(code)
 
 
 def _judge(number: int, body: list[bytes]) -> list[bytes]:
-    return [_step(_EQUAL, number, otherwise=len(body)), *body]
+    return [_step(BPF_JEQ_K, number, otherwise=len(body)), *body]
 
 
-def _new_namespaces_denied() -> list[bytes]:
+def _bits_denied(argument: int, bits: int) -> list[bytes]:
     return [
-        _step(_LOAD, _ARGUMENTS[0]),
-        _step(_ANY_BIT, _NEW_NAMESPACES, otherwise=1),
-        _step(_RETURN, _DENY),
-        _step(_RETURN, _ALLOW),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[argument]),
+        _step(BPF_JSET_K, bits, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_EPERM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
+    ]
+
+
+def _set_id_files_denied(argument: int) -> list[bytes]:
+    """Where no file is made the mode is whatever was lying there."""
+    return [
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[argument - 1]),
+        _step(BPF_JSET_K, O_CREAT | __O_TMPFILE, otherwise=3),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[argument]),
+        _step(BPF_JSET_K, SET_ID, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_EPERM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 
 
 def _terminal_injection_denied() -> list[bytes]:
-    first, second = _TERMINAL_INJECTION
+    first, second = TERMINAL_INJECTION_IOCTLS
     return [
-        _step(_LOAD, _ARGUMENTS[1]),
-        _step(_EQUAL, first, then=1),
-        _step(_EQUAL, second, otherwise=1),
-        _step(_RETURN, _DENY),
-        _step(_RETURN, _ALLOW),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[1]),
+        _step(BPF_JEQ_K, first, then=1),
+        _step(BPF_JEQ_K, second, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_EPERM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 
 
-def _families_allowed() -> list[bytes]:
-    unix, inet, inet6 = _FAMILIES
+def _families_allowed(*, unix: bool) -> list[bytes]:
+    af_unix, *internet = ALLOWED_ADDRESS_FAMILIES
+    first, second = (af_unix if unix else internet[0], internet[0])
     return [
-        _step(_LOAD, _ARGUMENTS[0]),
-        _step(_EQUAL, unix, then=6),
-        _step(_EQUAL, inet, then=5),
-        _step(_EQUAL, inet6, then=4),
-        _step(_EQUAL, _NETLINK, otherwise=2),
-        _step(_LOAD, _ARGUMENTS[2]),
-        _step(_EQUAL, _NETLINK_ROUTE, then=1),
-        _step(_RETURN, _DENY),
-        _step(_RETURN, _ALLOW),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[0]),
+        _step(BPF_JEQ_K, first, then=6),
+        _step(BPF_JEQ_K, second, then=5),
+        _step(BPF_JEQ_K, internet[1], then=4),
+        _step(BPF_JEQ_K, AF_NETLINK, otherwise=2),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[2]),
+        _step(BPF_JEQ_K, NETLINK_ROUTE, then=1),
+        _step(BPF_RET_K, SECCOMP_RET_EPERM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
+    ]
+
+
+def _large_shared_mappings_denied() -> list[bytes]:
+    return [
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[3]),
+        _step(BPF_JSET_K, MAP_ANONYMOUS, otherwise=7),
+        _step(BPF_JSET_K, MAP_HUGETLB, then=5),
+        _step(BPF_JSET_K, MAP_SHARED, otherwise=5),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[1] + 4),
+        _step(BPF_JEQ_K, 0, otherwise=2),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[1]),
+        _step(BPF_JGE_K, LARGEST_SHARED_MAPPING + 1, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_ERRNO | errno.ENOMEM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 
 
 def _large_segments_denied() -> list[bytes]:
     return [
-        _step(_LOAD, _ARGUMENTS[1] + 4),
-        _step(_EQUAL, 0, otherwise=2),
-        _step(_LOAD, _ARGUMENTS[1]),
-        _step(_AT_LEAST, _LARGEST_SEGMENT + 1, otherwise=1),
-        _step(_RETURN, _DENY),
-        _step(_RETURN, _ALLOW),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[1] + 4),
+        _step(BPF_JEQ_K, 0, otherwise=2),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[1]),
+        _step(BPF_JGE_K, MAX_SHM_BYTES + 1, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_EPERM),
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 
 
 def _death_signal_kept() -> list[bytes]:
     """The first process of the sandbox can be rewritten by a command, and must still die with the server."""
     return [
-        _step(_LOAD, _ARGUMENTS[0]),
-        _step(_EQUAL, _SET_DEATH_SIGNAL, otherwise=1),
-        _step(_RETURN, _ERRNO),  # nothing is done, and success is told: some runtimes insist on it
-        _step(_RETURN, _ALLOW),
+        _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[0]),
+        _step(BPF_JEQ_K, PR_SET_PDEATHSIG, otherwise=1),
+        _step(BPF_RET_K, SECCOMP_RET_ERRNO),  # nothing is done, and success is told: some runtimes insist on it
+        _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 
 

@@ -15,22 +15,33 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from toolcrib.domain.errors import ToolFailed
-from toolcrib.sandbox import bridge
-from toolcrib.sandbox.bubblewrap import GROUP, HOME, HOSTS, PASSWD, Bind, arguments
-from toolcrib.sandbox.command import Command, CommandResult, execute
-from toolcrib.sandbox.copies import CopyView
-from toolcrib.sandbox.effect import Effect
-from toolcrib.sandbox.egress import SOCKET, Egress, Network
-from toolcrib.sandbox.levels import Isolation
+from toolcrib.core.errors import ToolFailed
+from toolcrib.sandbox import proxy_bridge, resource_limits
+from toolcrib.sandbox.bubblewrap import (
+    GROUP,
+    HOME,
+    HOSTS,
+    INTERPRETER,
+    PASSWD,
+    BindMount,
+    ViewMount,
+    arguments,
+    interpreter_zones,
+)
+from toolcrib.sandbox.command import CommandResult, SandboxCommand, execute
+from toolcrib.sandbox.copy_view import CopyView
+from toolcrib.sandbox.egress_proxy import SOCKET, EgressNetwork, EgressProxy
+from toolcrib.sandbox.filesystem_effect import FilesystemEffect
+from toolcrib.sandbox.fork_client import BASE, PATH, SpawnRequest, ViewLayer, staged
+from toolcrib.sandbox.isolation import Isolation
 from toolcrib.sandbox.overlay import OverlayView, give, ordered
-from toolcrib.sandbox.stage import BASE, PATH, Layer, Staged, staged
-from toolcrib.sandbox.zones import INTERPRETER, Zone, interpreter_zones
 
 WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-_SYSTEM: Final = Network()
+_SYSTEM: Final = EgressNetwork()
 ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
+_ZERO: Final = "zero"
+_ZERO_BYTES: Final = 1 << 40
 
 
 class Transaction:
@@ -38,13 +49,13 @@ class Transaction:
 
     def __init__(
         self,
-        zones: Sequence[Zone],
+        zones: Sequence[ViewMount],
         folder: Path,
         *,
         isolation: Isolation,
         binary: str,
         largest_copy: int,
-        network: Network,
+        network: EgressNetwork,
     ) -> None:
         self._zones = (*zones, *interpreter_zones())
         self._network = network
@@ -52,11 +63,11 @@ class Transaction:
         self._isolation = isolation
         self._binary = binary
         self._largest_copy = largest_copy
-        self._owner = owner_of(zones)
-        self._views: list[tuple[Zone, OverlayView | CopyView | None]] = []
-        self._effect: Effect | None = None
+        self._owner = mount_owner(zones)
+        self._views: list[tuple[ViewMount, OverlayView | CopyView | None]] = []
+        self._effect: FilesystemEffect | None = None
 
-    async def run(self, command: Command, emit: Callable[[str], None] = lambda _: None) -> CommandResult:
+    async def run(self, command: SandboxCommand, emit: Callable[[str], None] = lambda _: None) -> CommandResult:
         """Run one command on the views. A later one in the same transaction sees what this one did."""
         if self._effect is not None:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
@@ -64,7 +75,7 @@ class Transaction:
         self._refuse_outside(cwd)
         if not command.hosts:
             return await self._run(command, emit, cwd)
-        egress = Egress(command.hosts, self._network)
+        egress = EgressProxy(command.hosts, self._network)
         async with egress.listening(self._folder):
             if self._owner:
                 os.chown(self._folder / SOCKET, *self._owner)
@@ -72,14 +83,14 @@ class Transaction:
         (self._folder / SOCKET).unlink(missing_ok=True)
         return replace(result, contacted=egress.contacted)
 
-    async def _run(self, command: Command, emit: Callable[[str], None], cwd: str) -> CommandResult:
+    async def _run(self, command: SandboxCommand, emit: Callable[[str], None], cwd: str) -> CommandResult:
         argv, environment, binds = command.argv(), command.environment, self._binds()
         if command.hosts:
-            argv = [INTERPRETER, "-I", "-S", "-c", inspect.getsource(bridge), *argv]
-            environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{bridge.PORT}")
-            binds.append(Bind(self._base / SOCKET, bridge.PLACE, writable=True))
+            argv = [INTERPRETER, "-I", "-S", "-c", inspect.getsource(proxy_bridge), *argv]
+            environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{proxy_bridge.PORT}")
+            binds.append(BindMount(self._base / SOCKET, proxy_bridge.PLACE, writable=True))
 
-        def words(program: int, status: int) -> Staged:
+        def words(program: int, status: int) -> SpawnRequest:
             inner = arguments(
                 self._binary,
                 argv,
@@ -93,17 +104,14 @@ class Transaction:
 
         return await execute(command, words, emit, watched=self._watched(), level=self._isolation.level)
 
-    async def effect(self) -> Effect:
+    async def effect(self) -> FilesystemEffect:
         """What the commands did to the writable zones. Bodies can be opened until the transaction ends."""
         if self._effect is None:
             self._effect = await asyncio.to_thread(self._read)
         return self._effect
 
     def prepare(self) -> None:
-        for name in WRITTEN:
-            (self._folder / name).mkdir(mode=0o700)
-        for name, text in ETC.items():
-            (self._folder / name).write_text(text)
+        furnish(self._folder)
         if self._owner:
             give(self._folder, self._owner)
         for number, zone in enumerate(self._zones):
@@ -112,39 +120,39 @@ class Transaction:
                 view.prepare(self._owner)
             self._views.append((zone, view))
 
-    def _view(self, zone: Zone, folder: Path) -> OverlayView | CopyView | None:
+    def _view(self, zone: ViewMount, folder: Path) -> OverlayView | CopyView | None:
         if not zone.writable and not zone.masked:
             return None
         if self._isolation.overlay:
             return OverlayView(zone, folder)
         return CopyView(zone, folder, largest=self._largest_copy)
 
-    def _read(self) -> Effect:
+    def _read(self) -> FilesystemEffect:
         views = [view for zone, view in self._views if view and zone.writable]
         entries = ordered(entry for view in views for entry in view.entries())
-        return Effect(entries, {view.zone.name: view.upper for view in views})
+        return FilesystemEffect(entries, {view.zone.name: view.upper for view in views})
 
-    def _binds(self) -> list[Bind]:
+    def _binds(self) -> list[BindMount]:
         """As the stage lays them: where the server is root, all of it under a base that anyone may pass through."""
         folder = self._base
-        ours = [Bind(folder / name, target, writable=True) for name, target in WRITTEN.items()]
-        etc = [Bind(folder / name, f"/etc/{name}") for name in ETC]
         zones = []
         for number, (zone, view) in enumerate(self._views):
             if view:
                 source = folder / view.merged.relative_to(self._folder)
             else:
                 source = Path(BASE, str(number)) if self._owner else zone.root
-            zones.append(Bind(source, zone.target, writable=zone.writable))
+            zones.append(BindMount(source, zone.target, writable=zone.writable))
         # A zone may stand inside another: the outer one first.
-        return [*ours, *etc, *sorted(zones, key=lambda bind: bind.target)]
+        return [*furniture(folder), *sorted(zones, key=lambda bind: bind.target)]
 
     @property
     def _base(self) -> Path:
         return Path(BASE, "staging") if self._owner else self._folder
 
-    def _layers(self) -> list[Layer]:
-        return [Layer(zone.root, view.laid() if isinstance(view, OverlayView) else None) for zone, view in self._views]
+    def _layers(self) -> list[ViewLayer]:
+        return [
+            ViewLayer(zone.root, view.laid() if isinstance(view, OverlayView) else None) for zone, view in self._views
+        ]
 
     def _watched(self) -> list[Path]:
         return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
@@ -162,24 +170,24 @@ Dispose = Callable[[Path], Awaitable[None]]
 
 
 async def dropped(folder: Path) -> None:
-    await asyncio.to_thread(drop, folder)
+    await asyncio.to_thread(remove_staging, folder)
 
 
 @asynccontextmanager
 async def begin(
-    zones: Sequence[Zone],
+    zones: Sequence[ViewMount],
     staging: Path,
     *,
     isolation: Isolation,
     binary: str,
     largest_copy: int,
-    network: Network = _SYSTEM,
+    network: EgressNetwork = _SYSTEM,
     dispose: Dispose = dropped,
 ) -> AsyncIterator[Transaction]:
     """A transaction whose staging is a fresh folder below ``staging``, disposed of when it ends, however it ends."""
     if not zones:
         raise ToolFailed("A command needs at least one zone to run in.")
-    folder = fresh(staging)
+    folder = make_staging_dir(staging)
     try:
         transaction = Transaction(
             zones, folder, isolation=isolation, binary=binary, largest_copy=largest_copy, network=network
@@ -190,7 +198,27 @@ async def begin(
         await asyncio.shield(dispose(folder))
 
 
-def fresh(staging: Path) -> Path:
+def furnish(folder: Path) -> None:
+    """Put into a staging folder what every view has beside the zones."""
+    for name in WRITTEN:
+        (folder / name).mkdir(mode=0o700)
+    for name, text in ETC.items():
+        (folder / name).write_text(text)
+    # A file without blocks. Of the true /dev/zero one can map memory, shared and without end, that only a control
+    # group counts.
+    if not resource_limits.available():
+        with open(folder / _ZERO, "wb") as zero:
+            zero.truncate(_ZERO_BYTES)
+
+
+def furniture(folder: Path) -> list[BindMount]:
+    """Where that stands in the view; ``folder`` is the staging folder as it is seen while the view is laid."""
+    binds = [BindMount(folder / name, target, writable=True) for name, target in WRITTEN.items()]
+    binds += [BindMount(folder / name, f"/etc/{name}") for name in ETC]
+    return binds if resource_limits.available() else [*binds, BindMount(folder / _ZERO, "/dev/zero")]
+
+
+def make_staging_dir(staging: Path) -> Path:
     return Path(mkdtemp(prefix="command-", dir=staging)).resolve()
 
 
@@ -204,7 +232,7 @@ async def _to_the_end(work: Callable[[], None]) -> None:
         raise
 
 
-def owner_of(zones: Sequence[Zone]) -> tuple[int, int] | None:
+def mount_owner(zones: Sequence[ViewMount]) -> tuple[int, int] | None:
     """Whose numbers are mapped away when the server is root: those of the first writable zone's owner."""
     if os.geteuid() != 0:
         return None
@@ -213,7 +241,7 @@ def owner_of(zones: Sequence[Zone]) -> tuple[int, int] | None:
     return found.st_uid, found.st_gid
 
 
-def drop(folder: Path) -> None:
+def remove_staging(folder: Path) -> None:
     """Remove staging, whatever a command left in it: locked folders, hostile names, a depth without end."""
     for work in folder.glob("*-work*"):
         for locked in (work / "work", work / "work" / "incompat"):  # by overlayfs

@@ -4,32 +4,31 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 
-from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import BadArguments, Conflict, NotFound, Outdated, OutsideMount
-from toolcrib.domain.files import File, NodeKind
-from toolcrib.domain.ids import VersionId
-from toolcrib.domain.places import Mount, Place, root_of
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import BadArguments, Conflict, NotFound, PathOutsideMount, PreconditionFailed
+from toolcrib.core.files import EntryKind, File
+from toolcrib.core.ids import VersionId
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root, parse_relative, shown
+from toolcrib.runtime.disk_threads import in_thread, in_thread_if_many
 from toolcrib.storage.blobs import digest
-from toolcrib.storage.changes import Settled
+from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.files import Home, Seen
-from toolcrib.storage.trash import Displaced
-from toolcrib.workspace.disk import Disk, several_names
-from toolcrib.workspace.drift import look_past_links
-from toolcrib.workspace.mounts import Disks
-from toolcrib.workspace.nodes import Node
-from toolcrib.workspace.past import Past
-from toolcrib.workspace.paths import is_sayable, parse_relative, shown
-from toolcrib.workspace.search.ripgrep import Ripgrep
-from toolcrib.workspace.shelves import Guard, Shelves
-from toolcrib.workspace.standing import Reading, Standing, author_in_words, is_stale
-from toolcrib.workspace.threads import in_thread, in_thread_if_many
-from toolcrib.workspace.trash import Trash, token_of
+from toolcrib.storage.files import PathLookup, WorkspaceHome
+from toolcrib.storage.trash import TrashedFile
+from toolcrib.workspace.file_history import FileHistory
+from toolcrib.workspace.fs.disk_entries import DiskEntry
+from toolcrib.workspace.fs.folder_entries import first_places, places_in
+from toolcrib.workspace.fs.mount_writer import MountWriter, hard_link_error
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.fs.ripgrep import Ripgrep
+from toolcrib.workspace.fs.trash import TrashDirectory, token_of
+from toolcrib.workspace.sync.path_state import FileContent, PathState, author_in_words, is_stale, stat_no_symlinks
+from toolcrib.workspace.virtual_files import VirtualTree
+from toolcrib.workspace.workspace_services import Guard, WorkspaceServices
 
-__all__ = ["Shelves", "Tree"]
+__all__ = ["WorkspaceServices", "WorkspaceTree"]
 
 # Looking again after someone changed the file under our eyes. More often than this is no accident.
 _LOOKS = 20
@@ -37,46 +36,53 @@ _LISTING_CHUNK = 5_000
 _SMALL = 65_536
 
 
-class Tree:
+class WorkspaceTree:
     """One caller's view of the workspace. ``needs`` is the role that the call asks of whoever answers for it."""
 
-    def __init__(self, shelves: Shelves, caller: Caller, guard: Guard, *, needs: Role = Role.VIEWER) -> None:
+    def __init__(
+        self, shelves: WorkspaceServices, caller: Caller, guard: Guard, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> None:
         self._shelves = shelves
         self._caller = caller
         self._guard = guard
         self._needs = needs
         self._tenant = Tenant.of(caller)
         # Where the trees lie, as it was when the caller was let in.
-        self._home: Home | None = None
-        self.past = Past(shelves, self._tenant, guard, self.find_all, needs=needs)
+        self._home: WorkspaceHome | None = None
+        self.virtual = VirtualTree(shelves, self._tenant)
+        self.history = FileHistory(shelves, self._tenant, guard, self.lookup_all, needs=needs)
 
     @property
     def max_file_bytes(self) -> int:
         return self._shelves.max_file_bytes
 
-    async def admit(self) -> None:
+    async def check_membership(self) -> None:
         """Forbidden unless the caller belongs here, in a sufficient role. Every look asks the same on its way."""
-        self._home = (await self._look([root_of(Mount.PROJECT)])).home
+        self._home = (await self._look([mount_root(Mount.PROJECT)])).home
 
-    async def find(self, place: Place) -> Standing:
+    async def lookup(self, place: WorkspacePath) -> PathState:
         """What stands at a place."""
-        return (await self.find_all([place]))[0]
+        return (await self.lookup_all([place]))[0]
 
-    async def find_all(
-        self, places: Sequence[Place], *, aliases: bool = False, past_links: bool = False
-    ) -> list[Standing]:
+    async def view(self, place: WorkspacePath) -> PathState:
+        """The same with the folders of virtual files, which nothing can be put into before they are made."""
+        return await self.virtual.folder_or(await self.lookup(place))
+
+    async def lookup_all(
+        self, places: Sequence[WorkspacePath], *, aliases: bool = False, past_links: bool = False
+    ) -> list[PathState]:
         """What stands at each place, after booking what others did to it on disk.
 
         With ``aliases`` also of files of several names, for one who made sure that none of them is protected. With
         ``past_links`` a link on the way is no error: then nothing stands there.
         """
-        wanted = [self.bound(place) for place in places]
-        asked_about: set[Place] = set()
+        wanted = [self.with_scope(place) for place in places]
+        asked_about: set[WorkspacePath] = set()
         for _ in range(_LOOKS):
             seen = await self._look(wanted)
             look = partial(_look_all, past_links=past_links)
             nodes = await in_thread_if_many(len(wanted), look, self._disks(seen), wanted, seen.files)
-            found = [Standing(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
+            found = [PathState(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
             stale = [s for s in found if is_stale(s, seen, asked_about)]
             if not stale:
                 return found
@@ -85,16 +91,16 @@ class Tree:
             await self._shelves.sync.reconcile(self._tenant, [s.place for s in stale])
         raise Conflict(f"{shown(places[0])} keeps changing on disk. Stop the program that writes it, then try again.")
 
-    async def read(self, place: Place) -> Reading:
+    async def read(self, place: WorkspacePath) -> FileContent:
         """A file's content as it is now. In the usual case one trip to the database and one to the disk."""
         self._guard.check_read(place)
-        place = self.bound(place)
-        asked_about: set[Place] = set()
+        place = self.with_scope(place)
+        asked_about: set[WorkspacePath] = set()
         for _ in range(_LOOKS):
             seen = await self._look([place])
             file = seen.files[0]
             if file is not None and file.is_virtual:
-                return await self._read_virtual(file)
+                return await self.virtual.read(file)
             if file is None or not file.pending:
                 reading = await self._read_here_or_in_thread(self._disks(seen)(place), place, file)
                 if reading is not None and not is_stale(reading.standing, seen, asked_about):
@@ -103,7 +109,7 @@ class Tree:
             await self._shelves.sync.reconcile(self._tenant, [place])
         raise Conflict(f"{shown(place)} keeps changing on disk. Stop the program that writes it, then try again.")
 
-    async def require_unchanged(self, reading: Reading, last_read_hash: str | None) -> None:
+    async def require_unchanged(self, reading: FileContent, last_read_hash: str | None) -> None:
         """Conflict, saying who changed it, unless the content is still what the caller last read."""
         if last_read_hash is None or last_read_hash.lower() == reading.sha256.hex():
             return
@@ -111,18 +117,18 @@ class Tree:
         if reading.standing.file is not None:
             [version] = await self._shelves.files.versions(self._tenant, reading.standing.file.id, before=None, limit=1)
             who = author_in_words(version, self._caller)
-        raise Outdated(
+        raise PreconditionFailed(
             f"{shown(reading.standing.place)} changed since you read it (by {who}). "
             "Read it again, then repeat the edit."
         )
 
-    async def pour(self, place: Place, take: Callable[[bytes], None]) -> Standing:
+    async def stream(self, place: WorkspacePath, take: Callable[[bytes], None]) -> PathState:
         """Hands over a file's content piece by piece, so that its size does not matter."""
         self._guard.check_read(place)
-        standing = await self.find(place)
+        standing = await self.lookup(place)
         if standing.is_virtual:
             assert standing.file is not None
-            take((await self._read_virtual(standing.file)).body)
+            take(await self.head_content(standing.file))
             return standing
         disk = await self.disk_at(standing.place)
         await in_thread(_pour, disk.pieces(standing.place, hard_links=self.reads_hard_links), take)
@@ -136,82 +142,89 @@ class Tree:
             self._tenant, text, pattern, ignore_case=ignore_case, seconds=seconds, limit=limit
         )
 
-    async def refuse_link(self, standing: Standing) -> None:
+    async def reject_symlink(self, standing: PathState) -> None:
         """A link is never followed: one that leads out of its mount is a violation, any other merely in the way."""
-        if standing.kind is NodeKind.LINK:
-            raise (await self.disk_at(standing.place)).link_met(standing.place)
+        if standing.kind is EntryKind.LINK:
+            raise (await self.disk_at(standing.place)).symlink_error(standing.place)
 
-    async def located(self, path: str) -> Place:
+    async def resolve_host_path(self, path: str) -> WorkspacePath:
         """The place of an absolute path of the machine, if it lies in one of the workspace's two zones."""
-        seen = await self._look([root_of(Mount.PROJECT)])
+        seen = await self._look([mount_root(Mount.PROJECT)])
         for mount in (Mount.PROJECT, Mount.CENTRAL):
             found = self._shelves.mounts.inside(
                 self._caller.workspace_id, seen.home.tree, mount, posixpath.normpath(path)
             )
             if found is not None:
                 return replace(parse_relative(found), mount=mount)
-        raise OutsideMount(
+        raise PathOutsideMount(
             f"{path[:80]!r} is outside the workspace: it lies in neither of its zones. "
             "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
 
-    async def take_in(self, places: Sequence[Place], *, whole: bool = False, aliases: bool = False) -> list[Standing]:
+    async def track(
+        self, places: Sequence[WorkspacePath], *, whole: bool = False, aliases: bool = False
+    ) -> list[PathState]:
         """Brings files that are on disk only into the history, with the folders above them.
 
         With ``whole``, as things whose content the history does not keep, folders with all that is in them. ``aliases``
         as in ``find_all``.
         """
-        self._refuse_aliases(await self.find_all(places) if self._caller.is_agent and not aliases else ())
-        wanted = [self.bound(place) for place in places]
+        self._refuse_aliases(await self.lookup_all(places) if self._caller.is_agent and not aliases else ())
+        wanted = [self.with_scope(place) for place in places]
         everything = {above for place in wanted for above in (*place.ancestors, place)}
         await self._shelves.sync.reconcile(
             self._tenant, sorted(everything), take_in=True, whole=wanted if whole else ()
         )
-        return await self.find_all(places, aliases=aliases)
+        return await self.lookup_all(places, aliases=aliases)
 
-    async def finish(self) -> None:
+    async def wait_until_applied(self) -> None:
         """Waits until everything that was changed is on disk, and brings there what a crash left out."""
-        await self._shelves.sync.finish(self._tenant)
+        await self._shelves.sync.wait_until_applied(self._tenant)
 
-    async def listing(self, folder: Place, *, recursive: bool, limit: int | None) -> list[Standing]:
-        """What a folder holds, folders first, then by path; ``limit`` is applied after sorting."""
+    async def list_directory(
+        self, folder: WorkspacePath, *, recursive: bool, limit: int | None, virtual: bool = False
+    ) -> list[PathState]:
+        """What a folder holds, folders first, then by path; ``limit`` is applied after sorting.
+
+        With ``virtual`` files too, for who can say of an entry that it is one.
+        """
         self._guard.check_read(folder)
-        standing = await self.find(folder)
+        standing = await (self.view if virtual else self.lookup)(folder)
         if not standing.exists and not folder.is_root:
             raise NotFound(f"Folder not found: {shown(folder)}")
         if not standing.is_folder:
             raise BadArguments({"path": f"Not a folder: {shown(folder)}. Use `read` for files."})
         folder = standing.place
-        disk = self._disks(await self._look([folder]))(folder)
-        others = await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive)
+        disk = None if standing.is_virtual else self._disks(await self._look([folder]))(folder)
+        others = await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive, virtual=virtual)
         known = {file.state.place.path: file.state.kind for file in others}
-        page = await in_thread(partial(_page, disk, folder, known, recursive=recursive, limit=limit))
-        return await self.standings(page)
+        shown_first = await in_thread(partial(first_places, disk, folder, known, recursive=recursive, limit=limit))
+        return await self.path_states(shown_first, others)
 
     async def plans(self) -> list[File]:
         """Every plan in @project, as the history knows it. Who reads one is judged when they do."""
-        return await self._shelves.files.plans(self._tenant, root_of(Mount.PROJECT).tree)
+        return await self._shelves.files.plans(self._tenant, mount_root(Mount.PROJECT).mount_key)
 
-    async def is_empty(self, folder: Standing) -> bool:
+    async def is_empty(self, folder: PathState) -> bool:
         """Whether nothing at all stands in a folder, be it something that no listing shows."""
         disk = self._disks(await self._look([folder.place]))(folder.place)
         if await in_thread(disk.entries, folder.place):
             return False
-        return not await self._shelves.files.off_disk(self._tenant, folder.place, recursive=True)
+        return not await self.off_disk(folder.place)
 
-    async def places_below(self, folder: Place) -> list[Place]:
+    async def disk_paths_below(self, folder: WorkspacePath) -> list[WorkspacePath]:
         """Every place below a folder where something stands on disk, known or not."""
-        folder = self.bound(folder)
+        folder = self.with_scope(folder)
         disk = self._disks(await self._look([folder]))(folder)
         return [place for place, _ in await in_thread(lambda: list(disk.walk(folder)))]
 
-    async def known_below(self, folder: Place) -> list[File]:
+    async def tracked_below(self, folder: WorkspacePath) -> list[File]:
         """Everything in the history under a folder, after booking what others did to it on disk."""
-        files = await self._shelves.files.below(self._tenant, self.bound(folder))
-        standings = await self.find_all([file.state.place for file in files]) if files else []
+        files = await self._shelves.files.below(self._tenant, self.with_scope(folder))
+        standings = await self.lookup_all([file.state.place for file in files]) if files else []
         return [standing.file for standing in standings if standing.file is not None]
 
-    def bound(self, place: Place) -> Place:
+    def with_scope(self, place: WorkspacePath) -> WorkspacePath:
         """A place with the caller's own scope where its mount has one."""
         if place.mount is Mount.STATE and not place.scope:
             return replace(place, scope=self._caller.state_scope)
@@ -219,7 +232,7 @@ class Tree:
 
     # For others of this package, who ask the guard themselves
 
-    async def stage(self, staged: Sequence[Displaced]) -> Trash:
+    async def stage(self, staged: Sequence[TrashedFile]) -> TrashDirectory:
         """Writes down what is about to be moved into the trash, until a change brings it into the tree."""
         await self._shelves.trash.stage(self._tenant, staged, node=self._shelves.node)
         return self._shelves.mounts.trash(self._caller.workspace_id)
@@ -230,27 +243,29 @@ class Tree:
             return "a program outside Toolcrib"
         return author_in_words(await self._shelves.files.version(self._tenant, version_id), self._caller)
 
-    async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[Place, Path]]:
+    async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[WorkspacePath, Path]]:
         """Each mount's root, as a place of this caller's and as a directory: for programs that work on it."""
         if self._home is None:
-            await self.admit()
+            await self.check_membership()
         assert self._home is not None
-        places = {mount: self.bound(root_of(mount)) for mount in mounts}
+        places = {mount: self.with_scope(mount_root(mount)) for mount in mounts}
         workspace_id, tree = self._caller.workspace_id, self._home.tree
         return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
-    async def disks(self) -> Disks:
-        return self._disks(await self._look([root_of(Mount.PROJECT)]))
+    async def disks(self) -> WorkspaceDisks:
+        return self._disks(await self._look([mount_root(Mount.PROJECT)]))
 
-    async def disk_at(self, place: Place) -> Disk:
+    async def disk_at(self, place: WorkspacePath) -> MountWriter:
         return self._disks(await self._look([place]))(place)
 
-    async def off_disk(self, folder: Place) -> list[File]:
-        """What is below a folder and may not stand on disk: virtual files, and changes still being applied."""
-        return await self._shelves.files.off_disk(self._tenant, folder, recursive=True)
+    async def off_disk(self, folder: WorkspacePath, *, recursive: bool = True, virtual: bool = True) -> list[File]:
+        """What is in a folder and may not stand on disk: changes still being applied, and ``virtual`` files."""
+        return await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive, virtual=virtual)
 
-    async def stored(self, file: File) -> bytes:
+    async def head_content(self, file: File) -> bytes:
         """The content of a file's head, whatever the disk holds."""
+        if file.is_virtual:
+            return (await self.virtual.read(file)).body
         assert file.state.sha256 is not None
         return await self._shelves.blobs.get(self._tenant, file.state.sha256)
 
@@ -268,43 +283,56 @@ class Tree:
         """Not for agents: one of a file's other names may be protected."""
         return not self._caller.is_agent
 
-    def check_read(self, place: Place) -> None:
+    def check_read(self, place: WorkspacePath) -> None:
         self._guard.check_read(place)
 
-    def check_write(self, place: Place) -> None:
+    def check_write(self, place: WorkspacePath) -> None:
         self._guard.check_write(place)
 
-    async def check_write_below(self, folder: Place) -> None:
-        """The same for all that a folder holds on disk. Only agents are bound by names, so only they wait for it."""
+    def check_name(self, place: WorkspacePath) -> None:
+        self._guard.check_name(place)
+
+    async def check_write_below(self, folder: WorkspacePath, *, moved_to: WorkspacePath | None = None) -> None:
+        """The same for all that a folder holds on disk, where it is and where it would be moved to.
+
+        Only agents are bound by names, so only they wait for it.
+        """
         if not self._caller.is_agent:
             return
-        folder = self.bound(folder)
+        folder = self.with_scope(folder)
         disk = self._disks(await self._look([folder]))(folder)
-        for place in await in_thread(partial(_names, disk, folder, recursive=True)):
+        for place in await in_thread(partial(places_in, disk, folder, recursive=True)):
             self._guard.check_write(place)
+            if moved_to is not None:
+                self._guard.check_write(place.relocate(folder, self.with_scope(moved_to)))
 
-    def _refuse_aliases(self, standings: Sequence[Standing]) -> None:
+    def _refuse_aliases(self, standings: Sequence[PathState]) -> None:
         """An agent's call takes no file of several names into the history: one of the others may be protected."""
         for standing in standings:
             node = standing.node
-            if self._caller.is_agent and node is not None and node.kind is NodeKind.FILE and node.links > 1:
-                raise several_names(standing.place)
+            if self._caller.is_agent and node is not None and node.kind is EntryKind.FILE and node.links > 1:
+                raise hard_link_error(standing.place)
 
-    async def _look(self, places: Sequence[Place]) -> Seen:
-        seen = await self._shelves.files.look(self._tenant, places, self._needs)
+    async def _look(self, places: Sequence[WorkspacePath]) -> PathLookup:
+        return await self.virtual.added_to(await self._look_real(places), places)
+
+    async def _look_real(self, places: Sequence[WorkspacePath]) -> PathLookup:
+        seen = await self._shelves.files.lookup(self._tenant, places, self._needs)
         seen.home.require(self._shelves.node)
         return seen
 
-    def _disks(self, seen: Seen) -> Disks:
+    def _disks(self, seen: PathLookup) -> WorkspaceDisks:
         return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)
 
-    async def _read_here_or_in_thread(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
+    async def _read_here_or_in_thread(
+        self, disk: MountWriter, place: WorkspacePath, file: File | None
+    ) -> FileContent | None:
         # A small file that was just looked up is read in less time than a thread is woken.
         if file is not None and file.state.size <= _SMALL:
             return self._read_disk(disk, place, file)
         return await in_thread(self._read_disk, disk, place, file)
 
-    def _read_disk(self, disk: Disk, place: Place, file: File | None) -> Reading | None:
+    def _read_disk(self, disk: MountWriter, place: WorkspacePath, file: File | None) -> FileContent | None:
         """Reads and compares; nothing if the history does not know this content."""
         try:
             body, node = disk.read(place, limit=self.max_file_bytes, hard_links=not self._caller.is_agent)
@@ -312,44 +340,53 @@ class Tree:
             if file is None:
                 raise
             return None
-        standing = Standing(place, file, node)
+        standing = PathState(place, file, node)
         if file is None:
-            return Reading(standing, body, digest(body))
-        if file.fingerprint is not None and file.fingerprint.proves(node.fingerprint) and file.state.sha256:
-            return Reading(standing, body, file.state.sha256)
+            return FileContent(standing, body, digest(body))
+        if file.fingerprint is not None and file.fingerprint.is_proof_of(node.fingerprint) and file.state.sha256:
+            return FileContent(standing, body, file.state.sha256)
         if token_of(file.state) is not None:
-            same = file.fingerprint is not None and file.fingerprint.looks_like(node.fingerprint)
-            return Reading(standing, body, digest(body)) if same else None
+            same = file.fingerprint is not None and file.fingerprint.matches(node.fingerprint)
+            return FileContent(standing, body, digest(body)) if same else None
         found = digest(body)
         same = found == file.state.sha256 and node.mode == file.state.mode
-        return Reading(standing, body, found) if same else None
+        return FileContent(standing, body, found) if same else None
 
-    async def _trusted(self, reading: Reading) -> Reading:
+    async def _trusted(self, reading: FileContent) -> FileContent:
         """Remembers a fingerprint that was found right by reading, so that the next look need not read."""
         file, node = reading.standing.file, reading.standing.node
-        if file and node and not (file.fingerprint and file.fingerprint.proves(node.fingerprint)):
-            seen = Settled(file.id, file.version_id, node.fingerprint)
-            await self._shelves.changes.remember(self._tenant, [seen])
+        if file and node and not (file.fingerprint and file.fingerprint.is_proof_of(node.fingerprint)):
+            seen = AppliedFile(file.id, file.version_id, node.fingerprint)
+            await self._shelves.changes.save_fingerprints(self._tenant, [seen])
         return reading
 
-    async def _read_virtual(self, file: File) -> Reading:
-        assert file.state.sha256 is not None
-        body = await self._shelves.blobs.get(self._tenant, file.state.sha256)
-        return Reading(Standing(file.state.place, file, None), body, file.state.sha256)
+    async def path_states(
+        self, places: Sequence[WorkspacePath], off_disk: Sequence[File], *, nodes_of_all: bool = False
+    ) -> list[PathState]:
+        """What is known of places that were just listed, with the virtual files that were found ``off_disk``.
 
-    async def standings(self, places: Sequence[Place], *, nodes_of_all: bool = False) -> list[Standing]:
-        """What is known of places that were just listed. The disk is asked only of what the history does not know."""
-        found: list[Standing] = []
+        The disk is asked only of what the history does not know.
+        """
+        virtual = {file.state.place: file for file in off_disk if file.is_virtual}
+        found: list[PathState] = []
         for start in range(0, len(places), _LISTING_CHUNK):
             chunk = places[start : start + _LISTING_CHUNK]
-            seen = await self._look(chunk)
+            seen = await self._look_real(chunk)
+            files = [_over(virtual.get(place), file) for place, file in zip(chunk, seen.files, strict=True)]
             unknown = [
-                None if file and not nodes_of_all else place for place, file in zip(chunk, seen.files, strict=True)
+                None if file and (file.is_virtual or not nodes_of_all) else place
+                for place, file in zip(chunk, files, strict=True)
             ]
             nodes = await in_thread(_look_some, self._disks(seen), unknown)
-            found += [Standing(*row) for row in zip(chunk, seen.files, nodes, strict=True)]
+            listed = (PathState(*row) for row in zip(chunk, files, nodes, strict=True))
+            found += [s if s.exists else replace(s, file=virtual.get(s.place)) for s in listed]
         # What vanished between the names and the look is simply not there any more.
         return [standing for standing in found if standing.exists]
+
+
+def _over(virtual: File | None, file: File | None) -> File | None:
+    """A virtual file hides one of the history; a folder of virtual files hides nothing."""
+    return virtual if virtual and virtual.state.kind is EntryKind.FILE else file
 
 
 def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:
@@ -358,37 +395,14 @@ def _pour(pieces: Iterable[bytes], take: Callable[[bytes], None]) -> None:
 
 
 def _look_all(
-    disk_of: Disks, places: Sequence[Place], files: Sequence[File | None], *, past_links: bool
-) -> list[Node | None]:
-    look = look_past_links if past_links else Disk.look
+    disk_of: WorkspaceDisks, places: Sequence[WorkspacePath], files: Sequence[File | None], *, past_links: bool
+) -> list[DiskEntry | None]:
+    look = stat_no_symlinks if past_links else MountWriter.stat
     return [
         None if file is not None and file.is_virtual else look(disk_of(place), place)
         for place, file in zip(places, files, strict=True)
     ]
 
 
-def _look_some(disk_of: Disks, places: Sequence[Place | None]) -> list[Node | None]:
-    return [None if place is None else disk_of(place).look(place) for place in places]
-
-
-def _page(disk: Disk, folder: Place, known: dict[str, NodeKind], *, recursive: bool, limit: int | None) -> list[Place]:
-    """The first places of a listing, folders first. Only of those is it asked whether they can be named."""
-    found = {path: kind for path, _, kind in disk.names(folder, recursive=recursive) if kind is not None}
-    kinds = known | found
-    folders = sorted(path for path, kind in kinds.items() if kind is NodeKind.FOLDER)
-    others = sorted(path for path, kind in kinds.items() if kind is not NodeKind.FOLDER)
-    places = (Place(folder.mount, path, folder.scope) for path in chain(folders, others))
-    depth = len(folder.parts)
-    sayable = (place for place in places if all(map(is_sayable, place.parts[depth:])))
-    return list(islice(sayable, min(limit, len(kinds)) if limit else None))
-
-
-def _names(disk: Disk, folder: Place, *, recursive: bool) -> dict[Place, NodeKind]:
-    found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
-    # What no path language can say cannot be asked for either: special files, and names that are not text.
-    depth = len(folder.parts)
-    return {
-        place: entry.kind
-        for place, entry in found
-        if entry.kind is not None and all(map(is_sayable, place.parts[depth:]))
-    }
+def _look_some(disk_of: WorkspaceDisks, places: Sequence[WorkspacePath | None]) -> list[DiskEntry | None]:
+    return [None if place is None else disk_of(place).stat(place) for place in places]

@@ -1,27 +1,33 @@
 """Finds the lines that match a pattern: ripgrep on the tree, PostgreSQL for what only it can judge.
 
 Every line is read again through the disk before it is given out, so nothing is believed of what ripgrep saw on a path
-that somebody swapped meanwhile. Matches come by path, folder by folder, then by line.
+that somebody swapped meanwhile. Matches come by path, folder by folder, then by line; those in virtual files come last,
+so that talk about a word does not take the place of where it is used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from time import monotonic
 
-from toolcrib.domain.errors import TimedOut
-from toolcrib.domain.files import File
-from toolcrib.domain.places import Mount, root_of
-from toolcrib.workspace.search.approach import EVERYTHING, approach_for, for_postgres
-from toolcrib.workspace.search.confirm import Around, Candidates, Confirmation, Match, match_in
-from toolcrib.workspace.search.likeness import Likeness
-from toolcrib.workspace.search.lines import Lines
-from toolcrib.workspace.search.readable import stored_text
-from toolcrib.workspace.search.ripgrep import Hit
-from toolcrib.workspace.search.selection import Selection, order_of
-from toolcrib.workspace.threads import in_thread
-from toolcrib.workspace.tree import Tree
+from toolcrib.core.errors import NotFound, TimedOut, TooLarge
+from toolcrib.core.files import ContentKind, File
+from toolcrib.core.paths import Mount, mount_root
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.workspace.fs.ripgrep import RipgrepHit
+from toolcrib.workspace.search.file_filter import FileFilter, LikePattern, order_of
+from toolcrib.workspace.search.hit_verification import (
+    CandidateLines,
+    ContextLines,
+    HitVerifier,
+    MatchedLine,
+    TextLines,
+    match_in,
+)
+from toolcrib.workspace.search.regex_translation import EVERYTHING, plan_search, to_postgres_regex
+from toolcrib.workspace.tree import WorkspaceTree
 
 # How long a whole search may take.
 SECONDS = 8.0
@@ -34,48 +40,49 @@ _BATCH = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GrepQuery:
     """What is searched for, where, how much around it is wanted, and how many matches at most."""
 
     pattern: str
     ignore_case: bool = True
-    paths: Likeness | None = None
-    around: Around = field(default_factory=Around)
+    paths: LikePattern | None = None
+    around: ContextLines = field(default_factory=ContextLines)
     limit: int = MOST_MATCHES
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GrepMatches:
     """``withheld`` is how many files the caller may not read, whatever is in them."""
 
-    matches: list[Match]
+    matches: list[MatchedLine]
     timed_out: bool
     withheld: int
 
 
-class Grep:
+class GrepSearch:
     """One search by one caller."""
 
-    def __init__(self, tree: Tree, question: Question, *, seconds: float = SECONDS) -> None:
+    def __init__(self, tree: WorkspaceTree, question: GrepQuery, *, seconds: float = SECONDS) -> None:
         self._tree = tree
         self._question = question
         self._deadline = monotonic() + seconds
-        self._approach = approach_for(question.pattern, ignore_case=question.ignore_case)
-        self._found: list[Match] = []
+        self._approach = plan_search(question.pattern, ignore_case=question.ignore_case)
+        self._found: list[MatchedLine] = []
         self._timed_out = False
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> GrepMatches:
         """BadArguments for what is no pattern. A search that takes too long gives what it found until then."""
-        root = root_of(Mount.PROJECT)
+        root = mount_root(Mount.PROJECT)
         disk = await self._tree.disk_at(root)
         off_disk = await self._tree.off_disk(root)
-        selection = Selection(self._tree, self._question.paths, {file.state.place.path for file in off_disk})
-        reader = Confirmation(disk, selection, self._question.around, self._tree.reads_hard_links)
-        stored: list[Match] = []
+        selection = FileFilter(self._tree, self._question.paths, {file.state.place.path for file in off_disk})
+        reader = HitVerifier(disk, selection, self._question.around, self._tree.reads_hard_links)
+        readable = selection.readable(off_disk)
+        stored: list[MatchedLine] = []
         try:
             # PostgreSQL refuses what is no pattern, whoever would have searched.
             await self._matching([])
-            stored = await self._in_stored(selection.readable(off_disk))
+            stored = await self._in_stored([file for file in readable if not file.is_virtual])
             await self._on_disk(reader)
         except TimedOut:
             self._timed_out = True
@@ -83,7 +90,10 @@ class Grep:
         matches = self._found
         if stored:
             matches = sorted(matches + stored, key=lambda match: (order_of(match.place.path), match.number))
-        return Answer(matches[: self._question.limit], self._timed_out, await selection.withheld(disk, off_disk))
+        matches += await self._in_virtual(
+            [file for file in readable if file.is_virtual], most=self._question.limit - len(matches)
+        )
+        return GrepMatches(matches[: self._question.limit], self._timed_out, await selection.withheld(disk, off_disk))
 
     @property
     def _seconds_left(self) -> float:
@@ -93,14 +103,14 @@ class Grep:
     def _is_full(self) -> bool:
         return len(self._found) >= self._question.limit
 
-    async def _on_disk(self, reader: Confirmation) -> None:
+    async def _on_disk(self, reader: HitVerifier) -> None:
         """A page in order, if it comes quickly; else all at once; or in order after all, if that is too much."""
         if self._question.limit < MOST_MATCHES and await self._in_order(reader, patience=_PATIENCE):
             return
         if not await self._at_once(reader):
             await self._in_order(reader)
 
-    async def _in_order(self, reader: Confirmation, *, patience: float | None = None) -> bool:
+    async def _in_order(self, reader: HitVerifier, *, patience: float | None = None) -> bool:
         """Searches in the order of the answer, and stops when that is full. Whether it sufficed."""
         self._found.clear()
         until = self._deadline if patience is None else min(monotonic() + patience, self._deadline)
@@ -121,10 +131,10 @@ class Grep:
                     until = self._deadline
             return self._is_full or not run.was_refused or await self._unaided(reader)
 
-    async def _at_once(self, reader: Confirmation) -> bool:
+    async def _at_once(self, reader: HitVerifier) -> bool:
         """Finds everything first, then puts it in order and reads it again, as far as needed. Whether it sufficed."""
         self._found.clear()
-        hits: list[Hit] = []
+        hits: list[RipgrepHit] = []
         async with self._tree.ripgrep.search(
             reader.disk, self._approach.expression, names=reader.selection.name_globs
         ) as run:
@@ -142,26 +152,48 @@ class Grep:
         self._require_time()
         return True
 
-    async def _unaided(self, reader: Confirmation) -> bool:
+    async def _unaided(self, reader: HitVerifier) -> bool:
         """For what is too large for ripgrep: PostgreSQL judges every line."""
         self._approach = EVERYTHING
         return await self._in_order(reader)
 
-    async def _take(self, hits: Sequence[Hit], reader: Confirmation) -> None:
+    async def _take(self, hits: Sequence[RipgrepHit], reader: HitVerifier) -> None:
         candidates = await in_thread(reader.candidates, hits, self._approach)
         self._found += await self._judged(candidates)
 
-    async def _in_stored(self, files: Sequence[File]) -> list[Match]:
-        """Matches in what does not stand on disk, or not yet."""
-        candidates = Candidates()
-        for file in (file for file in files if file.state.sha256 is not None):
-            lines = Lines(stored_text(file, await self._tree.stored(file)))
-            for number in range(1, len(lines) + 1):
-                match = match_in(lines, number, file.state.place, self._question.around)
-                candidates.add(match, lines.text(number))
-        return await self._judged(candidates)
+    async def _in_stored(self, files: Sequence[File]) -> list[MatchedLine]:
+        """Matches in what does not stand on disk yet."""
+        found: list[MatchedLine] = []
+        for file in files:
+            if file.state.sha256 is not None and file.state.content is not ContentKind.BINARY:
+                found += await self._in_body(file, await self._tree.head_content(file))
+        return found
 
-    async def _judged(self, candidates: Candidates) -> list[Match]:
+    async def _in_virtual(self, files: Sequence[File], *, most: int) -> list[MatchedLine]:
+        """Matches in chats and agents, by path. PostgreSQL, which has them, says which ones are worth reading."""
+        found: list[MatchedLine] = []
+        if not files or most <= 0 or self._timed_out:
+            return found
+        try:
+            matching = await self._tree.virtual.matching(
+                to_postgres_regex(self._question.pattern),
+                ignore_case=self._question.ignore_case,
+                seconds=max(self._seconds_left, 0),
+            )
+            for file in sorted((file for file in files if file.id in matching), key=lambda file: file.state.place):
+                # One that is too large to be read, or was deleted just now, has nothing for us.
+                with suppress(NotFound, TooLarge):
+                    found += await self._in_body(file, await self._tree.head_content(file))
+                if len(found) >= most:
+                    break
+        except TimedOut:
+            self._timed_out = True
+        return found
+
+    async def _in_body(self, file: File, body: bytes) -> list[MatchedLine]:
+        return await self._judged(await in_thread(_every_line, file, body, self._question.around))
+
+    async def _judged(self, candidates: CandidateLines) -> list[MatchedLine]:
         """Those that match, after asking PostgreSQL about the doubtful ones."""
         if not candidates.doubts:
             return candidates.matches
@@ -177,7 +209,7 @@ class Grep:
         # The empty lines at the end make sure that there is something to split, and that the pattern is looked at.
         numbers = await self._tree.lines_matching(
             "\n".join([*lines, "", ""]),
-            for_postgres(self._question.pattern),
+            to_postgres_regex(self._question.pattern),
             ignore_case=self._question.ignore_case,
             seconds=self._seconds_left,
             limit=len(lines) + 2,
@@ -189,7 +221,15 @@ class Grep:
             raise TimedOut("The search takes too long.")
 
 
-def _in_order(hits: Sequence[Hit]) -> list[Hit]:
+def _every_line(file: File, body: bytes, around: ContextLines) -> CandidateLines:
+    """All lines of a stored file, for PostgreSQL to judge."""
+    candidates, lines = CandidateLines(), TextLines(body)
+    for number in range(1, len(lines) + 1):
+        candidates.add(match_in(lines, number, file.state.place, around), lines.text(number))
+    return candidates
+
+
+def _in_order(hits: Sequence[RipgrepHit]) -> list[RipgrepHit]:
     """By path, folder by folder. Ripgrep tells a file's lines together and in their order."""
     files = [(path.replace(b"/", b"\0"), list(group)) for path, group in groupby(hits, key=attrgetter("path"))]
     files.sort(key=itemgetter(0))

@@ -1,0 +1,103 @@
+"""What is written down of a call: its row, and its record in the book."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from toolcrib.core.callers import Caller
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.ids import ApprovalId, ChangeSetId, new_id
+
+# Arguments that carry content: the book keeps their size and hash, never the words themselves.
+CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
+
+# What is nested deeper, and longer numbers, no book could hold; no tool takes them either.
+_DEEPEST = 100
+_MOST_BITS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One line of the book. Refused calls have one too."""
+
+    caller: Caller
+    tool: str
+    decision: str
+    rule: str
+    input: Mapping[str, Any]
+    outcome: str
+    at: datetime
+    duration_us: int
+    error_code: str | None = None
+    approver_id: UUID | None = None
+    files: Sequence[Mapping[str, Any]] = ()
+    isolation: str | None = None
+    id: UUID = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call as a row: what it was, whether it waits or runs or how it ended, what it changed.
+
+    ``events`` tell its session so, in the same transaction; ``approval_id`` is the yes that it is carried out by.
+    """
+
+    caller: Caller
+    tool: str
+    arguments: Mapping[str, Any]
+    state: str
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    change_set_id: ChangeSetId | None = None
+    node: str | None = None
+    repeatable: bool = True
+    approval_id: ApprovalId | None = None
+    violation: bool = False
+    events: Sequence[Mapping[str, Any]] = ()
+
+
+def redact_content(value: Any, level: int = 0) -> Any:
+    """Arguments as the book may hold them: contents become their size and sha256, at any depth."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"[… a number of {value.bit_length():,} bits …]"
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if level == _DEEPEST:
+        return f"[… nested more than {_DEEPEST} levels deep …]"
+    if isinstance(value, Mapping):
+        return {
+            key: _measured(inner) if key in CONTENT_ARGUMENTS else redact_content(inner, level + 1)
+            for key, inner in value.items()
+        }
+    return [redact_content(inner, level + 1) for inner in value]
+
+
+def audit_files(change_set: ChangeSet) -> list[dict[str, Any]]:
+    """Hashes before and after, for every file that a change set touches."""
+    return [
+        {
+            "path": str((change.after or change.before).place),  # type: ignore[union-attr]
+            "change": str(change.kind),
+            "before": _hex(change.before.sha256 if change.before else None),
+            "after": _hex(change.after.sha256 if change.after else None),
+        }
+        for change in change_set.changes
+    ]
+
+
+def _measured(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    try:
+        body = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return {"bytes": None, "sha256": None}
+    return {"bytes": len(body), "sha256": sha256(body).hexdigest()}
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return digest.hex() if digest else None

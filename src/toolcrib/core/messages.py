@@ -1,0 +1,128 @@
+"""What is said to a model and by it, in no provider's form. Knows no wire and no storage."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NewType
+
+# The provider's name for a call, as it must be repeated with the result. Our own id of a call is a CallId.
+ToolCallId = NewType("ToolCallId", str)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    role: ClassVar = "system"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    role: ClassVar = "user"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelToolCall:
+    """A call that a model asks for. ``arguments`` is the JSON text as the model wrote it, which may be wrong."""
+
+    id: ToolCallId
+    name: str
+    arguments: str = "{}"
+
+    def parsed(self) -> dict[str, Any] | None:
+        """The arguments, or None if they are no JSON object. No text at all means no arguments."""
+        try:
+            value = json.loads(self.arguments) if self.arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderMetadata:
+    """What a provider wants to get back with a message of its model, untouched: signatures of thinking and the like.
+
+    It is of use only to that provider and model; all others ignore it.
+    """
+
+    provider: str
+    model: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    role: ClassVar = "assistant"
+    text: str = ""
+    thinking: str = ""
+    tool_calls: tuple[ModelToolCall, ...] = ()
+    note: ProviderMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultMessage:
+    role: ClassVar = "tool"
+    call_id: ToolCallId
+    text: str
+    is_error: bool = False
+
+
+Message = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is stored: a role, a text, and in ``metadata`` what else there is, or None."""
+
+    role: str
+    content: str
+    metadata: dict[str, Any] | None = None
+
+
+def to_stored(message: Message) -> StoredMessage:
+    """The message for storage; calls and results as OpenAI's clients know them."""
+    match message:
+        case SystemMessage(text) | UserMessage(text):
+            return StoredMessage(message.role, text)
+        case AssistantMessage(text):
+            return StoredMessage(message.role, text, _assistant_metadata(message) or None)
+        case ToolResultMessage(call_id, text, is_error):
+            metadata: dict[str, Any] = {"tool_call_id": call_id}
+            return StoredMessage(message.role, text, metadata | ({"is_error": True} if is_error else {}))
+
+
+def from_stored(record: StoredMessage) -> Message:
+    """The message that was recorded so; ValueError if no message is."""
+    metadata = record.metadata or {}
+    match record.role:
+        case SystemMessage.role:
+            return SystemMessage(record.content)
+        case UserMessage.role:
+            return UserMessage(record.content)
+        case AssistantMessage.role:
+            calls = tuple(_call(found) for found in metadata.get("tool_calls", ()))
+            note = ProviderMetadata(**metadata["note"]) if "note" in metadata else None
+            return AssistantMessage(record.content, metadata.get("thinking", ""), calls, note)
+        case ToolResultMessage.role:
+            call_id = ToolCallId(metadata["tool_call_id"])
+            return ToolResultMessage(call_id, record.content, is_error=metadata.get("is_error", False))
+    raise ValueError(f"No message has the role {record.role!r}.")
+
+
+def _assistant_metadata(message: AssistantMessage) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    if message.tool_calls:
+        metadata["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.thinking:
+        metadata["thinking"] = message.thinking
+    if message.note:
+        note = message.note
+        metadata["note"] = {"provider": note.provider, "model": note.model, "data": dict(note.data)}
+    return metadata
+
+
+def _call(found: Mapping[str, Any]) -> ModelToolCall:
+    return ModelToolCall(ToolCallId(found["id"]), found["function"]["name"], found["function"]["arguments"])

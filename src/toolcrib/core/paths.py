@@ -1,0 +1,260 @@
+"""Where something is: a mount and a path inside it. Knows no disk and no path language."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+
+
+class Mount(StrEnum):
+    """The four trees of a workspace."""
+
+    PROJECT = "project"
+    CENTRAL = "central"
+    PKG = "pkg"
+    STATE = "state"
+
+    @property
+    def writable(self) -> bool:
+        return self is not Mount.PKG
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WorkspacePath:
+    """A normalised path in a mount: it starts with ``/`` and ends with it only if it is the root.
+
+    ``scope`` tells the @state trees of one workspace apart: one for each run, and one for each caller outside runs.
+    """
+
+    mount: Mount
+    path: str
+    scope: str = ""
+
+    @property
+    def mount_key(self) -> str:
+        """Which of the workspace's trees this is in, as it is stored."""
+        return f"{self.mount}/{self.scope}" if self.scope else str(self.mount)
+
+    @property
+    def is_root(self) -> bool:
+        return self.path == "/"
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return () if self.is_root else tuple(self.path[1:].split("/"))
+
+    @property
+    def parent(self) -> "WorkspacePath":
+        return WorkspacePath(self.mount, self.path.rpartition("/")[0] or "/", self.scope)
+
+    @property
+    def ancestors(self) -> tuple["WorkspacePath", ...]:
+        """The folders above, the topmost first, without the root."""
+        parts = self.parts[:-1]
+        return tuple(WorkspacePath(self.mount, "/" + "/".join(parts[: n + 1]), self.scope) for n in range(len(parts)))
+
+    def child(self, name: str) -> "WorkspacePath":
+        return WorkspacePath(self.mount, f"/{name}" if self.is_root else f"{self.path}/{name}", self.scope)
+
+    def is_below(self, folder: "WorkspacePath") -> bool:
+        """Whether this stands inside ``folder``, at any depth."""
+        if self.mount_key != folder.mount_key or self.path == folder.path:
+            return False
+        return folder.is_root or self.path.startswith(folder.path + "/")
+
+    def relocate(self, source: "WorkspacePath", destination: "WorkspacePath") -> "WorkspacePath":
+        """This place after its ancestor (or itself) ``source`` has become ``destination``."""
+        return WorkspacePath(destination.mount, destination.path + self.path[len(source.path) :], destination.scope)
+
+    def __str__(self) -> str:
+        return f"@{self.mount}{'' if self.is_root else self.path}"
+
+
+def path_from_row(tree: str, path: str) -> WorkspacePath:
+    """The place that was stored as ``tree`` and ``path``."""
+    mount, _, scope = tree.partition("/")
+    return WorkspacePath(Mount(mount), path, scope)
+
+
+def mount_root(mount: Mount, scope: str = "") -> WorkspacePath:
+    return WorkspacePath(mount, "/", scope)
+
+
+# The three ways of writing a path, each parsed into a Place. Pure: what stands there is the disk's business.
+
+_MOST_PARTS = 64
+_MOST_BYTES_A_NAME = 255
+_MOST_BYTES = 4095
+
+# Nearly every path is already clean, and one match proves it. Whatever else is fine takes the longer way.
+_CLEAN = r"(?:/(?!\.\.?(?:/|\Z))[!-.0-9;-\[\]-~][ -.0-9;-\[\]-~]{0,254}){1,64}(?<! )"
+_CLEAN_ABSOLUTE = re.compile(_CLEAN)
+_CLEAN_MOUNTED = re.compile(f"@({'|'.join(Mount)})({_CLEAN})?")
+
+_MOUNTS = frozenset(str(mount) for mount in Mount)
+_MOUNTED = re.compile(r"@([^/]*)(.*)", re.DOTALL)
+_DRIVE = re.compile(r"/*[A-Za-z]:(?:/|\Z)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def parse_absolute(text: str) -> WorkspacePath:
+    """``/src/a.py``, with or without the leading slash, ``.`` and ``..`` resolved."""
+    if len(text) <= _MOST_BYTES and _CLEAN_ABSOLUTE.fullmatch(text):
+        return WorkspacePath(Mount.PROJECT, text)
+    return WorkspacePath(Mount.PROJECT, _resolved(_trimmed(text)))
+
+
+def parse_relative(text: str) -> WorkspacePath:
+    """``src/a.py``, seen from the root of the project. An absolute path is outside."""
+    rooted = f"/{text}"
+    if len(rooted) <= _MOST_BYTES and _CLEAN_ABSOLUTE.fullmatch(rooted):
+        return WorkspacePath(Mount.PROJECT, rooted)
+    trimmed = _trimmed(text)
+    if trimmed.startswith("/"):
+        raise _outside(text, "it is absolute", "Write it relative to the project, such as src/main.py.")
+    return WorkspacePath(Mount.PROJECT, _resolved(trimmed))
+
+
+def parse_mounted(text: str) -> WorkspacePath:
+    """``@project/src/a.py``; ``@project`` alone is its root. Any ``..`` is outside, wherever it leads."""
+    if len(text) <= _MOST_BYTES and (clean := _CLEAN_MOUNTED.fullmatch(text)):
+        return WorkspacePath(Mount(clean[1]), clean[2] or "/")
+    mounted = _MOUNTED.fullmatch(_trimmed(text).removeprefix("./"))
+    if mounted is None or mounted[1] not in _MOUNTS:
+        mounts = ", ".join(f"@{mount}" for mount in Mount)
+        raise _outside(text, "it names no mount", f"Begin it with one of {mounts}.")
+    if ".." in mounted[2].split("/"):
+        raise _outside(text, "it contains '..'", "Write the path without it.")
+    if _DRIVE.match(mounted[2]):
+        raise _names_a_drive(text)
+    return WorkspacePath(Mount(mounted[1]), _resolved(mounted[2]))
+
+
+def shown(place: WorkspacePath) -> str:
+    """A place as people and models see it: ``/x`` in the project, ``@mount/x`` elsewhere."""
+    return place.path if place.mount is Mount.PROJECT else str(place)
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether a name found on disk can be written in our path languages, and so be shown and asked for."""
+    return name == name.strip() and "\\" not in name and _flaw([name]) is None
+
+
+def is_valid_path(path: str) -> bool:
+    """The same of a whole path, ``/a/b``."""
+    parts = path[1:].split("/")
+    return _flaw(parts) is None and all(map(is_valid_name, parts))
+
+
+def _trimmed(text: str) -> str:
+    """``text`` without the whitespace around it, once nothing in it speaks of another file system."""
+    if "\0" in text:
+        raise _outside(text, "it contains a NUL byte", "Remove it.")
+    trimmed = text.strip()
+    if not trimmed:
+        raise BadArguments({"path": "A path is required; this one is empty. Name a file or folder."})
+    if "\\" in trimmed:
+        raise _outside(text, "it contains a backslash", "Separate folders with '/'.")
+    if _DRIVE.match(trimmed):
+        raise _names_a_drive(text)
+    return trimmed
+
+
+def _resolved(trimmed: str) -> str:
+    """``trimmed`` as ``/a/b``. Climbing above the root is refused, never clamped: it was meant to leave."""
+    parts: list[str] = []
+    for part in trimmed.split("/"):
+        if part in ("", "."):
+            continue
+        if part != "..":
+            parts.append(part)
+            continue
+        if not parts:
+            raise _outside(trimmed, "it climbs above the root", "Use fewer '..'.")
+        parts.pop()
+    if flaw := _flaw(parts):
+        raise BadArguments({"path": flaw})
+    return "/" + "/".join(parts)
+
+
+def _flaw(parts: list[str]) -> str | None:
+    """Why these cannot be the names of files, or ``None``."""
+    if len(parts) > _MOST_PARTS:
+        return f"The path is {len(parts)} folders deep; at most {_MOST_PARTS} are taken. Use a shorter one."
+    size = 0
+    for part in parts:
+        try:
+            name_size = len(part.encode())
+        except UnicodeEncodeError:
+            return f"{_quoted(part)} is not valid Unicode (a lone surrogate). Use a name that is."
+        if name_size > _MOST_BYTES_A_NAME:
+            return f"{_quoted(part)} has {name_size} bytes; a name has at most {_MOST_BYTES_A_NAME}."
+        if _CONTROL.search(part):
+            return f"{_quoted(part)} contains a control character. Use a name without."
+        size += name_size + 1
+    if size > _MOST_BYTES:
+        return f"The path has {size} bytes; at most {_MOST_BYTES} are taken. Use a shorter one."
+    return None
+
+
+def _outside(text: str, reason: str, remedy: str) -> PathOutsideMount:
+    return PathOutsideMount(f"{_quoted(text)} is outside the workspace: {reason}. {remedy}")
+
+
+def _names_a_drive(text: str) -> PathOutsideMount:
+    return _outside(text, "it names a drive", "Begin at the root of the workspace.")
+
+
+def _quoted(text: str) -> str:
+    """``text`` fit for a message: on one line, without control characters, and not endless."""
+    return repr(text) if len(text) <= 80 else f"{text[:80]!r}…"
+
+
+def _argument(parse: Callable[[str], WorkspacePath]) -> PlainValidator:
+    """``parse`` as pydantic wants it: a wrong name is told of its field, a violation passes through."""
+
+    def validate(value: object) -> WorkspacePath:
+        if isinstance(value, WorkspacePath):
+            return value
+        if not isinstance(value, str):
+            raise PydanticCustomError("string_type", "Input should be a valid string")
+        try:
+            return parse(value)
+        except BadArguments as error:
+            raise PydanticCustomError("path", "{flaw}", {"flaw": error.fields["path"]}) from None
+
+    return PlainValidator(validate)
+
+
+def _schema(description: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "description": description})
+
+
+AbsolutePath = Annotated[
+    WorkspacePath,
+    _argument(parse_absolute),
+    PlainSerializer(shown, return_type=str),
+    _schema("A path from the root of the workspace, such as /src/main.py."),
+]
+MountPath = Annotated[
+    WorkspacePath,
+    _argument(parse_mounted),
+    PlainSerializer(str, return_type=str),
+    _schema("A mount and a path inside it, such as @project/src/main.py."),
+]
+RelativePath = Annotated[
+    WorkspacePath,
+    _argument(parse_relative),
+    PlainSerializer(lambda place: place.path[1:] or ".", return_type=str),
+    _schema("A path relative to the project, such as src/main.py."),
+]

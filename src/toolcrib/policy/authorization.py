@@ -1,0 +1,264 @@
+"""Decides one call before it runs: allow, ask a person, or refuse. Does not know who is a member."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import starmap
+from typing import Final, assert_never
+
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
+from toolcrib.core.errors import PermissionDenied, ToolcribError
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.grants import find_grant
+from toolcrib.policy.path_guard import Denial, PathAccess, PathGuard
+from toolcrib.policy.permissions import ToolMetadata, has_toolset, is_permitted, is_read_only, permission_for
+from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
+
+# What a session's mode allows. In plan mode an agent looks, asks, and writes plans; nothing else.
+
+PLAN_SUFFIX = ".plan"
+EXIT = "exit_plan_mode"
+# Writes files of any kind; in plan mode only plans.
+_WRITES_PLANS = "write"
+
+
+def is_offered_in_mode(mode: SessionMode, tool: ToolMetadata) -> bool:
+    """Whether a model in a session of this mode is shown the tool."""
+    if mode is SessionMode.BUILD:
+        return tool.name != EXIT
+    return tool.name == _WRITES_PLANS or _looks_or_plans(tool)
+
+
+def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str | None:
+    """Why a call is not allowed in this mode; none if it is."""
+    if mode is SessionMode.BUILD or _looks_or_plans(tool):
+        return None
+    if tool.name == _WRITES_PLANS and effects.writes and all(p.name.endswith(PLAN_SUFFIX) for p in effects.writes):
+        return None
+    return (
+        f"The session is in plan mode: `{tool.name}` may not be used, and `write` only for *{PLAN_SUFFIX}. "
+        "Write the plan, ask with `ask_user` whether it is accepted, then call `exit_plan_mode`."
+    )
+
+
+def _looks_or_plans(tool: ToolMetadata) -> bool:
+    if tool.category in (ToolCategory.PLAN, ToolCategory.HUMAN):
+        return True
+    return tool.danger is Danger.SAFE and tool.category is not ToolCategory.EXEC
+
+
+# The rule by which a person is asked about a name that is closed to agents.
+PROTECTED_NAME: Final = "protected-name"
+
+
+class AuthorizationAction(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """What is to become of a call, and by which rule.
+
+    ``needs_role`` is what the person must be who calls, or who answers for the agent that calls.
+    ``considered`` has every rule that was looked at, in order, with its result. ``is_supervised``: whether the agent's
+    trust is so low that even looking is asked about.
+    """
+
+    action: AuthorizationAction
+    rule: str
+    reason: str
+    required_role: WorkspaceRole
+    error: ToolcribError | None
+    rules_checked: tuple[str, ...]
+    is_supervised: bool = False
+
+
+def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authorization:
+    """The decision on a call. ``effects.reads_each`` is not judged here: the guard judges it file by file."""
+    role = _role_needed(tool, effects)
+    considered: list[str] = []
+    closed: list[WorkspacePath] = []
+    for rule, objection in _objections(caller, tool, effects, closed):
+        if objection is not None:
+            considered.append(f"{objection.rule}: {AuthorizationAction.DENY}")
+            error = objection.error
+            return Authorization(
+                AuthorizationAction.DENY, objection.rule, error.message, role, error, tuple(considered)
+            )
+        considered.append(f"{rule}: no objection")
+    verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
+    if caller.agent and closed:
+        # Whatever the trust, and whatever was granted: a yes to another call is none to code on a person's machine.
+        verdict, rule, reason = AuthorizationAction.ASK, PROTECTED_NAME, _closed(caller.agent, closed[0])
+    elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
+        considered.append(f"{rule}: {verdict}")
+        verdict, rule = AuthorizationAction.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
+        reason = f"A person has allowed this before: {rule}. Nobody is asked."
+    supervised = caller.agent is not None and caller.agent.rules.trust is TrustLevel.SUPERVISED
+    considered.append(f"{rule}: {verdict}")
+    return Authorization(verdict, rule, reason, role, None, tuple(considered), is_supervised=supervised)
+
+
+def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
+    """Reading is for every member. A dangerous tool counts as an effect, even if it cannot tell which."""
+    acts = effects.has_side_effects or tool.danger is Danger.DANGEROUS or tool.category is ToolCategory.HUMAN
+    return WorkspaceRole.MEMBER if acts else WorkspaceRole.VIEWER
+
+
+def _objections(
+    caller: Caller, tool: ToolMetadata, effects: Effects, closed: list[WorkspacePath]
+) -> Iterator[tuple[str, Denial | None]]:
+    """Every rule that can refuse, in order, with what it has against the call.
+
+    Into ``closed`` come the places that may be written only if a person agrees.
+    """
+    guard = PathGuard(caller, tool.name, ask=closed.append)
+    accesses = [(PathAccess.READ, place) for place in effects.reads]
+    accesses += [(PathAccess.WRITE, place) for place in effects.writes]
+
+    def first(judge: Callable[[PathAccess, WorkspacePath], Denial | None]) -> Denial | None:
+        return next(filter(None, starmap(judge, accesses)), None)
+
+    yield "mount.read-only", first(guard.read_only_mount)
+    yield "state.logs", first(guard.state_logs)
+    if caller.agent is None:
+        return
+    yield "session.mode", _mode(caller, tool, effects)
+    yield "agent.toolsets", _toolset(caller.agent, tool)
+    permissions = caller.agent.permissions_rule
+    yield f"{permissions}.{tool.name}", _permission(caller.agent, tool, effects)
+    yield f"{permissions}.{tool.name}.paths", first(guard.paths)
+    yield PROTECTED_NAME, first(guard.protected_name)
+
+
+def _mode(caller: Caller, tool: ToolMetadata, effects: Effects) -> Denial | None:
+    reason = mode_denial(caller.mode, tool, effects)
+    return None if reason is None else Denial("session.mode", PermissionDenied(reason))
+
+
+def _toolset(agent: Agent, tool: ToolMetadata) -> Denial | None:
+    if has_toolset(agent.rules, tool):
+        return None
+    message = (
+        f"Agent {agent.name!r} does not have the toolset `{tool.toolset}`, to which `{tool.name}` belongs. "
+        "A workspace owner may add it under `toolsets`."
+    )
+    return Denial("agent.toolsets", PermissionDenied(message))
+
+
+def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | None:
+    read_only = is_read_only(agent.rules)
+    # A tool that calls itself safe may still write: what it would do to the tree counts for more.
+    acts = bool(effects.writes or effects.command)
+    if is_permitted(agent.rules, tool.name, tool.danger) and not (read_only and acts):
+        return None
+    why = "without `tool_permissions` it only reads" if read_only else "its `tool_permissions` do not allow it"
+    other = ", or a person may choose another phase for the session" if agent.phase else ""
+    message = (
+        f"{agent.described} may not use `{tool.name}`: {why}. "
+        f"A workspace owner may add `tool_permissions: {{{tool.name}: {{allowed: true}}}}`{other}."
+    )
+    rule = f"{agent.permissions_rule}.{'absent' if read_only else tool.name}"
+    return Denial(rule, PermissionDenied(message))
+
+
+def _closed(agent: Agent, place: WorkspacePath) -> str:
+    glob = ProtectedPaths(agent.rules.unprotect).protects_writing(place)
+    assert glob is not None
+    return (
+        f"A person must approve what writes {place}, whatever the agent's trust and grants: `{glob}` "
+        f"{PATTERNS[glob].why}. A workspace owner may lift `{glob}` for this agent under `unprotect`."
+    )
+
+
+def _by_trust(agent: Agent, tool: ToolMetadata) -> tuple[AuthorizationAction, str, str]:
+    if tool.category is ToolCategory.HUMAN:
+        return (
+            AuthorizationAction.ALLOW,
+            "people.asked",
+            f"`{tool.name}` asks a person itself; nobody is asked whether it may.",
+        )
+    trust, danger = agent.rules.trust, tool.danger
+    verdict = AuthorizationAction.ASK if _asks(trust, danger) else AuthorizationAction.ALLOW
+    then = "a person must approve the call" if verdict is AuthorizationAction.ASK else "nobody is asked"
+    ceiling = f" (at most {agent.max_trust}, by its ceiling)" if agent.max_trust is not None else ""
+    reason = f"Agent {agent.name!r} is {trust}{ceiling} and `{tool.name}` is {danger}: {then}."
+    return verdict, f"trust.{trust}.{danger}", reason
+
+
+def _asks(trust: TrustLevel, danger: Danger) -> bool:
+    match trust:
+        case TrustLevel.SUPERVISED:
+            return True
+        case TrustLevel.GUIDED:
+            return danger is Danger.DANGEROUS
+        case TrustLevel.AUTONOMOUS:
+            return False
+        case _:
+            assert_never(trust)
+
+
+def _by_role(role: WorkspaceRole, tool: ToolMetadata) -> tuple[AuthorizationAction, str, str]:
+    reason = f"A person acts by role and is not asked: `{tool.name}` needs the role {role} or higher."
+    return AuthorizationAction.ALLOW, f"role.{role}", reason
+
+
+# Says which rule decides a call and why, without running it. Has no logic of its own: it asks the gate's.
+
+
+@dataclass(frozen=True, slots=True)
+class DeniedFile:
+    """A file of a batch that would not be given, though the others would."""
+
+    path: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision, told to a person. ``agent`` is none when a person calls."""
+
+    tool: str
+    agent: str | None
+    verdict: AuthorizationAction
+    rule: str
+    reason: str
+    needs_role: WorkspaceRole
+    considered: tuple[str, ...]
+    withheld: tuple[DeniedFile, ...]
+
+
+def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation:
+    """What the gate would do with a call, and every rule that it would look at on the way."""
+    decision = authorize(caller, tool, effects)
+    return Explanation(
+        tool=tool.name,
+        agent=caller.agent.name if caller.agent else None,
+        verdict=decision.action,
+        rule=decision.rule,
+        reason=decision.reason + _view(caller, tool, effects),
+        needs_role=decision.required_role,
+        considered=decision.rules_checked,
+        withheld=_withheld(PathGuard(caller, tool.name), effects),
+    )
+
+
+def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
+    """What a command would see and change: names in its text say nothing of that."""
+    permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
+    if effects.command is None or permission is None or permission.paths is None:
+        return ""
+    return f" It sees and changes only what its paths cover: {', '.join(permission.paths) or 'nothing'}."
+
+
+def _withheld(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:
+    return tuple(
+        DeniedFile(str(place), objection.rule, objection.error.message)
+        for place in effects.reads_batch
+        if (objection := guard.denial(PathAccess.READ, place))
+    )

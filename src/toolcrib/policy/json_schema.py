@@ -1,0 +1,185 @@
+"""Checks answers against the JSON Schema that asked for them. Fetches nothing; tells beforehand what may take long."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+
+from toolcrib.core.tool_calls import UNSTORABLE_TEXT, is_storable_text
+
+# A form that a person fills in needs no more.
+MAX_SCHEMA_CHARACTERS = 20_000
+MAX_ANSWER_CHARACTERS = 100_000
+_DEEPEST = 40
+_LITTLE_SCHEMA = 4_000
+# So many schemas times characters are checked in less than a tenth of a second.
+_LITTLE_WORK = 2_000_000
+# How many schemas an answer may have to be checked against, once every reference has been followed.
+_MOST_SCHEMAS = 2_000
+_LONGEST_FLAW = 500
+
+
+def schema_error(schema: Mapping[str, Any]) -> str | None:
+    """Why this is no schema that answers can be checked against, if it is none."""
+    if _is_deep(schema):
+        return f"The schema is nested more than {_DEEPEST} levels deep."
+    try:
+        text = _text(schema)
+    except ValueError:
+        return "The schema cannot be written as JSON."
+    if len(text) > MAX_SCHEMA_CHARACTERS:
+        return f"The schema has {len(text):,} characters; at most {MAX_SCHEMA_CHARACTERS:,} are taken."
+    if not is_storable_text(json.dumps(schema, ensure_ascii=False)) or "\\u0000" in text:
+        return UNSTORABLE_TEXT
+    try:
+        _validator(text)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        return f"Not a JSON Schema: {_first_line(str(error))}"
+    return _reference_flaw(schema)
+
+
+def is_quick_schema(schema: Mapping[str, Any]) -> bool:
+    """Whether ``schema_error`` can be asked while others wait: a schema may hold hundreds of patterns."""
+    return _is_deep(schema) or not _LITTLE_SCHEMA < len(json.dumps(schema)) <= MAX_SCHEMA_CHARACTERS
+
+
+def flaw_in_schema_text(schema: str) -> str | None:
+    """``schema_error`` of a text in JSON, for a worker."""
+    return schema_error(json.loads(schema))
+
+
+def size_error(answers: Mapping[str, Any]) -> str | None:
+    """Why these answers are more, or other, than can be kept."""
+    if _is_deep(answers):
+        return f"An answer is nested more than {_DEEPEST} levels deep."
+    try:
+        text = json.dumps(answers, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return "These cannot be written as JSON."
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        return f"The answers have {len(text):,} characters; at most {MAX_ANSWER_CHARACTERS:,} are taken."
+    return None if is_storable_text(text) and "\\u0000" not in text else UNSTORABLE_TEXT
+
+
+def validation_error(schema: Mapping[str, Any], answer: Any) -> str | None:
+    """What is wrong with an answer, or none."""
+    try:
+        # The first flaw ends it. To list them all takes minutes if someone has made it so.
+        _validator(_text(schema)).validate(answer)
+    except jsonschema_rs.ValidationError as error:
+        return _first_line(error.message)
+    return None
+
+
+def is_quick(schema: Mapping[str, Any], answer: Any) -> bool:
+    """Whether an answer can be checked while others wait: each of its characters may meet each part of the schema."""
+    return _parts(_text(schema)) * len(json.dumps(answer)) <= _LITTLE_WORK
+
+
+def flaw_in_texts(schema: str, answer: str) -> str | None:
+    """The same of texts in JSON, for a worker."""
+    return validation_error(json.loads(schema), json.loads(answer))
+
+
+@lru_cache(maxsize=256)
+def _parts(text: str) -> int:
+    schema = json.loads(text)
+    try:
+        return _weight(schema, schema, {}, ())
+    except ValueError:
+        return _MOST_SCHEMAS
+
+
+@lru_cache(maxsize=256)
+def _validator(text: str) -> Any:
+    return jsonschema_rs.validator_for(
+        json.loads(text),
+        retriever=_fetch_nothing,
+        # The linear engine: a pattern that explodes would hold the whole server.
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=1_000_000, dfa_size_limit=1_000_000),
+    )
+
+
+def _fetch_nothing(uri: str) -> Any:
+    raise ValueError(f"A schema may not refer to other documents ({uri}).")
+
+
+def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
+    """References are followed when an answer is checked: a few that double each other would never end."""
+    weights: dict[str, int] = {}
+    try:
+        weight = _weight(schema, schema, weights, ())
+    except ValueError as error:
+        return str(error)
+    if weight > _MOST_SCHEMAS:
+        return f"With its references followed the schema has {weight:,} parts; at most {_MOST_SCHEMAS:,} are taken."
+    return None
+
+
+def _weight(part: Any, whole: Mapping[str, Any], known: dict[str, int], following: tuple[str, ...]) -> int:
+    """How many schemas, counted roughly, stand in a part once its references are followed."""
+    if not isinstance(part, Mapping | list):
+        return 0
+    weight = 1 + sum(_weight(inner, whole, known, following) for inner in _inside(part))
+    for pointer in _references(part):
+        if pointer in following:
+            raise ValueError(f"The schema refers to itself ({pointer}), which no form can show.")
+        if pointer not in known:
+            known[pointer] = _weight(_at(whole, pointer), whole, known, (*following, pointer))
+        weight += known[pointer]
+    return weight
+
+
+def _inside(part: Mapping[str, Any] | list[Any]) -> Iterator[Any]:
+    if isinstance(part, list):
+        yield from part
+        return
+    # What is defined counts where it is referred to.
+    yield from (inner for name, inner in part.items() if name not in ("$defs", "definitions", "enum", "const"))
+
+
+def _references(part: Mapping[str, Any] | list[Any]) -> Iterator[str]:
+    if not isinstance(part, Mapping):
+        return
+    for name in ("$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor"):
+        if isinstance(part.get(name), str):
+            raise ValueError(f"`{name}` is not taken. Refer with `$ref` to `#/$defs/…`.")
+    pointer = part.get("$ref")
+    if isinstance(pointer, str):
+        if not pointer.startswith("#"):
+            raise ValueError(f"A schema may not refer to other documents ({pointer[:200]}).")
+        yield pointer
+
+
+def _at(whole: Mapping[str, Any], pointer: str) -> Any:
+    found: Any = whole
+    for step in pointer.removeprefix("#").split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            found = found[int(step)]
+        elif isinstance(found, Mapping) and step in found:
+            found = found[step]
+        else:
+            raise ValueError(f"The schema refers to {pointer[:200]}, which is not in it.")
+    return found
+
+
+def _is_deep(value: Any) -> bool:
+    level, within = 0, [value]
+    while within:
+        if level > _DEEPEST:
+            return True
+        inner = [v.values() if isinstance(v, Mapping) else v for v in within if isinstance(v, Mapping | list)]
+        within, level = [one for many in inner for one in many], level + 1
+    return False
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, allow_nan=False)
+
+
+def _first_line(message: str) -> str:
+    line = message.partition("\n")[0]
+    return line if len(line) <= _LONGEST_FLAW else f"{line[:_LONGEST_FLAW]}…"

@@ -1,0 +1,167 @@
+"""The text that a model reads of a call's result: plain where a text is meant, JSON where a value is, and bounded.
+
+The text is the same whether the result comes from its tool or from its row, so its offsets hold: objects are written
+in the order in which the database keeps them. A result that is cut says so and names the offset to read on from.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from toolcrib.core.json_text import json_text
+from toolcrib.core.tool_calls import text_result
+from toolcrib.policy.permissions import READ_RESULT
+from toolcrib.policy.truncation import head, truncate
+
+MODEL_RESULT_BYTES: Final = 60_000
+# For what a cut result says of itself.
+_NOTE_BYTES: Final = 512
+
+# Deeper than this, the order does not matter: of such a value a model is not given the whole.
+_DEEPEST: Final = 100
+_MCP_KEYS: Final = frozenset({"text", "structured", "media", "cut"})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """What a model is given of a result. ``cut`` is empty if it is the whole."""
+
+    value: Any
+    cut: Mapping[str, Any]
+
+
+def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> ModelResult:
+    """The result unchanged if what a model reads of it fits into ``limit_bytes``, else as much of it as does."""
+    read = _as_read(result)
+    whole = truncate(read, limit_bytes=limit_bytes)
+    if not whole.was_truncated:
+        return ModelResult(result, {})
+    cut = truncate(read, limit_bytes=limit_bytes - _NOTE_BYTES).value
+    text = _written(read)
+    offset = _common_prefix(text, _written(_unmarked(cut, read)))
+    facts = {"cut": True, "bytes": whole.total_bytes, "call_id": str(call_id), "offset": offset}
+    return ModelResult(_marked(cut, _how_to_read_on(call_id, offset, len(text))), facts)
+
+
+def model_text(result: Any, error: Mapping[str, Any] | None = None) -> tuple[str, bool]:
+    """The whole text, and whether it is an error. ``error`` is an error as its row has it."""
+    if result is None and error is not None:
+        return _error_text(error), True
+    spoken = text_result(result)
+    return _written(_as_read(result)), spoken.is_error if spoken else error is not None
+
+
+def bounded_text(
+    result: Any, error: Mapping[str, Any] | None, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES
+) -> tuple[str, bool]:
+    """What a model reads of a call that has ended, and whether it is an error."""
+    if result is None and error is not None:
+        return str(model_result(_error_text(error), call_id, limit_bytes=limit_bytes).value), True
+    return model_text(model_result(result, call_id, limit_bytes=limit_bytes).value, error)
+
+
+def text_piece(text: str, offset: int, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> tuple[str, int]:
+    """The text from ``offset`` on, as much as a model gets at once with how to read on; and where it ends."""
+    piece = head(text[offset:], limit_bytes=limit_bytes - 2 * _NOTE_BYTES)
+    end = offset + len(piece)
+    if end == len(text):
+        return piece, end
+    return f"{piece}\n[{_how_to_read_on(call_id, end, len(text))}]", end
+
+
+def _how_to_read_on(call_id: UUID, offset: int, characters: int) -> str:
+    return (
+        f"truncated: true. The whole has {characters:,} characters. Read on with `{READ_RESULT}`: "
+        f'call_id "{call_id}", offset {offset}.'
+    )
+
+
+def _error_text(error: Mapping[str, Any]) -> str:
+    fields = error.get("fields") or {}
+    words = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items())
+    return f"{error['message']}{': ' if words else ''}{words}"
+
+
+def _written(read: Any) -> str:
+    """A result that ``_as_read`` gave, as text."""
+    if (spoken := text_result(read)) is not None:
+        return spoken.text
+    return read if isinstance(read, str) else json_text(read)
+
+
+def _as_read(result: Any) -> Any:
+    """What a model reads of a result: nothing twice, no bytes of pictures, every object in the order of its row."""
+    if isinstance(result, Mapping) and result.keys() <= _MCP_KEYS:
+        result = _of_mcp(result)
+    return result if text_result(result) else _in_kept_order(result)
+
+
+def _of_mcp(result: Mapping[str, Any]) -> Any:
+    """An MCP server's answer. Many servers write their structured content as text too."""
+    shown = dict(result)
+    if "structured" in shown and _is_json_of(shown.get("text"), shown["structured"]):
+        shown.pop("text", None)
+    if isinstance(media := shown.get("media"), list):
+        shown["media"] = [_without_data(medium) for medium in media]
+    return shown["structured"] if shown.keys() == {"structured"} else shown
+
+
+def _is_json_of(text: Any, value: Any) -> bool:
+    if not text:
+        return True
+    try:
+        return bool(json.loads(text) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _without_data(medium: Any) -> Any:
+    if not isinstance(medium, Mapping) or not isinstance(data := medium.get("data"), str):
+        return medium
+    left = {key: value for key, value in medium.items() if key != "data"}
+    return {**left, "left_out": f"{len(data):,} characters of base64. A person sees them with the call."}
+
+
+def _in_kept_order(value: Any, level: int = 0) -> Any:
+    """Objects in the order of ``jsonb``: shorter keys first, then by their bytes."""
+    if level == _DEEPEST:
+        return value
+    if isinstance(value, Mapping):
+        named = {str(key): item for key, item in value.items()}
+        return {key: _in_kept_order(named[key], level + 1) for key in sorted(named, key=_kept_place)}
+    if isinstance(value, list | tuple):
+        return [_in_kept_order(item, level + 1) for item in value]
+    return value
+
+
+def _kept_place(key: str) -> tuple[int, bytes]:
+    encoded = key.encode("utf-8", "replace")
+    return len(encoded), encoded
+
+
+def _common_prefix(one: str, other: str) -> int:
+    """How many leading characters are the same: up to there, nothing was cut."""
+    return bisect_right(range(min(len(one), len(other)) + 1), 0, key=lambda count: one[:count] != other[:count]) - 1
+
+
+def _unmarked(cut: Any, whole: Any) -> Any:
+    """A cut result without the mark that it is cut: what is missing is found by comparing the rest."""
+    if isinstance(cut, dict) and "truncated" in cut and isinstance(whole, Mapping):
+        return {**cut, "truncated": whole["truncated"]}
+    return cut
+
+
+def _marked(cut: Any, how: str) -> Any:
+    """A cut result that says so, in its own form."""
+    if isinstance(cut, str):
+        return f"{cut}\n[{how}]"
+    if not isinstance(cut, dict):
+        return {"items": cut, "truncated": True, "read_on": how}
+    if text_result(cut) is None:
+        return _in_kept_order({**cut, "truncated": True, "read_on": how})
+    key = "output" if "output" in cut else "text"
+    marked = {**cut, key: f"{cut[key]}\n[{how}]"}
+    return {**marked, "metadata": {**cut["metadata"], "truncated": True}} if cut.get("metadata") else marked

@@ -1,0 +1,113 @@
+"""Which places a caller may read and write through a tool. Asks nobody: trust is decided in ``decisions``."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import CallDenied, PermissionDenied, ProtectedPath, ReadOnlyMount
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.permissions import path_allowed, permission_for
+from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
+
+# What Toolcrib itself writes there, and nobody else.
+LOGS = WorkspacePath(Mount.STATE, "/logs")
+
+
+class PathAccess(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The rule that refuses, and the error to give."""
+
+    rule: str
+    error: CallDenied
+
+
+class PathGuard:
+    """Judges one place at a time, for one caller and one tool. People are bound by the mounts only."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        tool_name: str,
+        *,
+        granted: Collection[WorkspacePath] = (),
+        ask: Callable[[WorkspacePath], None] | None = None,
+    ) -> None:
+        """``granted`` are places whose names a person has let pass; all else still holds for them.
+
+        ``ask`` is told of each place that may be written only if a person agrees. Without it such a one is refused.
+        """
+        self._agent = caller.agent
+        self._tool_name = tool_name
+        self._granted = granted
+        self._ask = ask
+        self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
+        self._protection = ProtectedPaths(caller.agent.rules.unprotect) if caller.agent else None
+
+    def check_read(self, place: WorkspacePath) -> None:
+        """Raise if ``place`` may not be read."""
+        if objection := self.denial(PathAccess.READ, place):
+            raise objection.error
+
+    def check_write(self, place: WorkspacePath) -> None:
+        """Raise if ``place`` may not be made, changed, moved or deleted."""
+        if objection := self.denial(PathAccess.WRITE, place):
+            raise objection.error
+
+    def check_name(self, place: WorkspacePath) -> None:
+        """Raise if nothing of this name may be made, for a folder on the way to what may be written."""
+        if objection := self.protected_name(PathAccess.WRITE, place):
+            raise objection.error
+
+    def denial(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        """What first stands against it, if anything does."""
+        return (
+            self.read_only_mount(access, place)
+            or self.state_logs(access, place)
+            or self.paths(access, place)
+            or self.protected_name(access, place)
+        )
+
+    def read_only_mount(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        if access is PathAccess.READ or place.mount.writable:
+            return None
+        message = f"{place} cannot be written: @{place.mount} is read-only. Write to @project or @central."
+        return Denial("mount.read-only", ReadOnlyMount(message))
+
+    def state_logs(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        if access is PathAccess.READ or place.mount is not Mount.STATE or place.parts[:1] != LOGS.parts:
+            return None
+        message = f"{place} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
+        return Denial("state.logs", ReadOnlyMount(message))
+
+    def paths(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        if self._agent is None or self._permission is None or path_allowed(self._permission, place):
+            return None
+        tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
+        message = (
+            f"{self._agent.described} may not {access} {place} with `{tool}`: its paths are {globs}. "
+            "Use a path that these cover, or let a workspace owner add one."
+        )
+        return Denial(f"{self._agent.permissions_rule}.{tool}.paths", PermissionDenied(message))
+
+    def protected_name(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        if self._protection is None or place in self._granted:
+            return None
+        glob = self._protection.protects_reading(place)
+        if glob is None and access is PathAccess.WRITE:
+            glob = self._protection.protects_writing(place)
+            if glob is not None and self._ask is not None:
+                self._ask(place)
+                return None
+        if glob is None:
+            return None
+        message = (
+            f"Agents may not {access} {place}: `{glob}` is protected, because it {PATTERNS[glob].why}. "
+            f"Do without it; a workspace owner may lift `{glob}` for this agent under `unprotect`."
+        )
+        return Denial(f"protected-name:{glob}", ProtectedPath(message))

@@ -1,0 +1,1 @@
+"""Timers, threads and settings of the process."""

@@ -1,0 +1,66 @@
+"""A limit on waits that costs next to nothing while it is not reached. For what waits thousands of times a second."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+
+class ReusableTimeout:
+    """Ends a wait of one task after so many seconds by raising TimeoutError, as ``asyncio.timeout`` does.
+
+    That one makes a timer and a scope for every wait. This one may be set again and again, one wait at a time, and
+    keeps its timer: only when it goes off is it looked whether the present wait has lasted too long.
+    """
+
+    __slots__ = ("_cancelling", "_due", "_loop", "_rang", "_task", "_timer")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._due = 0.0
+        self._cancelling = 0
+        self._rang = False
+
+    def after(self, seconds: float) -> Self:
+        return self.at(self._loop.time() + seconds)
+
+    def at(self, due: float) -> Self:
+        """By the loop's clock."""
+        self._due = due
+        if self._timer is None or self._timer.when() > due:
+            self._set()
+        return self
+
+    def __enter__(self) -> Self:
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if not self._rang:
+            return
+        self._rang = False
+        assert task is not None
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def _set(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # uvloop gives no timer for what is due at once.
+        self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if self._loop.time() < self._due:
+            self._set()
+            return
+        self._rang = True
+        self._task.cancel()

@@ -1,0 +1,178 @@
+"""One contained process: started, listened to, waited for, ended. Knows nothing of views or limits."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Self
+
+from toolcrib.sandbox.fork_client import SpawnRequest, spawn
+
+_PIECE: Final = 1 << 16
+_PIECES_AT_ONCE: Final = 8
+# How long the kernel may take to bury a namespace whose first process is dead.
+_BURIAL_SECONDS: Final = 10.0
+# The first byte of output: said inside, once bubblewrap has tied its processes together.
+READY: Final = b"\x06"
+_DECODER: Final = json.JSONDecoder()
+
+
+class ContainedProcess:
+    """bubblewrap and all within it. Ending it ends everything: its processes cannot leave their namespace.
+
+    Started in the thread of the event loop, and to be used there: the death signal is bound to the starting thread.
+    """
+
+    def __init__(self, pid: int, output: int, status: int) -> None:
+        self.pid = pid
+        # How it ended, once it was waited for; until then its number is its own.
+        self.returned: int | None = None
+        self._output = output
+        self._status = status
+        self._pidfd = os.pidfd_open(pid)
+        self._loop = asyncio.get_running_loop()
+        self._quiet = asyncio.Event()
+        # Its first word came, or it will never speak.
+        self.ready = asyncio.Event()
+        self._first: int | None = None
+        self._loop.add_reader(self._status, self._meet_first)
+        self._met = asyncio.Event()
+        self._said = b""
+        self._told_all = False
+        self._is_over = False
+
+    @classmethod
+    def start(
+        cls,
+        staged: Callable[[int], SpawnRequest],
+        *,
+        inherit: Sequence[int] = (),
+        stdin: int,
+    ) -> Self:
+        """Start what is ``staged``, which is told the descriptor that bubblewrap reports its state on."""
+        output, said = os.pipe2(os.O_CLOEXEC)
+        status, reported = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = spawn(staged(reported), stdin=stdin, output=said, inherit=(reported, *inherit))
+        except BaseException:
+            os.close(output)
+            os.close(status)
+            raise
+        finally:
+            os.close(said)
+            os.close(reported)
+        return cls(pid, output, status)
+
+    def listen(self, take: Callable[[bytes], None]) -> None:
+        """Hand every piece of output to ``take``, until the last writer is gone."""
+        os.set_blocking(self._output, False)
+
+        def readable() -> None:
+            for _ in range(_PIECES_AT_ONCE):
+                try:
+                    piece = os.read(self._output, _PIECE)
+                except BlockingIOError:
+                    return
+                if not piece:
+                    self._loop.remove_reader(self._output)
+                    self._quiet.set()
+                    self.ready.set()
+                    return
+                if not self.ready.is_set():
+                    piece = piece.removeprefix(READY)
+                    self.ready.set()
+                take(piece)
+
+        self._loop.add_reader(self._output, readable)
+
+    async def first_inside(self) -> int | None:
+        """The number, as we see it, of the namespace's first process; None if it never came to be."""
+        await self._met.wait()
+        return self._reported().get("child-pid")
+
+    def kill(self) -> None:
+        if self.returned is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        if self._first is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+
+    async def ended(self) -> int | None:
+        """Wait until nothing of it runs and all output was taken. None if it was killed or never ran."""
+        if not self._is_over:
+            await self._over()
+        return self._reported().get("exit-code")
+
+    async def _over(self) -> None:
+        await readable(self._pidfd)
+        self._bury()
+        self._meet_first()
+        if self._first is not None:
+            self.kill()
+            async with asyncio.timeout(_BURIAL_SECONDS):
+                # The kernel lets the first process of a namespace go only after all the others.
+                await readable(self._first)
+        await self._quiet.wait()
+        self._is_over = True
+
+    def _bury(self) -> None:
+        if self.returned is not None:
+            return
+        # While its number is still its own: whatever of it was not tied to it yet.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.returned = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def close(self) -> None:
+        """Let go of the descriptors. What still runs is killed and awaited first by whoever started it."""
+        self._loop.remove_reader(self._output)
+        self._loop.remove_reader(self._status)
+        for descriptor in (self._output, self._status, self._pidfd, self._first):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._first = None
+
+    def _meet_first(self) -> None:
+        """Hold on to the namespace's first process while its number is surely its own."""
+        report = self._reported()
+        if self._met.is_set() or not ("child-pid" in report or self._told_all):
+            return
+        self._loop.remove_reader(self._status)
+        self._met.set()
+        if "child-pid" in report:
+            with suppress(ProcessLookupError):
+                self._first = os.pidfd_open(report["child-pid"])
+
+    def _reported(self) -> dict[str, int]:
+        """All that bubblewrap has said of its state so far: JSON documents, one after the other."""
+        os.set_blocking(self._status, False)
+        try:
+            while piece := os.read(self._status, 4096):
+                self._said += piece
+            self._told_all = True
+        except BlockingIOError:
+            pass
+        report: dict[str, int] = {}
+        rest = self._said.decode().lstrip()
+        while rest:
+            try:
+                document, end = _DECODER.raw_decode(rest)
+            except json.JSONDecodeError:
+                break  # its end has not come yet
+            report |= document
+            rest = rest[end:].lstrip()
+        return report
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read: data, the end, or, for a process, its death."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

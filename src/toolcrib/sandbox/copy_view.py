@@ -1,0 +1,185 @@
+"""A view where no overlay can be mounted: a copy of the tree, reflinked where possible, refused above a size."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolcrib.core.errors import TooLarge, ToolFailed
+from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
+from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType
+from toolcrib.sandbox.fork_client import PATH
+from toolcrib.sandbox.overlay import DEEPEST, give, locked, stat_in, unlock
+
+MOST_ENTRIES: Final = 100_000
+UNSHARE_ARGS: Final = ("/usr/bin/unshare", "--user", "--map-root-user", "--")
+CP_ARGS: Final = ("--archive", "--no-preserve=ownership", "--reflink=auto", "--no-target-directory")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _CopiedEntry:
+    kind: EntryType
+    mode: int
+    size: int
+    target: str | None
+    # A change of any of these is a change of the bytes; the change time alone is one of the mode.
+    inode: int
+    modified: int
+
+    def holds_as(self, other: "_CopiedEntry") -> bool:
+        return (self.size, self.target, self.inode, self.modified) == (
+            other.size,
+            other.target,
+            other.inode,
+            other.modified,
+        )
+
+
+class CopyView:
+    """One zone as a copy in ``folder``, compared with what it was when it was made."""
+
+    def __init__(self, zone: ViewMount, folder: Path, *, largest: int) -> None:
+        self.zone = zone
+        self._folder = folder
+        self._largest = largest
+        self.upper = folder / "copy"
+        self.merged = self.upper
+        self._before: dict[str, _CopiedEntry] = {}
+
+    def prepare(self, owner: tuple[int, int] | None) -> None:
+        try:
+            self._refuse_large()
+        except PermissionError as error:
+            raise locked(error) from None
+        self._folder.mkdir()
+        copied = subprocess.run(  # noqa: S603 - our own words and paths
+            # As root of a user namespace: a tree may hold what its owner has locked.
+            [*UNSHARE_ARGS, "/bin/cp", *CP_ARGS, "--", self.zone.root, self.upper],
+            env={"PATH": PATH},
+            capture_output=True,
+            check=False,
+        )
+        if copied.returncode:
+            raise ToolFailed(f"The tree could not be copied: {copied.stderr.decode(errors='replace').strip()[:300]}")
+        for path in self.zone.masked:
+            _empty(self.upper, path)
+        if owner:
+            give(self._folder, owner)
+        self._before = dict(self._walk(relock=True))
+
+    def entries(self) -> Iterator[ChangedEntry]:
+        after = dict(self._walk(relock=False))
+        gone = [path for path in self._before if path not in after or after[path].kind is not self._before[path].kind]
+        for path in sorted(gone, reverse=True):
+            state = self._before[path]
+            yield self._entry(path, EntryChange.DELETED, state)
+        for path in sorted(after):
+            state, before = after[path], self._before.get(path)
+            if before is None or before.kind is not state.kind:
+                yield self._entry(path, EntryChange.MADE, state, body=state.kind is EntryType.FILE)
+            elif state.kind is EntryType.FOLDER or state.holds_as(before):
+                if state.mode != before.mode:
+                    yield self._entry(path, EntryChange.CHANGED, state)
+            else:
+                yield self._entry(path, EntryChange.CHANGED, state, body=True)
+
+    def _entry(self, path: str, change: EntryChange, state: _CopiedEntry, *, body: bool = False) -> ChangedEntry:
+        return ChangedEntry(
+            self.zone.name,
+            path,
+            change,
+            state.kind,
+            mode=state.mode,
+            size=state.size,
+            target=state.target,
+            body=body,
+            masked=is_masked(path, self.zone.masked),
+        )
+
+    def _refuse_large(self) -> None:
+        size = count = 0
+        for place, folders, files in os.walk(self.zone.root, onerror=_raise):
+            count += len(folders) + len(files)
+            for name in files:
+                size += os.lstat(os.path.join(place, name)).st_size
+            if size > self._largest or count > MOST_ENTRIES:
+                raise TooLarge(
+                    f"No overlay can be mounted here, and the tree is too large to copy for a command (more than "
+                    f"{self._largest >> 20} MiB or {MOST_ENTRIES} files). Make overlays possible (see `toolcrib "
+                    "doctor`) or make the tree smaller."
+                )
+
+    def _walk(self, *, relock: bool) -> Iterator[tuple[str, _CopiedEntry]]:
+        root = os.open(self.upper, _FOLDER)
+        try:
+            yield ".", _state(root, ".")
+            yield from _below(root, "", 0, relock=relock)
+        finally:
+            os.close(root)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _below(folder: int, path: str, depth: int, *, relock: bool) -> Iterator[tuple[str, _CopiedEntry]]:
+    if depth > DEEPEST:
+        raise TooLarge(f"There are folders more than {DEEPEST} deep. Make them shallower.")
+    for name in sorted(os.listdir(folder)):
+        here = f"{path}/{name}" if path else name
+        state = _state(folder, name)
+        yield here, state
+        if state.kind is EntryType.FILE and not relock:
+            unlock(folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        if state.kind is EntryType.FOLDER:
+            unlock(folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+            below = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                yield from _below(below, here, depth + 1, relock=relock)
+                if relock:
+                    os.fchmod(below, state.mode)
+            finally:
+                os.close(below)
+
+
+def _state(folder: int, name: str) -> _CopiedEntry:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    kind = EntryType.of(found.st_mode)
+    return _CopiedEntry(
+        kind=kind,
+        mode=stat.S_IMODE(found.st_mode),
+        size=found.st_size if kind is EntryType.FILE else 0,
+        target=os.readlink(name, dir_fd=folder) if kind is EntryType.LINK else None,
+        inode=found.st_ino,
+        modified=found.st_mtime_ns,
+    )
+
+
+def _empty(root: Path, path: str) -> None:
+    """Empty a masked place of the copy, reached through no link."""
+    folder = os.open(root, _FOLDER)
+    *parents, name = path.split("/")
+    try:
+        for parent in parents:
+            found = stat_in(folder, parent)
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                return
+            below = os.open(parent, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        found = stat_in(folder, name)
+        if found is None:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+            os.mkdir(name, mode=0o755, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=folder))
+    finally:
+        os.close(folder)

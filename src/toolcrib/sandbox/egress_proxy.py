@@ -1,0 +1,281 @@
+"""The way out for a command that was granted hosts: a proxy that pins addresses and refuses private ones.
+
+A grant is of a name, not of an address that many share: what is sent must name the same host, in the server name of TLS
+or in the Host of every plain request.
+
+The sandbox has no network. The proxy listens on a socket file that stands in the view, and a small bridge inside
+(see bridge.py) offers it as an ordinary HTTP proxy. What is contacted, or was refused, is written down.
+"""
+
+import asyncio
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from toolcrib.core.ip_addresses import IpAddress, is_public
+from toolcrib.sandbox.command import HostContact
+from toolcrib.sandbox.http_request import PlainRequest, RequestTarget, UnreadableRequest, parse
+from toolcrib.sandbox.tls_client_hello import (
+    HANDSHAKE,
+    LONGEST_HELLO,
+    LONGEST_RECORD,
+    RECORD_HEADER,
+    RECORD_TYPES,
+    UNRECOGNIZED_NAME,
+    NameGuard,
+    RejectedHello,
+)
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+SOCKET: Final = "egress.sock"
+PORTS: Final = (80, 443)
+_HOST = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\Z")
+_LONGEST_HEAD: Final = 16_384
+_HEAD_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 15.0
+_MOST_CONNECTIONS: Final = 64
+_MOST_NOTED: Final = 1_000
+_PIECE: Final = 1 << 16
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+@dataclass(frozen=True, slots=True)
+class EgressNetwork:
+    """How names become addresses, and which addresses may be contacted."""
+
+    resolve: Resolve = resolve_by_system
+    allows: Callable[[IpAddress], bool] = is_public
+
+
+class EgressProxy:
+    """The proxy of one call."""
+
+    def __init__(self, hosts: Sequence[str], network: EgressNetwork) -> None:
+        self._hosts = tuple(host.lower() for host in hosts)
+        self._network = network
+        self._noted: dict[HostContact, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def contacted(self) -> tuple[HostContact, ...]:
+        return tuple(self._noted)
+
+    @asynccontextmanager
+    async def listening(self, folder: Path) -> AsyncIterator[None]:
+        """Listen on a socket file in ``folder`` until left; then every connection is cut."""
+        # By descriptor: the path of a socket may have 108 bytes only.
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(f"/proc/self/fd/{here}/{SOCKET}")
+        finally:
+            os.close(here)
+        server = await asyncio.start_unix_server(self._serve, sock=listener, limit=_LONGEST_HEAD)
+        try:
+            yield
+        finally:
+            server.close()
+            for task in tuple(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def refusal(self, host: str, port: int) -> str | None:
+        """Why a host may not be contacted by its name; None if it may."""
+        if not _HOST.match(host):
+            return "not a host name"
+        for granted in self._hosts:
+            name, _, granted_port = granted.partition(":")
+            if granted_port and int(granted_port) != port:
+                continue
+            if not granted_port and port not in PORTS:
+                continue
+            if host == name or (name.startswith("*.") and host.endswith(name[1:])):
+                return None
+        return "not granted"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        try:
+            if len(self._tasks) <= _MOST_CONNECTIONS:
+                await self._answer(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            pass  # a peer that went away, or that does not speak HTTP
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_HEAD_SECONDS):
+            request = parse(await reader.readuntil(b"\r\n\r\n"))
+        target = request.addressed()
+        try:
+            address = await self._judge(target)
+        except RejectedHello as refused:
+            await _say_no(writer, target, f"{refused}. Ask for the host to be granted")
+            return
+        if request.is_tunnel:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await self._tunnel(reader, writer, target, address)
+        else:
+            await self._send(request, target, address, reader, writer)
+
+    async def _tunnel(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: RequestTarget, address: str
+    ) -> None:
+        """What a tunnel carries must name the host as well: behind one address there are many."""
+        async with asyncio.timeout(_HEAD_SECONDS):
+            first = await reader.readexactly(1)
+        if first[0] == HANDSHAKE:
+            await self._tunnel_tls(reader, writer, target, address)
+            return
+        async with asyncio.timeout(_HEAD_SECONDS):
+            request = parse(first + await reader.readuntil(b"\r\n\r\n"))
+        if not request.target.startswith("/") or request.is_tunnel:
+            raise UnreadableRequest("no path")
+        await self._send(request, replace(target, path=request.target), address, reader, writer)
+
+    async def _tunnel_tls(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: RequestTarget, address: str
+    ) -> None:
+        guard, held = NameGuard(target.host), bytearray()
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                held += bytes([HANDSHAKE]) + await _record(reader, guard, HANDSHAKE)
+                while not guard.is_satisfied:
+                    held += await _record(reader, guard)
+                    if len(held) > LONGEST_HELLO:
+                        raise RejectedHello("its ClientHello is too long")
+        except RejectedHello as refused:
+            self._refuse(target, str(refused))
+            writer.write(UNRECOGNIZED_NAME)
+            await writer.drain()
+            return
+        far_reader, far_writer = await self._connect(target, address)
+        try:
+            far_writer.write(held)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._guarded(reader, far_writer, guard, target))
+                group.create_task(_one_way(far_reader, writer))
+        finally:
+            far_writer.close()
+
+    async def _guarded(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guard: NameGuard, target: RequestTarget
+    ) -> None:
+        """Record by record: a server may ask for a second ClientHello, which may not name another."""
+        try:
+            while True:
+                writer.write(await _record(reader, guard))
+                await writer.drain()
+        except RejectedHello as refused:
+            self._refuse(target, str(refused))
+            writer.close()
+        except asyncio.IncompleteReadError:
+            with suppress(OSError):
+                writer.write_eof()
+        except OSError:
+            writer.close()
+
+    async def _send(
+        self,
+        request: PlainRequest,
+        target: RequestTarget,
+        address: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """One request with its body, and its answer. A second one on the same connection is not read."""
+        if request.host is not None and request.host != (target.host, target.port):
+            self._refuse(target, f"its Host is {request.host[0][:253]}")
+            await _say_no(writer, target, f"its Host is {request.host[0][:253]}")
+            return
+        far_reader, far_writer = await self._connect(target, address)
+        try:
+            far_writer.write(request.head(target))
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(_send_body(request, reader, far_writer))
+                await _one_way(far_reader, writer)
+                # Whoever has answered wants no more of it.
+                sending.cancel()
+        finally:
+            far_writer.close()
+
+    async def _judge(self, target: RequestTarget) -> str:
+        """The one address that may be contacted; Refused if there is none."""
+        refused = self.refusal(target.host, target.port)
+        if refused is None:
+            try:
+                found = await self._network.resolve(target.host, target.port)
+            except OSError:
+                found = []
+            for address in found:
+                if self._network.allows(ipaddress.ip_address(address.partition("%")[0])):
+                    return address
+            refused = "its address is private" if found else "its name has no address"
+        self._refuse(target, refused)
+        raise RejectedHello(refused)
+
+    async def _connect(self, target: RequestTarget, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the very address that was judged: the name is not looked up again."""
+        self._note(HostContact(target.host, target.port))
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await asyncio.open_connection(address, target.port)
+
+    def _refuse(self, target: RequestTarget, why: str) -> None:
+        self._note(HostContact(target.host[:255], target.port, why))
+
+    def _note(self, contact: HostContact) -> None:
+        if len(self._noted) < _MOST_NOTED:
+            self._noted[contact] = None
+
+
+async def _record(reader: asyncio.StreamReader, guard: NameGuard, kind: int | None = None) -> bytes:
+    """The next TLS record of a client, after the guard has seen it; without its first byte if that was read."""
+    first = b"" if kind is not None else await reader.readexactly(1)
+    kind = first[0] if kind is None else kind
+    rest = await reader.readexactly(RECORD_HEADER - 1)
+    length = int.from_bytes(rest[2:])
+    if kind not in RECORD_TYPES or rest[0] != 3 or length > LONGEST_RECORD:
+        raise RejectedHello("its TLS cannot be read")
+    payload = await reader.readexactly(length)
+    guard.take(kind, payload)
+    return first + rest + payload
+
+
+async def _send_body(request: PlainRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        async for piece in request.body(reader):
+            writer.write(piece)
+            await writer.drain()
+    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        writer.close()
+
+
+async def _say_no(writer: asyncio.StreamWriter, target: RequestTarget, why: str) -> None:
+    body = f"{target.host}:{target.port} was not contacted: {why}.\n".encode()
+    writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    await writer.drain()
+
+
+async def _one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(_PIECE):
+            writer.write(piece)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    except OSError:
+        writer.close()

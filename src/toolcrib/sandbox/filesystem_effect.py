@@ -1,0 +1,112 @@
+"""What a command did to a tree, as values: which places were made, changed or deleted, and where the bytes lie.
+
+Deletions come first, the deepest first; then what was made or changed, folders before what they hold. Applied in this
+order to the tree that the command saw, the entries give the tree that it left.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from toolcrib.core.errors import ToolFailed
+
+
+class EntryChange(StrEnum):
+    MADE = "made"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+class EntryType(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    # A FIFO, socket or device: told, never taken.
+    SPECIAL = "special"
+
+    @classmethod
+    def of(cls, mode: int) -> "EntryType":
+        return _KINDS.get(stat.S_IFMT(mode), cls.SPECIAL)
+
+
+_KINDS = {stat.S_IFREG: EntryType.FILE, stat.S_IFDIR: EntryType.FOLDER, stat.S_IFLNK: EntryType.LINK}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedEntry:
+    """One place's step. ``path`` is relative to the zone's root, with undecodable bytes as surrogates.
+
+    A changed entry whose ``body`` is false keeps its bytes: only its mode is new. ``masked`` says that the command
+    touched a place that was hidden from it: what it saw there was not the tree's.
+    """
+
+    zone: str
+    path: str
+    change: EntryChange
+    kind: EntryType
+    mode: int = 0
+    size: int = 0
+    target: str | None = None
+    body: bool = False
+    masked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemEffect:
+    """Everything that a command did to its zones. Bodies stay on disk until they are asked for."""
+
+    entries: tuple[ChangedEntry, ...] = ()
+    _roots: dict[str, Path] = field(default_factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[ChangedEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def specials(self) -> tuple[ChangedEntry, ...]:
+        """What was made and cannot be taken."""
+        return tuple(
+            entry
+            for entry in self.entries
+            if entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED
+        )
+
+    @property
+    def masked(self) -> tuple[ChangedEntry, ...]:
+        """What would touch places that were hidden from the command."""
+        return tuple(entry for entry in self.entries if entry.masked)
+
+    @property
+    def written(self) -> Mapping[str, Path]:
+        """Where the bytes of each zone's made and changed files lie, for who moves them. Valid as ``open`` is."""
+        return self._roots
+
+    def open(self, entry: ChangedEntry) -> BinaryIO:
+        """The bytes of a made or changed file. Valid until the transaction ends."""
+        if entry.kind is not EntryType.FILE or entry.change is EntryChange.DELETED:
+            raise ToolFailed(f"{entry.path} is a {entry.change} {entry.kind}: it has no bytes to read.")
+        return open_beneath(self._roots[entry.zone], entry.path)
+
+
+def open_beneath(root: Path, path: str) -> BinaryIO:
+    """A regular file below ``root``, reached through no link and without waiting for a FIFO's other end."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    *parents, name = path.split("/")
+    try:
+        for parent in parents:
+            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise ToolFailed(f"{path} is not a regular file any more.")
+    return open(file, "rb")

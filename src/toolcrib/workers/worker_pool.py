@@ -1,0 +1,165 @@
+"""Run a function in a worker process: killed at its deadline, bounded in memory, shared fairly between accounts."""
+
+import asyncio
+import marshal
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from toolcrib.core import errors
+from toolcrib.core.errors import Overloaded, TooCostly, ToolcribError
+from toolcrib.runtime.fair_queue import FairQueue
+from toolcrib.workers.worker_program import LENGTH
+
+T = TypeVar("T")
+
+# Of CPU time. On a busy machine a worker may take longer by the clock.
+SECONDS: Final = 5.0
+_BY_THE_CLOCK: Final = 10
+AT_ONCE: Final = max(2, min(4, os.cpu_count() or 2))
+_PROGRAM: Final = "toolcrib.workers.worker_program"
+
+# Each thread has a worker of its own and waits for it; the threads themselves compute nothing.
+_threads = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="worker")
+_own = threading.local()
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
+
+
+async def in_worker(work: Callable[..., T], *arguments: Any, seconds: float = SECONDS) -> T:
+    """What ``work`` makes of the arguments, or the ToolcribError that it raises; TooCostly if it takes too much.
+
+    ``work`` is a function at the top of a module. It takes and gives plain values: numbers, texts, bytes, and
+    lists, tuples and dicts of them. Modules that are quick to import make workers that are quick to start.
+    """
+    loop = asyncio.get_running_loop()
+    turns = _turns.setdefault(loop, FairQueue(AT_ONCE, what="comparisons and the like"))
+    job = _Job(f"{work.__module__}:{work.__qualname__}", arguments, seconds)
+    async with turns.turn():
+        try:
+            return await loop.run_in_executor(_threads, job.run)
+        except asyncio.CancelledError:
+            job.end()
+            raise
+
+
+class _Job:
+    """One call of a function, in the worker of whichever thread runs it."""
+
+    def __init__(self, name: str, arguments: tuple[Any, ...], seconds: float) -> None:
+        self._name = name
+        self._arguments = arguments
+        self._seconds = seconds
+        # While it runs. The lock keeps a job that is over from ending the worker of the next.
+        self._worker: _Worker | None = None
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def run(self) -> Any:
+        worker = _workers_of_this_thread()
+        with self._lock:
+            if self._is_over:
+                raise Overloaded("Nobody waits for this any more.")
+            self._worker = worker
+        clock = threading.Timer(self._seconds * _BY_THE_CLOCK, self.end)
+        clock.start()
+        try:
+            answer = worker.ask((self._name, self._seconds, self._arguments))
+        except (OSError, EOFError):
+            _own.worker = None
+            worker.bury()
+            raise TooCostly(
+                f"This takes more than the {self._seconds:.0f} s or the memory that one call has."
+            ) from None
+        finally:
+            clock.cancel()
+            with self._lock:
+                self._worker = None
+        return _result_of(answer)
+
+    def end(self) -> None:
+        """Ends the work wherever it is; nobody waits for it any more."""
+        with self._lock:
+            self._is_over = True
+            if self._worker is not None:
+                self._worker.kill()
+
+
+class _Worker:
+    """A process, and the pipe to it."""
+
+    def __init__(self) -> None:
+        # Isolated: neither the directory that we were started in nor the environment decides what is imported.
+        command = [sys.executable, "-I", "-m", _PROGRAM]
+        self._process = subprocess.Popen(  # noqa: S603 - fixed words
+            command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, question: tuple[Any, ...]) -> Any:
+        """Its answer; EOFError or OSError if it ends instead."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        body = marshal.dumps(question)
+        self._process.stdin.write(LENGTH.pack(len(body)))
+        self._process.stdin.write(body)
+        self._process.stdin.flush()
+        head = self._process.stdout.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            raise EOFError
+        (length,) = LENGTH.unpack(head)
+        answer = self._process.stdout.read(length)
+        if len(answer) < length:
+            raise EOFError
+        return marshal.loads(answer)  # noqa: S302 - by our own program
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def bury(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+
+
+def _workers_of_this_thread() -> _Worker:
+    worker: _Worker | None = getattr(_own, "worker", None)
+    if worker is not None and worker.is_alive:
+        return worker
+    if worker is not None:
+        worker.bury()
+        _own.worker = None
+    try:
+        worker = _own.worker = _Worker()
+    except OSError as error:
+        raise Overloaded(f"No process could be started for this: {error.strerror}. Try again in a moment.") from None
+    return worker
+
+
+def _result_of(answer: Any) -> Any:
+    match answer:
+        case ("done", result):
+            return result
+        case ("failed", str(kind), str(message), dict(fields)):
+            raise _error(kind, message, fields)
+        case ("costly",):
+            raise TooCostly("This takes more memory than one call has.")
+        case _:
+            raise RuntimeError(f"A worker failed: {answer}")
+
+
+def _error(kind: str, message: str, fields: dict[str, str]) -> ToolcribError:
+    """An error of the tree, as it was raised in the worker."""
+    error: ToolcribError = getattr(errors, kind).__new__(getattr(errors, kind))
+    ToolcribError.__init__(error, message, fields=fields)
+    return error

@@ -1,0 +1,1 @@
+"""Change sets: draft, commit, preview and undo."""

@@ -1,0 +1,199 @@
+"""Commits a change set: locks, base check, one transaction, then the disk. The one way a tool ever changes a tree."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from toolcrib.core.audit import AuditRecord, CallRecord
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.change_sets import ChangeSet, FileChange
+from toolcrib.core.errors import ApplyFailed, BaseChanged, ToolFailed
+from toolcrib.core.files import EntryKind, File
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.runtime.disk_threads import in_thread, in_thread_if_many
+from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore, touches_folders
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.trash import TrashedFile, TrashLimits, record_restored, record_trashed
+from toolcrib.workspace.changes.untracked_hashes import has_hashes, require_as_shown
+from toolcrib.workspace.fs.mount_writer import MountWriter
+from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
+from toolcrib.workspace.fs.trash import RestoredFromTrash, list_restored, list_trashed
+from toolcrib.workspace.sync.apply_to_disk import ApplyStep, apply
+from toolcrib.workspace.sync.path_state import disk_matches_head, stat_no_symlinks
+
+# Room that is left to others.
+_SPARE = 1_000_000
+
+
+class Committer:
+    """Database first, then redo: what is committed is brought to disk, now or by recovery."""
+
+    def __init__(
+        self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
+    ) -> None:
+        self._changes = changes
+        self._mounts = mounts
+        self._node = node
+        self._trash = trash or TrashLimits()
+
+    async def commit(
+        self,
+        tenant: Tenant,
+        change_set: ChangeSet,
+        *,
+        needs: WorkspaceRole = WorkspaceRole.MEMBER,
+        call: CallRecord | None = None,
+        audit: AuditRecord | None = None,
+    ) -> None:
+        """Commits and applies; ``call`` and ``audit`` are written if and only if the set is.
+
+        BaseChanged if the tree has moved on since the set was planned: plan again.
+        """
+        # A caller who gives up must not leave a change half applied while others wait for its locks.
+        await asyncio.shield(self._commit(tenant, change_set, needs, call, audit))
+
+    async def _commit(
+        self,
+        tenant: Tenant,
+        change_set: ChangeSet,
+        needs: WorkspaceRole,
+        call: CallRecord | None,
+        audit: AuditRecord | None,
+    ) -> None:
+        places = change_set.paths
+        watched = sorted({*places, *_parents(change_set)})
+        async with self._changes.lock(tenant, places, whole=touches_folders(change_set)) as locked:
+            seen = await locked.lookup(watched, needs)
+            found = dict(zip(watched, seen.files, strict=True))
+            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+            _check_history(change_set, found)
+            try:
+                await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
+            except BaseChanged as error:
+                error.drifted = True
+                raise
+            if has_hashes(change_set):
+                await in_thread(require_as_shown, disk_of, change_set)
+            displaced, returned = list_trashed(change_set), list_restored(change_set)
+            if displaced or returned:
+                async with locked.transaction() as connection:
+                    await locked.commit(change_set, seen.home, node=self._node, call=call, audit=audit)
+                    await self._note_trash(connection, tenant, change_set, displaced, returned)
+            else:
+                await locked.commit(change_set, seen.home, node=self._node, call=call, audit=audit)
+            await locked.mark_applied(await self._applied(change_set, disk_of))
+
+    async def _note_trash(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        change_set: ChangeSet,
+        displaced: Sequence[TrashedFile],
+        returned: Sequence[RestoredFromTrash],
+    ) -> None:
+        """Says in the same transaction what goes into the trash and what leaves it."""
+        if returned and not await record_restored(connection, tenant, [one.token for one in returned]):
+            raise BaseChanged(f"{shown(returned[0].place)} has left the trash meanwhile.")
+        if displaced:
+            await record_trashed(connection, tenant, change_set.id, displaced, node=self._node, limits=self._trash)
+
+    async def _applied(self, change_set: ChangeSet, disk_of: WorkspaceDisks) -> list[AppliedFile]:
+        try:
+            return await in_thread(apply, disk_of, [ApplyStep.of(change) for change in change_set.changes])
+        except ToolFailed as error:
+            # It is history already. The marks stay, and whoever looks next tries again.
+            raise ApplyFailed(
+                f"The change is committed but could not be put on disk: {error.message} It will be when that is mended."
+            ) from error
+
+
+def _parents(change_set: ChangeSet) -> set[WorkspacePath]:
+    """The folders that must still be there for what is put into them."""
+    parents = {change.after.place.parent for change in change_set.changes if change.after is not None}
+    return {parent for parent in parents if not parent.is_root}
+
+
+def _check_history(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None]) -> None:
+    """Every change must still stand on the version it was planned on."""
+    freed = {
+        c.before.place for c in change_set.changes if c.before and (not c.after or c.after.place != c.before.place)
+    }
+    made = {c.after.place for c in change_set.changes if c.after}
+    for change in change_set.changes:
+        if change.before is not None:
+            file = found[change.before.place]
+            if file is None or file.id != change.file_id or file.version_id != change.base:
+                raise _moved_on(change.before.place)
+            if file.pending:
+                raise BaseChanged(f"An earlier change of {shown(change.before.place)} is not on disk yet.")
+        if change.after is None:
+            continue
+        if _takes_new_place(change) and found[change.after.place] is not None and change.after.place not in freed:
+            raise _moved_on(change.after.place)
+        parent = change.after.place.parent
+        if not parent.is_root and parent not in made and found[parent] is None:
+            raise BaseChanged(f"The folder {shown(parent)} is gone.")
+
+
+def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None], disk_of: WorkspaceDisks) -> None:
+    """The disk must hold what the history says: what someone did behind its back is never overwritten.
+
+    Between this look and the rename a program outside could still write; that gap cannot be closed from here.
+    """
+    _require_room(change_set, disk_of)
+    _require_trash(change_set, disk_of)
+    freed = {change.before.place for change in change_set.changes if change.before}
+    displaced = [one.place for one in list_trashed(change_set) if one.kind is EntryKind.FOLDER]
+    for change in change_set.changes:
+        if change.before is not None:
+            disk, file = disk_of(change.before.place), found[change.before.place]
+            assert file is not None
+            if not disk_matches_head(disk, file, disk.stat(change.before.place)):
+                raise _moved_on(change.before.place)
+            if change.after is None and change.before.kind is EntryKind.FOLDER:
+                # One that goes into the trash takes along what the history does not know.
+                if any(place == change.before.place or change.before.place.is_below(place) for place in displaced):
+                    continue
+                inside = {change.before.place.child(entry.name) for entry in disk.entries(change.before.place)}
+                if not inside <= freed:
+                    raise BaseChanged(f"Something was put into {shown(change.before.place)} meanwhile.")
+        if change.after is not None and _takes_new_place(change) and change.after.place not in freed:
+            node = stat_no_symlinks(disk_of(change.after.place), change.after.place)
+            if node is not None and not (node.kind is EntryKind.FOLDER is change.after.kind):
+                raise _moved_on(change.after.place)
+
+
+def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
+    """Better to refuse now than to have committed what the disk cannot take."""
+    wanted: dict[MountWriter, int] = {}
+    for change in change_set.changes:
+        if change.body is not None and change.after is not None:
+            disk = disk_of(change.after.place)
+            wanted[disk] = wanted.get(disk, 0) + len(change.body)
+    for disk, size in wanted.items():
+        if disk.free_bytes() < size + _SPARE:
+            raise ToolFailed(
+                f"The disk is full: {size:,} bytes do not fit. Nothing was changed. Make room, then repeat."
+            )
+
+
+def _require_trash(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
+    """What is displaced must find its way into the trash, and what returns must lie there."""
+    for displaced in list_trashed(change_set):
+        if not disk_of.trash.can_rename_from(disk_of(displaced.place)):
+            raise ToolFailed(
+                f"{shown(displaced.place)} is too large for the history and lies on another file system than the "
+                "trash, so it could not be brought back. Nothing was changed. Move it away outside Toolcrib."
+            )
+    for returned in list_restored(change_set):
+        if not disk_of.trash.holds(returned.token):
+            raise BaseChanged(
+                f"What was to stand at {shown(returned.place)} is not in the trash any more. Nothing was changed."
+            )
+
+
+def _takes_new_place(change: FileChange) -> bool:
+    return change.after is not None and (change.before is None or change.before.place != change.after.place)
+
+
+def _moved_on(place: WorkspacePath) -> BaseChanged:
+    return BaseChanged(f"{shown(place)} was changed by someone else meanwhile. Read it again, then repeat the call.")

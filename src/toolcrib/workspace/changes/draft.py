@@ -1,0 +1,286 @@
+"""A change set in the making. Tools put changes into it; nothing happens until the gate commits it."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from toolcrib.core.callers import Caller
+from toolcrib.core.change_sets import EXTERNAL, Author, ChangeSet, FileChange
+from toolcrib.core.errors import BadArguments, Conflict, NotFound, SymlinkNotFollowed, TooLarge
+from toolcrib.core.files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    AuthorKind,
+    ContentKind,
+    EntryKind,
+    EntryState,
+    File,
+    FileType,
+    Version,
+)
+from toolcrib.core.ids import FileId, VersionId, new_id
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.workspace.fs.trash import list_trashed, token_of, trash_unavailable_reason
+from toolcrib.workspace.sync.path_state import PathState
+from toolcrib.workspace.text.content import file_state
+from toolcrib.workspace.tree import WorkspaceTree
+
+
+class Draft:
+    """Collects changes, each based on what the tree held when it was planned."""
+
+    def __init__(self, tree: WorkspaceTree) -> None:
+        self._tree = tree
+        self._changes: list[FileChange] = []
+        self._folders: dict[WorkspacePath, PathState] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._changes
+
+    def change_set(self, caller: Caller) -> ChangeSet:
+        """What was collected, in the caller's name."""
+        return ChangeSet(author_of(caller), tuple(self._changes))
+
+    async def lookup(self, place: WorkspacePath) -> PathState:
+        """What stands where something is about to be put; the folders above are looked at in the same trip."""
+        *above, standing = await self._tree.lookup_all([*self._tree.with_scope(place).ancestors, place])
+        self._folders.update((folder.place, folder) for folder in above)
+        return standing
+
+    async def write(
+        self,
+        standing: PathState,
+        body: bytes,
+        *,
+        content: ContentKind,
+        type: FileType = FileType.DOCUMENT,
+        retype: bool = False,
+    ) -> FileChange:
+        """A file with this content, new or in place of the one that stands there, whose type it keeps unless asked."""
+        self._tree.check_write(standing.place)
+        self._refuse_unwritable(await self._tree.virtual.folder_or(standing))
+        file = standing.file
+        if file is None:
+            await self._make_parents(standing.place)
+        mode = file.state.mode if file and file.state.kind is EntryKind.FILE else FILE_MODE
+        state = file_state(standing.place, body, mode=mode, content=content)
+        return self._add(file, state, body=body, type=file.type if file and not retype else type)
+
+    async def mkdir(self, standing: PathState) -> FileId:
+        """A folder and those above it; the one that stands there, if it does."""
+        self._tree.check_write(standing.place)
+        _refuse_special_file(standing)
+        if standing.exists and not standing.is_folder:
+            raise Conflict(f"A file stands at {shown(standing.place)}. Choose another path, or remove it first.")
+        if standing.exists and standing.file is None and not standing.place.is_root:
+            [standing] = await self._tree.track([standing.place])
+        if standing.file is not None:
+            return standing.file.id
+        await self._make_parents(standing.place)
+        return self._add(None, _folder(standing.place), type=FileType.FOLDER).file_id
+
+    async def touch(self, standing: PathState) -> FileId:
+        """A new date for what stands there, or an empty file."""
+        if not standing.exists:
+            return (await self.write(standing, b"", content=ContentKind.TEXT)).file_id
+        self._tree.check_write(standing.place)
+        if standing.place.is_root or standing.is_virtual:
+            raise BadArguments({"path": f"{shown(standing.place)} is kept by the system and has its own dates."})
+        file = (await self.ensure_tracked(standing)).file
+        assert file is not None
+        return self._add(file, file.state).file_id
+
+    async def remove(self, standing: PathState) -> None:
+        """Takes away a file, a link or an empty folder. What was on disk only is taken in first, for undo."""
+        self._tree.check_write(standing.place)
+        file = (await self.ensure_tracked(standing)).file
+        assert file is not None
+        self._add(file, None)
+
+    async def move(self, source: PathState, target: PathState) -> None:
+        """Moves a file, or a folder with all that is in it, to where nothing stands."""
+        destination = target.place
+        self._tree.check_write(source.place)
+        self._tree.check_write(destination)
+        _refuse_special_file(target)
+        if destination == source.place:
+            return
+        if destination.mount_key != source.place.mount_key:
+            raise Conflict(f"{shown(destination)} is in another mount. Write it there, then remove the old one.")
+        if destination.is_below(source.place):
+            raise Conflict(f"{shown(source.place)} cannot be moved into itself. Choose a path outside it.")
+        file = (await self.ensure_tracked(source)).file
+        assert file is not None
+        self._add(file, replace(file.state, place=destination))
+        if not source.is_folder:
+            return
+        await self._tree.check_write_below(source.place, moved_to=destination)
+        for child in await self._tree.tracked_below(source.place):
+            moved = child.state.place.relocate(source.place, destination)
+            self._tree.check_write(child.state.place)
+            self._tree.check_write(moved)
+            self._add(child, replace(child.state, place=moved))
+
+    async def restore(self, file: File, version: Version) -> FileChange:
+        """What a version held: where the file is now, or, if it was deleted, where it was."""
+        place = version.state.place if file.deleted else file.state.place
+        self._tree.check_write(place)
+        standing = await self._tree.lookup(place)
+        if file.deleted and standing.exists:
+            raise Conflict(f"{shown(place)} is taken by another file. Move that away first, then restore.")
+        if not file.deleted:
+            # What was changed on disk meanwhile has just been booked; the restored version goes on top.
+            file = standing.file if standing.file and standing.file.id == file.id else file
+        await self._make_parents(place)
+        body = await self._tree.history.body(version) if version.state.sha256 else None
+        if reason := await self._not_in_trash(file, version.state):
+            raise NotFound(f"The content of {shown(place)} is not in the history. {reason}")
+        return self._add(file, replace(version.state, place=place), body=body)
+
+    async def revert(
+        self, file: File, state: EntryState | None, body: bytes | None, *, freed: Collection[WorkspacePath]
+    ) -> None:
+        """Puts a file back to a state that it had, or takes it away. ``freed``: places that this draft will leave."""
+        for place in {known.place for known in (None if file.deleted else file.state, state) if known is not None}:
+            self._tree.check_write(place)
+        if state is not None:
+            await self._make_parents(state.place, freed)
+        self._add(file, state, body=body)
+
+    def add_change(
+        self,
+        file: File | None,
+        after: EntryState | None,
+        *,
+        body: bytes | None = None,
+        whatever_its_size: bool = False,
+    ) -> FileChange:
+        """A file's step to a state that was worked out elsewhere, by one who asked the guard and knows the parents."""
+        type_ = file.type if file else FileType.DOCUMENT
+        if after is not None and (after.kind is EntryKind.FOLDER) != (type_ is FileType.FOLDER):
+            type_ = FileType.FOLDER if after.kind is EntryKind.FOLDER else FileType.DOCUMENT
+        return self._add(file, after, body=body, type=type_, whatever_its_size=whatever_its_size)
+
+    async def move_to_trash(self, standing: PathState) -> None:
+        """Moves a file, or a folder with all that is in it, into the trash, unread.
+
+        For what ignore rules keep out of the history; what the history knows inside is deleted there too. Something
+        larger than the trash is not kept: undo will say so.
+        """
+        self._tree.check_write(standing.place)
+        [taken] = await self._tree.track([standing.place], whole=True)
+        if taken.file is None:
+            raise NotFound(f"File not found: {shown(standing.place)}")
+        self._add(taken.file, None, whatever_its_size=True)
+        if not taken.is_folder:
+            return
+        await self._tree.check_write_below(taken.place)
+        for child in await self._tree.tracked_below(taken.place):
+            self._tree.check_write(child.state.place)
+            self._add(child, None, whatever_its_size=True)
+
+    async def _not_in_trash(self, file: File, state: EntryState | None) -> str | None:
+        """Why the content of a state, if the history does not keep it, cannot be had; nothing if it can."""
+        token = token_of(state)
+        if state is None or token is None or (not file.deleted and token == token_of(file.state)):
+            return None
+        return trash_unavailable_reason((await self._tree.history.trashed([state])).get(token))
+
+    async def ensure_tracked(self, standing: PathState) -> PathState:
+        """The same, in the history."""
+        if standing.file is not None:
+            return standing
+        [taken] = await self._tree.track([standing.place])
+        if taken.file is None:
+            raise NotFound(f"File not found: {shown(standing.place)}")
+        return taken
+
+    async def _make_parents(self, place: WorkspacePath, freed: Collection[WorkspacePath] = ()) -> None:
+        """Every folder above, made if missing, taken in if it is on disk only."""
+        if not place.ancestors:
+            return
+        planned = {change.after.place for change in self._changes if change.after is not None}
+        if not all(above in self._folders for above in place.ancestors):
+            # Where this draft takes a link away, those below it are not there yet.
+            found = await self._tree.lookup_all(self._tree.with_scope(place).ancestors, past_links=bool(freed))
+            self._folders.update((folder.place, folder) for folder in found)
+        for above in (self._folders[folder] for folder in place.ancestors):
+            if above.place in planned:
+                continue
+            if not above.exists or above.place in freed:
+                self._tree.check_name(above.place)
+                self._add(None, _folder(above.place), type=FileType.FOLDER)
+                continue
+            if not above.is_folder:
+                raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
+            if above.file is None:
+                [self._folders[above.place]] = await self._tree.track([above.place])
+
+    def _add(
+        self,
+        file: File | None,
+        after: EntryState | None,
+        *,
+        body: bytes | None = None,
+        type: FileType | None = None,
+        whatever_its_size: bool = False,
+    ) -> FileChange:
+        change = FileChange(
+            file_id=file.id if file else FileId(new_id()),
+            version_id=VersionId(new_id()),
+            type=type or (file.type if file else FileType.DOCUMENT),
+            base=file.version_id if file else None,
+            before=file.state if file and not file.deleted else None,
+            after=after,
+            body=body,
+        )
+        if not whatever_its_size:
+            self._refuse_to_lose(change)
+        self._changes.append(change)
+        return change
+
+    def _refuse_to_lose(self, change: FileChange) -> None:
+        for displaced in list_trashed(ChangeSet(EXTERNAL, (change,))):
+            assert change.before is not None
+            if not self._tree.history.fits_the_trash(change.before):
+                raise TooLarge(
+                    f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
+                    "so it could never be brought back. Nothing was changed. Remove it outside Toolcrib, or let the "
+                    "operator raise TOOLCRIB_TRASH_BYTES."
+                )
+
+    def _refuse_unwritable(self, standing: PathState) -> None:
+        if standing.is_virtual:
+            raise BadArguments(
+                {"path": f"{shown(standing.place)} is kept by the system. Use its own API to change it."}
+            )
+        if standing.is_folder:
+            raise BadArguments({"path": f"Cannot write to a folder: {shown(standing.place)}"})
+        if standing.kind is EntryKind.LINK:
+            raise SymlinkNotFollowed(
+                f"{shown(standing.place)} is a symbolic link; links are not followed. Remove it first."
+            )
+        if standing.node is not None and standing.node.kind is None:
+            raise Conflict(
+                f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path."
+            )
+
+
+def _refuse_special_file(standing: PathState) -> None:
+    if standing.is_special:
+        raise Conflict(f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path.")
+
+
+def author_of(caller: Caller) -> Author:
+    return Author(
+        kind=AuthorKind.AGENT if caller.is_agent else AuthorKind.USER,
+        user_id=caller.user_id,
+        agent_id=caller.agent_id,
+        session_id=caller.session_id,
+        run_id=caller.run_id,
+        call_id=caller.call_id,
+    )
+
+
+def _folder(place: WorkspacePath) -> EntryState:
+    return EntryState(place, EntryKind.FOLDER, FOLDER_MODE)

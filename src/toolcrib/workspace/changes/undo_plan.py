@@ -1,0 +1,265 @@
+"""Works out how to take back what some calls did. Plans only: the gate commits it like any other change.
+
+For every file there is one question: has anyone else changed it since? If not, it goes back to the state before the
+first of these calls. If so, both versions are reported and the file is left alone, unless force is used.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolcrib.core.files import EntryKind, EntryState, File, Version
+from toolcrib.core.ids import FileId
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.storage.file_history import FileTimeline
+from toolcrib.workspace.changes.draft import Draft
+from toolcrib.workspace.fs.trash import token_of, trash_unavailable_reason
+from toolcrib.workspace.sync.apply_to_disk import RenameOrder
+from toolcrib.workspace.tree import WorkspaceTree
+
+_FORGOTTEN = "The version before is too old and was let go of."
+
+
+@dataclass(frozen=True, slots=True)
+class FileRevert:
+    """A file's way back: to the state of ``version``, or, without one, to not being there."""
+
+    file: File
+    version: Version | None
+
+    @property
+    def state(self) -> EntryState | None:
+        return self.version.state if self.version else None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the file will stand at its present place no more."""
+        return not self.file.deleted and (self.state is None or self.state.place != self.file.state.place)
+
+    @property
+    def is_idle(self) -> bool:
+        if self.file.deleted or self.state is None:
+            return self.file.deleted and self.state is None
+        return self.state.place == self.file.state.place and self.state.holds_same_as(self.file.state)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoConflict:
+    """A file that is left alone, and why. ``ours`` is the last version of the calls, ``theirs`` what came after."""
+
+    file: File
+    reason: str
+    ours: Version
+    theirs: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """What is taken back, and what is not."""
+
+    reversals: tuple[FileRevert, ...]
+    clashes: tuple[UndoConflict, ...]
+
+
+async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, force: bool) -> UndoPlan:
+    """Decides for each file, then leaves alone what the tree as a whole does not allow."""
+    clashes = [] if force else [clash for history in histories if (clash := _changed_since(history))]
+    left_alone = {clash.file.id for clash in clashes}
+    by_id = {history.file.id: history for history in histories}
+    reversals = [_reversal(history) for history in histories if history.file.id not in left_alone]
+    reversals = [reversal for reversal in reversals if not reversal.is_idle]
+    lost = {r.file.id: _FORGOTTEN for r in reversals if _is_forgotten(by_id[r.file.id])}
+    lost |= await _lost(tree, reversals)
+    clashes += [_clash(by_id[file_id], reason) for file_id, reason in lost.items()]
+    reversals = [reversal for reversal in reversals if reversal.file.id not in lost]
+    while refused := await _impossible(tree, reversals):
+        clashes += [_clash(by_id[file_id], reason) for file_id, reason in refused.items()]
+        reversals = [reversal for reversal in reversals if reversal.file.id not in refused]
+    return UndoPlan(tuple(reversals), tuple(clashes))
+
+
+async def draft_undo(tree: WorkspaceTree, draft: Draft, reversals: Sequence[FileRevert]) -> None:
+    """Puts the way back into the draft: folders first, so that what goes into them finds them planned."""
+    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    # Where files take each other's places, nothing can simply be renamed: every content is brought along.
+    trades = any(reversal.state is not None and reversal.state.place in freed for reversal in reversals)
+    for reversal in sorted(reversals, key=_folders_first):
+        body = await _content(tree, reversal, always=trades)
+        await draft.revert(reversal.file, reversal.state, body, freed=freed)
+
+
+async def _content(tree: WorkspaceTree, reversal: FileRevert, *, always: bool) -> bytes | None:
+    """The bytes that must be written, if the file does not hold them where it stands."""
+    version, now = reversal.version, reversal.file.state
+    if version is None or version.state.sha256 is None:
+        return None
+    if not always and not reversal.file.deleted and version.state.sha256 == now.sha256:
+        return None
+    return await tree.history.body(version)
+
+
+def _changed_since(history: FileTimeline) -> UndoConflict | None:
+    """The clash, if someone else's version stands after the first of ours, and is still to be seen."""
+    first = next(n for n, version in enumerate(history.versions) if version.id in history.ours)
+    theirs = [version for version in history.versions[first:] if version.id not in history.ours]
+    if not theirs:
+        return None
+    ours = _last_of_ours(history)
+    head = history.versions[-1]
+    if theirs[0].number > ours.number and _same(head, ours):
+        return None
+    return UndoConflict(history.file, "Changed by someone else since.", ours, theirs[-1])
+
+
+def _is_forgotten(history: FileTimeline) -> bool:
+    """Whether the version before the first of ours was let go of, so that nobody knows what to go back to."""
+    first = history.versions[0]
+    return first.id in history.ours and first.number > 1
+
+
+def _reversal(history: FileTimeline) -> FileRevert:
+    before = history.versions[0] if history.versions[0].id not in history.ours else None
+    return FileRevert(history.file, None if before is None or before.deleted else before)
+
+
+async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
+    """Reversals to what nobody has any more, or that would lose what nobody could bring back."""
+    trashed = await tree.history.trashed([reversal.state for reversal in reversals if reversal.state is not None])
+    refused: dict[FileId, str] = {}
+    for reversal in reversals:
+        file, token = reversal.file, token_of(reversal.state)
+        held = None if file.deleted else token_of(file.state)
+        if token is not None and token != held and (reason := trash_unavailable_reason(trashed.get(token))):
+            refused[file.id] = reason
+        elif held is not None and token != held and not tree.history.fits_the_trash(file.state):
+            refused[file.id] = f"Its {file.state.size:,} bytes are too large for the trash."
+    return refused
+
+
+async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
+    """Reversals that would take a folder from under what stays in it, or put something onto what stays."""
+    leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
+    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    # A folder that moves, or goes into the trash as a whole, takes along what only the disk knows.
+    folders = [r for r in reversals if r.leaves and r.file.state.kind is EntryKind.FOLDER]
+    carriers = [r.file.state.place for r in folders if r.state is not None or token_of(r.file.state) is not None]
+    refused: dict[FileId, str] = {}
+    claimed: set[WorkspacePath] = set()
+    for reversal in reversals:
+        file, state = reversal.file, reversal.state
+        if state is not None and state.place in claimed:
+            refused[file.id] = "Another of these files goes back to the same place."
+            continue
+        if state is not None:
+            claimed.add(state.place)
+        if (
+            reversal.leaves
+            and file.state.kind is EntryKind.FOLDER
+            and await _stays_inside(tree, reversal, leaving, carriers)
+        ):
+            refused[file.id] = "Holds files that are not part of this."
+        elif state is not None and await _is_taken(tree, reversal, state.place, freed):
+            refused[file.id] = "Another file stands where it was."
+    left = [reversal for reversal in reversals if reversal.file.id not in refused]
+    return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
+
+
+def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
+    """Reversals into a folder, where another puts a file in that folder's place."""
+    states = [reversal.state for reversal in reversals if reversal.state is not None]
+    files = {state.place for state in states if state.kind is not EntryKind.FOLDER}
+    return {
+        reversal.file.id: "Another of these files goes back to where its folder was."
+        for reversal in reversals
+        if reversal.state is not None and not files.isdisjoint(reversal.state.place.ancestors)
+    }
+
+
+async def _onto_what_is_brought(
+    tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Collection[WorkspacePath]
+) -> dict[FileId, str]:
+    """Reversals to where a folder that moves back brings something that only the disk knows."""
+    moves = [(r.file.state, r.state.place) for r in reversals if r.leaves and r.state is not None]
+    goals = {state.place: goal for state, goal in moves}
+    folders = {state.place for state, _ in moves if state.kind is EntryKind.FOLDER}
+    turns = RenameOrder(goals, folders)
+    origins = {goals[folder]: folder for folder in folders}
+    comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.place))]
+    asked = [
+        (comer, *source) for comer in comers for source in _sources(comer, origins, folders) if source[0] not in freed
+    ]
+    found = await tree.lookup_all([place for _, place, _ in asked], past_links=True) if asked else []
+    return {
+        comer.file.id: "A folder that goes back brings another file to where it was."
+        for (comer, _, may_be_folder), standing in zip(asked, found, strict=True)
+        if standing.exists and not (standing.is_folder and may_be_folder)
+    }
+
+
+def _sources(
+    comer: FileRevert, origins: Mapping[WorkspacePath, WorkspacePath], movers: Collection[WorkspacePath]
+) -> Iterator[tuple[WorkspacePath, bool]]:
+    """From where something would be brought to a file's goal or onto the way there, and whether a folder may be.
+
+    ``movers`` are the folders that move, and ``origins`` the same by where they go.
+    """
+    assert comer.state is not None
+    goal = comer.state.place
+    for above in (above for above in goal.ancestors if above in origins):
+        for place in (place for place in (*goal.ancestors, goal) if place.is_below(above)):
+            source = place.relocate(above, origins[above])
+            if _moving_above(source, movers) == origins[above]:
+                yield source, place != goal or comer.state.kind is EntryKind.FOLDER
+
+
+def _moving_above(place: WorkspacePath, movers: Collection[WorkspacePath]) -> WorkspacePath | None:
+    return next((folder for folder in reversed(place.ancestors) if folder in movers), None)
+
+
+async def _stays_inside(
+    tree: WorkspaceTree, reversal: FileRevert, leaving: Collection[FileId], carriers: Collection[WorkspacePath]
+) -> bool:
+    """Whether something stays in a folder that leaves. ``carriers`` leave with what only the disk knows in them."""
+    here = reversal.file.state.place
+    known = await tree.tracked_below(here)
+    if any(file.id not in leaving for file in known):
+        return True
+    if any(_goes_with(here, carrier) for carrier in carriers):
+        return False
+    names = {file.state.place for file in known}
+    unknown = [place for place in await tree.disk_paths_below(here) if place not in names]
+    return any(not any(place.is_below(carrier) for carrier in carriers) for place in unknown)
+
+
+def _goes_with(place: WorkspacePath, folder: WorkspacePath) -> bool:
+    return place == folder or place.is_below(folder)
+
+
+async def _is_taken(
+    tree: WorkspaceTree, reversal: FileRevert, place: WorkspacePath, freed: Collection[WorkspacePath]
+) -> bool:
+    """Whether something stands where the file has to go, or where a folder above it would have to be."""
+    if not reversal.file.deleted and not reversal.leaves:
+        return False
+    *above, there = await tree.lookup_all([*place.ancestors, place], past_links=True)
+    in_the_way = [there] if there.exists else []
+    in_the_way += [folder for folder in above if folder.exists and not folder.is_folder]
+    return any(standing.place not in freed for standing in in_the_way)
+
+
+def _clash(history: FileTimeline, reason: str) -> UndoConflict:
+    return UndoConflict(history.file, reason, _last_of_ours(history), None)
+
+
+def _last_of_ours(history: FileTimeline) -> Version:
+    return next(version for version in reversed(history.versions) if version.id in history.ours)
+
+
+def _same(one: Version, other: Version) -> bool:
+    if one.deleted or other.deleted:
+        return one.deleted and other.deleted
+    return one.state.place == other.state.place and one.state.holds_same_as(other.state)
+
+
+def _folders_first(reversal: FileRevert) -> tuple[bool, int]:
+    state = reversal.state or reversal.file.state
+    return state.kind is not EntryKind.FOLDER, len(state.place.parts)

@@ -1,0 +1,1 @@
+"""What a command did to files: import, classification and live trees."""

@@ -1,0 +1,291 @@
+"""A program's stay on the live tree: the tree is taken in before, and what changed is booked whenever one looks.
+
+Commits as ``Reconciler`` does, which also decides whose doing a change was. Runs no program and knows none.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.change_sets import Author, ChangeSet, FileChange
+from toolcrib.core.errors import CallDenied, PathOutsideMount, TooLarge, ToolFailed
+from toolcrib.core.files import AuthorKind, EntryKind, File
+from toolcrib.core.ids import VersionId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.files import FileStore
+from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.fs.disk_entries import DiskEntry
+from toolcrib.workspace.fs.gitignore import RULES, GitignoreRules
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.fs.trash import token_of
+from toolcrib.workspace.sync.path_state import differs_by_stat
+from toolcrib.workspace.sync.reconcile import Reconciler
+from toolcrib.workspace.workspace_services import WorkspaceServices
+
+# What stands in some trees on disk, as far as the history would keep it, and what is different the next time.
+
+_MOST_RULES: Final = 100_000
+_KINDS: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
+
+_Stamp = tuple[int, ...]
+# The number of a tree's root, and a path below it. No places: most are only looked at, and places take their time.
+_Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeScan:
+    """Every place with how it looks, and those whose content is too large to be kept."""
+
+    nodes: dict[WorkspacePath, DiskEntry]
+    too_large: tuple[WorkspacePath, ...]
+
+
+class TreeSnapshot:
+    """Counts some trees again and again. ``known`` are places that the history keeps, whatever the rules say.
+
+    What is ``closed`` is left out, with all that is in it.
+    """
+
+    def __init__(
+        self,
+        disk_of: WorkspaceDisks,
+        roots: Sequence[WorkspacePath],
+        *,
+        known: Collection[WorkspacePath],
+        closed: Callable[[WorkspacePath], bool],
+        max_file_bytes: int,
+    ) -> None:
+        self._disk_of = disk_of
+        self._roots = roots
+        self._known = frozenset(known) | {above for place in known for above in place.ancestors}
+        self._closed = closed
+        self._max_file_bytes = max_file_bytes
+        self._passed_over: dict[tuple[_Key, bool], bool] = {}
+        self._rules: dict[_Key, _Stamp] = {}
+        self._last: dict[_Key, _Stamp] = {}
+
+    def scan(self) -> TreeScan:
+        """What stands there now."""
+        self._last, too_large = self._walked()
+        looks = ((place, self._disk_of(place).stat(place)) for place in map(self._place, self._last))
+        return TreeScan({place: node for place, node in looks if node is not None}, tuple(map(self._place, too_large)))
+
+    def changed_paths(self) -> list[WorkspacePath]:
+        """Where something else stands than the last time, or nothing any more."""
+        before = self._last
+        self._last, _ = self._walked()
+        different = {key for key, stamp in self._last.items() if before.get(key) != stamp}
+        return sorted(map(self._place, different | (before.keys() - self._last.keys())))
+
+    def _walked(self) -> tuple[dict[_Key, _Stamp], list[_Key]]:
+        ignoring = GitignoreRules(partial(_rules_at, self._disk_of))
+        found: dict[_Key, _Stamp] = {}
+        too_large: list[_Key] = []
+        pending: list[_Key] = [(root, "") for root in range(len(self._roots))]
+        while pending:
+            root, folder = pending.pop()
+            entries = self._entries((root, folder))
+            self._heed_rules((root, folder), entries)
+            for name, seen in entries:
+                key, is_folder = (root, f"{folder}/{name}"), stat.S_ISDIR(seen.st_mode)
+                if self._passes_over(key, seen.st_mode, ignoring):
+                    continue
+                if seen.st_size > self._max_file_bytes and stat.S_ISREG(seen.st_mode):
+                    too_large.append(key)
+                    continue
+                found[key] = _stamp(seen)
+                if is_folder:
+                    pending.append(key)
+        return found, too_large
+
+    def _place(self, key: _Key) -> WorkspacePath:
+        root = self._roots[key[0]]
+        return WorkspacePath(root.mount, key[1] or "/", root.scope)
+
+    def _entries(self, key: _Key) -> list[tuple[str, os.stat_result]]:
+        folder = self._place(key)
+        try:
+            return self._disk_of(folder).stats(folder)
+        except (ToolFailed, PathOutsideMount):
+            return []
+
+    def _heed_rules(self, folder: _Key, entries: Sequence[tuple[str, os.stat_result]]) -> None:
+        """What was judged by rules that are others now is judged anew."""
+        stamp: _Stamp = next((_stamp(seen) for name, seen in entries if name == RULES), ())
+        if self._rules.get(folder, ()) != stamp:
+            self._rules[folder] = stamp
+            self._passed_over.clear()
+
+    def _passes_over(self, key: _Key, mode: int, ignoring: GitignoreRules) -> bool:
+        is_folder = stat.S_ISDIR(mode)
+        if stat.S_IFMT(mode) not in _KINDS:
+            return True
+        judged = self._passed_over.get((key, is_folder))
+        if judged is None:
+            judged = self._passed_over[key, is_folder] = self._judged(self._place(key), ignoring, is_folder=is_folder)
+        return judged
+
+    def _judged(self, place: WorkspacePath, ignoring: GitignoreRules, *, is_folder: bool) -> bool:
+        if not is_valid_name(place.name) or self._closed(place):
+            return True
+        return place not in self._known and ignoring.ignores(place, folder=is_folder)
+
+
+def _rules_at(disk_of: WorkspaceDisks, place: WorkspacePath) -> bytes | None:
+    try:
+        return disk_of(place).read(place, limit=_MOST_RULES)[0]
+    except (ToolFailed, CallDenied):
+        return None
+
+
+def _stamp(seen: os.stat_result) -> _Stamp:
+    """What differs whenever the node does. Of a folder not its dates: what is put into it is counted for itself."""
+    if stat.S_ISDIR(seen.st_mode):
+        return (seen.st_mode,)
+    return seen.st_mode, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+# What is taken in before a program may work on a tree: it must be read once, and is held in the database.
+MOST_PLACES: Final = 100_000
+MOST_BYTES: Final = 1_000_000_000
+_AT_ONCE: Final = 1_000
+_BYTES_AT_ONCE: Final = 50_000_000
+
+
+class LiveTreeTracker:
+    """The trees below ``roots``, as the history knows them and as they are."""
+
+    def __init__(
+        self,
+        sync: Reconciler,
+        files: FileStore,
+        tenant: Tenant,
+        disk_of: WorkspaceDisks,
+        roots: Sequence[WorkspacePath],
+    ) -> None:
+        self._sync = sync
+        self._files = files
+        self._tenant = tenant
+        self._disk_of = disk_of
+        self._roots = [root for root in roots if root.mount is not Mount.PKG]
+        self._census: TreeSnapshot | None = None
+        self._looking = asyncio.Lock()
+
+    async def start(
+        self, *, closed: Callable[[WorkspacePath], bool], max_file_bytes: int, all_were_known: bool = False
+    ) -> tuple[WorkspacePath, ...]:
+        """Takes in what the history does not know, so that all can be brought back. Returns what is too large for it.
+
+        What is ``closed`` the program cannot, or may not, change. TooLarge if it is too much. ``all_were_known`` when
+        an earlier stay began that came to no good end: then this is its last look.
+        """
+        files = [file for root in self._roots for file in await self._files.below(self._tenant, root)]
+        known = {file.state.place: file for file in files if token_of(file.state) is None}
+        # Of what the history does not keep it knows nothing but that it is there.
+        whole = {file.state.place for file in files if token_of(file.state) is not None}
+        census = self._census = TreeSnapshot(
+            self._disk_of,
+            self._roots,
+            known=known,
+            closed=lambda place: place in whole or closed(place),
+            max_file_bytes=max_file_bytes,
+        )
+        counted = await in_thread(census.scan)
+        different = {place: node for place, node in counted.nodes.items() if _is_news(known.get(place), node)}
+        seen = {*counted.nodes, *counted.too_large}
+        gone = [place for place in known if place not in seen and not closed(place)]
+        _refuse_too_much(different)
+        for places in _batches(different):
+            await self._sync.reconcile(self._tenant, places, take_in=True, all_were_known=all_were_known)
+        for start in range(0, len(gone), _AT_ONCE):
+            await self._sync.reconcile(self._tenant, gone[start : start + _AT_ONCE])
+        return counted.too_large
+
+    async def commit_changes(self) -> tuple[ChangeSet, ...]:
+        """Books what changed since the last look. One at a time: each begins where the other ended."""
+        assert self._census is not None
+        async with self._looking:
+            changed = await in_thread(self._census.changed_paths)
+            booked: list[ChangeSet] = []
+            for start in range(0, len(changed), _AT_ONCE):
+                booked += await self._sync.reconcile(
+                    self._tenant, changed[start : start + _AT_ONCE], take_in=True, all_were_known=True
+                )
+            return tuple(booked)
+
+
+def _is_news(file: File | None, node: DiskEntry) -> bool:
+    return file is None or differs_by_stat(file, node)
+
+
+def _refuse_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
+    size = sum(node.fingerprint.size for node in different.values())
+    if len(different) > MOST_PLACES or size > MOST_BYTES:
+        raise TooLarge(
+            f"{len(different):,} files with {size:,} bytes would have to be taken into the history first, so that what "
+            f"a background process does can be undone; {MOST_PLACES:,} and {MOST_BYTES:,} are the most. Let a "
+            ".gitignore name what can be made again, or run the command with `bash`."
+        )
+
+
+def _batches(different: dict[WorkspacePath, DiskEntry]) -> Iterator[list[WorkspacePath]]:
+    """Few enough at once that their contents fit into memory; folders before what they hold."""
+    batch: list[WorkspacePath] = []
+    size = 0
+    for place in sorted(different):
+        batch.append(place)
+        size += different[place].fingerprint.size
+        if len(batch) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# Moves into the trash what a program put where nobody may without being asked. For the server itself, not for
+# calls.
+
+_SYSTEM = Author(AuthorKind.SYSTEM)
+
+
+async def quarantine_untracked(
+    shelves: WorkspaceServices,
+    committer: Committer,
+    tenant: Tenant,
+    disk_of: WorkspaceDisks,
+    places: Sequence[WorkspacePath],
+) -> tuple[WorkspacePath, ...]:
+    """Moves away those of these places that the history does not know. What it knows came through the gate."""
+    unknown = [place for place in places if not await _is_known(shelves, tenant, place)]
+    nodes = await in_thread(lambda: {place: disk_of(place).stat(place) for place in unknown})
+    whole = [
+        place for place, node in nodes.items() if node is not None and node.kind in (EntryKind.FILE, EntryKind.FOLDER)
+    ]
+    links = [place for place, node in nodes.items() if node is not None and node.kind is EntryKind.LINK]
+    for wanted, taken_whole in ((whole, whole), (links, [])):
+        above = {folder for place in wanted for folder in place.ancestors}
+        if wanted:
+            await shelves.sync.reconcile(tenant, sorted({*above, *wanted}), take_in=True, whole=taken_whole)
+    gone = [*whole, *links]
+    seen = await shelves.files.lookup(tenant, gone, WorkspaceRole.VIEWER) if gone else None
+    changes = [_removal(file) for file in (seen.files if seen else ()) if file is not None]
+    if changes:
+        await committer.commit(tenant, ChangeSet(_SYSTEM, tuple(changes)), needs=WorkspaceRole.VIEWER)
+    return tuple(sorted(state.place for change in changes if (state := change.before)))
+
+
+async def _is_known(shelves: WorkspaceServices, tenant: Tenant, place: WorkspacePath) -> bool:
+    """Whether the history has it, or a folder around it as a whole."""
+    *above, file = (await shelves.files.lookup(tenant, [*place.ancestors, place], WorkspaceRole.VIEWER)).files
+    return file is not None or any(folder is not None and token_of(folder.state) is not None for folder in above)
+
+
+def _removal(file: File) -> FileChange:
+    return FileChange(file.id, VersionId(new_id()), file.type, file.version_id, file.state, None)

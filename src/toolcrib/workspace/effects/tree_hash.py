@@ -1,0 +1,117 @@
+"""Hashes what stands below a root, whatever its owner has locked. Follows no link and leaves every mode as it was."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
+from toolcrib.workspace.fs.mount_reader import held
+
+# The bytes of larger files are not kept: nobody reads them as a diff.
+LARGEST_KEPT: Final = 200_000
+_CHUNK: Final = 1 << 20
+_OPEN: Final = 0o700
+_KINDS: Final = {stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.FOLDER, stat.S_IFLNK: EntryKind.LINK}
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHash:
+    """One thing: where below the top it stands (the top itself: nowhere), what it is and what it holds."""
+
+    path: str
+    kind: EntryKind | None
+    mode: int
+    size: int = 0
+    sha256: bytes | None = None
+    target: str | None = None
+    body: bytes | None = field(default=None, repr=False)
+
+
+def digest_of(found: Sequence[TreeHash]) -> bytes:
+    """The hash of a file's bytes; of a folder, one over the names, kinds, modes and contents of all that is in it."""
+    top, *inside = found
+    if top.kind is not EntryKind.FOLDER:
+        return top.sha256 or sha256(os.fsencode(top.target or "")).digest()
+    whole = sha256()
+    for one in inside:
+        held_there = one.sha256.hex() if one.sha256 else one.target or ""
+        # No name and no target holds a NUL, so no two folders are written alike.
+        whole.update(os.fsencode("\0".join((one.path, one.kind or "", f"{one.mode:o}", held_there, ""))))
+    return whole.digest()
+
+
+class TreeHasher:
+    """Goes through one thing and all in it. Keeps the bytes of small files while there is ``room`` for them."""
+
+    def __init__(self, descent: ConfinedRoot, *, room: int) -> None:
+        self._descent = descent
+        self._room = room
+        self._locked: list[tuple[WorkspacePath, int]] = []
+
+    def hashed(self, place: WorkspacePath) -> list[TreeHash]:
+        """The top first, then the others by their paths. OSError if something cannot be read."""
+        with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+            seen = os.fstat(node)
+            target = os.readlink("", dir_fd=node) if stat.S_ISLNK(seen.st_mode) else None
+        with self._locking_again():
+            found = [self._hashed("", place, seen, target)]
+            folders = [("", place)] if stat.S_ISDIR(seen.st_mode) else []
+            for path, folder in folders:
+                for name, seen, target in self._within(folder):
+                    below = f"{path}/{name}"
+                    found.append(self._hashed(below, folder.child(name), seen, target))
+                    if stat.S_ISDIR(seen.st_mode):
+                        folders.append((below, folder.child(name)))
+        return sorted(found, key=lambda one: os.fsencode(one.path))
+
+    def _within(self, folder: WorkspacePath) -> list[tuple[str, os.stat_result, str | None]]:
+        found = []
+        with held(self._open(folder, OPEN_DIR_FLAGS)) as opened, os.scandir(opened) as entries:
+            for entry in entries:
+                target = os.readlink(entry.name, dir_fd=opened) if entry.is_symlink() else None
+                found.append((entry.name, entry.stat(follow_symlinks=False), target))
+        return found
+
+    def _hashed(self, path: str, place: WorkspacePath, seen: os.stat_result, target: str | None) -> TreeHash:
+        kind, mode = _KINDS.get(stat.S_IFMT(seen.st_mode)), stat.S_IMODE(seen.st_mode)
+        if kind is not EntryKind.FILE:
+            return TreeHash(path, kind, mode, target=target)
+        whole, size, kept = sha256(), 0, bytearray()
+        keeps = seen.st_size <= min(LARGEST_KEPT, self._room)
+        with held(self._open(place, OPEN_FILE_FLAGS)) as file:
+            while piece := os.read(file, _CHUNK):
+                whole.update(piece)
+                size += len(piece)
+                keeps = keeps and size <= min(LARGEST_KEPT, self._room)
+                if keeps:
+                    kept += piece
+        if keeps:
+            self._room -= size
+        return TreeHash(path, kind, mode, size, whole.digest(), body=bytes(kept) if keeps else None)
+
+    def _open(self, place: WorkspacePath, flags: int) -> int:
+        """What stands there, opened; unlocked first if its owner has locked it."""
+        try:
+            return self._descent.open(place, flags)
+        except PermissionError:
+            with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+                mode = stat.S_IMODE(os.fstat(node).st_mode)
+                os.chmod(f"/proc/self/fd/{node}", mode | _OPEN)
+            self._locked.append((place, mode))
+            return self._descent.open(place, flags)
+
+    @contextmanager
+    def _locking_again(self) -> Iterator[None]:
+        """What was unlocked on the way stays so until all that is in it was read, and is locked again then."""
+        try:
+            yield
+        finally:
+            for place, mode in reversed(self._locked):
+                with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+                    os.chmod(f"/proc/self/fd/{node}", mode)

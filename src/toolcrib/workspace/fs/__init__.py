@@ -1,0 +1,1 @@
+"""Confined access to the disk: open, read, write, trash and gitignore."""

@@ -1,0 +1,33 @@
+"""Which places a folder's listing shows, in their order. Blocks on the disk, so it runs in a thread."""
+
+from itertools import chain, islice
+
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import WorkspacePath, is_valid_name
+from toolcrib.workspace.fs.mount_writer import MountWriter
+
+
+def first_places(
+    disk: MountWriter | None, folder: WorkspacePath, known: dict[str, EntryKind], *, recursive: bool, limit: int | None
+) -> list[WorkspacePath]:
+    """The first places of a listing, folders first. Only of those is it asked whether they can be named."""
+    names = disk.names(folder, recursive=recursive) if disk else ()
+    kinds = known | {path: kind for path, _, kind in names if kind is not None}
+    folders = sorted(path for path, kind in kinds.items() if kind is EntryKind.FOLDER)
+    others = sorted(path for path, kind in kinds.items() if kind is not EntryKind.FOLDER)
+    places = (WorkspacePath(folder.mount, path, folder.scope) for path in chain(folders, others))
+    depth = len(folder.parts)
+    sayable = (place for place in places if all(map(is_valid_name, place.parts[depth:])))
+    return list(islice(sayable, min(limit, len(kinds)) if limit else None))
+
+
+def places_in(disk: MountWriter, folder: WorkspacePath, *, recursive: bool) -> dict[WorkspacePath, EntryKind]:
+    """What stands on disk in a folder, by place."""
+    found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
+    # What no path language can say cannot be asked for either: special files, and names that are not text.
+    depth = len(folder.parts)
+    return {
+        place: entry.kind
+        for place, entry in found
+        if entry.kind is not None and all(map(is_valid_name, place.parts[depth:]))
+    }

@@ -1,0 +1,94 @@
+"""Which places ignore rules keep out of the history: by the .gitignore files of every folder above.
+
+As git reads them: the rule nearest to a place decides, the last one of a file, and nothing below an ignored folder can
+be taken out of it again. Git's own folder is no matter of theirs. The rules may be an attacker's: they are matched in
+linear time, their number and size are bounded, and all of them together get a few seconds.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from toolcrib.core.errors import ToolFailed
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root, shown
+from toolcrib.policy.patterns import GitIgnoreRules, PatternTooLargeError
+
+RULES: Final = ".gitignore"
+_GIT: Final = ".git"
+_ZONES: Final = (Mount.PROJECT, Mount.CENTRAL)
+_SECONDS: Final = 10.0
+# Of all files together: what they take in memory lasts as long as one call.
+_MOST_RULES: Final = 10_000
+_MOST_FILES: Final = 1_000
+
+
+class GitignoreRules:
+    """``read`` gives the rules that stand at a place, if any do."""
+
+    def __init__(self, read: Callable[[WorkspacePath], bytes | None]) -> None:
+        self._read = read
+        self._rules: dict[WorkspacePath, GitIgnoreRules | None] = {}
+        self._count = self._files = 0
+        self._folders: dict[WorkspacePath, bool] = {}
+        self._seconds = 0.0
+
+    def ignores(self, place: WorkspacePath, *, folder: bool) -> bool:
+        """Whether the history shall not keep what stands at a place."""
+        if place.is_root or place.mount not in _ZONES or _GIT in place.parts:
+            return False
+        if folder:
+            return self._ignores_folder(place)
+        return self._ignores_folder(place.parent) or self._judged(place, "")
+
+    def _ignores_folder(self, place: WorkspacePath) -> bool:
+        if place.is_root:
+            return False
+        known = self._folders.get(place)
+        if known is None:
+            known = self._folders[place] = self._ignores_folder(place.parent) or self._judged(place, "/")
+        return known
+
+    def _judged(self, place: WorkspacePath, end: str) -> bool:
+        """By the rules of the folders above, the nearest first."""
+        for folder in (*reversed(place.ancestors), mount_root(place.mount, place.scope)):
+            rules = self._rules_of(folder)
+            if rules is None:
+                continue
+            inside = place.path[1:] if folder.is_root else place.path[len(folder.path) + 1 :]
+            verdict = self._timed(rules, inside + end)
+            if verdict is not None:
+                return verdict
+        return False
+
+    def _timed(self, rules: GitIgnoreRules, path: str) -> bool | None:
+        began = time.perf_counter()
+        verdict = rules.verdict(path)
+        self._seconds += time.perf_counter() - began
+        if self._seconds > _SECONDS:
+            raise ToolFailed(
+                f"The {RULES} files take more than {_SECONDS:.0f} s to judge what was changed. Nothing was changed. "
+                "Write fewer or simpler rules."
+            )
+        return verdict
+
+    def _rules_of(self, folder: WorkspacePath) -> GitIgnoreRules | None:
+        if folder not in self._rules:
+            place = folder.child(RULES)
+            self._rules[folder] = self._parsed(place, self._read(place))
+        return self._rules[folder]
+
+    def _parsed(self, place: WorkspacePath, body: bytes | None) -> GitIgnoreRules | None:
+        lines = [line for line in (body or b"").decode(errors="replace").splitlines() if line and line[0] != "#"]
+        if not lines:
+            return None
+        self._files += 1
+        self._count += len(lines)
+        if self._files > _MOST_FILES or self._count > _MOST_RULES:
+            raise ToolFailed(
+                f"More than {_MOST_FILES:,} {RULES} files, or more than {_MOST_RULES:,} rules in them, would decide "
+                "what the history keeps. Nothing was changed. Write fewer."
+            )
+        try:
+            return GitIgnoreRules(lines)
+        except PatternTooLargeError as error:
+            raise ToolFailed(f"{shown(place)} cannot be judged: {error} Nothing was changed.") from error

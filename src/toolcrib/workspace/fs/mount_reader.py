@@ -1,0 +1,312 @@
+"""The half of the disk that looks: reads, lists and walks one mount's tree. Changes nothing and follows no link."""
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn, Self
+
+from toolcrib.core.errors import (
+    BadArguments,
+    Conflict,
+    NotFound,
+    PathOutsideMount,
+    ProtectedPath,
+    SymlinkNotFollowed,
+    TooLarge,
+    ToolcribError,
+    ToolFailed,
+)
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
+from toolcrib.workspace.fs.disk_entries import DirEntry, DiskEntry, entry_kind, entry_of, node_of
+
+# What the kernel's refusals mean to whoever asked. Chooses words; opens nothing.
+
+_FULL = "{path} was not changed. Free some space, then try again."
+_DENIED = "The operating system denies access to {path}. Correct its owner or mode, then try again."
+_MEANWHILE = "{path}, or a folder above it, was changed meanwhile. Look again, then repeat."
+
+_MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
+    errno.ENOSPC: (ToolFailed, f"The disk is full; {_FULL}"),
+    errno.EDQUOT: (ToolFailed, f"The disk quota is used up; {_FULL}"),
+    errno.EACCES: (ToolFailed, _DENIED),
+    errno.EPERM: (ToolFailed, _DENIED),
+    errno.EROFS: (ToolFailed, "The disk of {path} is mounted read-only. Mount it writable, then try again."),
+    errno.ENAMETOOLONG: (ToolFailed, "A name in {path} is too long for this disk. Shorten it."),
+    errno.EEXIST: (Conflict, "Something stands at {path} already. Choose another path, or remove it first."),
+    errno.EISDIR: (Conflict, "A folder stands at {path}. Choose another path, or remove it first."),
+    errno.ENOTDIR: (Conflict, "A file stands where {path} needs a folder. Choose another path, or move it."),
+    errno.ENOTEMPTY: (Conflict, "The folder {path} is not empty. Remove what it holds first."),
+    errno.EBUSY: (
+        Conflict,
+        "The operating system holds {path}, as it does a mount point. Choose another path.",
+    ),
+    errno.ENOENT: (Conflict, _MEANWHILE),
+    errno.EAGAIN: (Conflict, _MEANWHILE),
+    errno.ESTALE: (Conflict, _MEANWHILE),
+    errno.EXDEV: (PathOutsideMount, "{path} is outside the workspace: another file system lies on the way."),
+}
+
+
+@contextmanager
+def explaining(place: WorkspacePath) -> Iterator[None]:
+    """Turn the kernel's refusals of a change at ``place`` into ours."""
+    try:
+        yield
+    except OSError as error:
+        explain(error, place)
+
+
+def explain(error: OSError, place: WorkspacePath) -> NoReturn:
+    """Raise what ``error`` means, or itself where it is no matter of the caller's or of the tree's."""
+    if error.errno not in _MEANINGS:
+        raise error
+    meaning, words = _MEANINGS[error.errno]
+    raise meaning(words.replace("{path}", shown(place))) from error
+
+
+TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
+_CHUNK = 1 << 20
+_SMALL = 1 << 16
+
+
+class MountReader:
+    """One mount's tree on disk, confined to a root descriptor that is held open."""
+
+    def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
+        self._descent = ConfinedRoot(root, openat2=openat2)
+
+    def close(self) -> None:
+        self._descent.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def stat(self, place: WorkspacePath) -> DiskEntry | None:
+        """What stands at ``place``, be it a link; ``None`` if nothing does."""
+        try:
+            opened = self._descent.open(place, OPEN_PATH_FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            explain(error, place)
+        try:
+            return node_at(opened)
+        finally:
+            os.close(opened)
+
+    def read(self, place: WorkspacePath, *, limit: int, hard_links: bool = True) -> tuple[bytes, DiskEntry]:
+        """A file's bytes, at most ``limit`` of them, and the node as it was just before they were read.
+
+        Without ``hard_links`` a file of several names is refused: one of the others may be protected.
+        """
+        opened = self._open_file(place)
+        try:
+            node = node_at(opened)
+            _require_readable(place, node, hard_links=hard_links)
+            if node.fingerprint.size > limit:
+                raise too_large(place, f"{node.fingerprint.size:,}", limit)
+            body = _bytes_of(opened, node.fingerprint.size, limit)
+        finally:
+            os.close(opened)
+        if len(body) > limit:
+            raise too_large(place, f"more than {limit:,}", limit)
+        return body, node
+
+    def pieces(self, place: WorkspacePath, *, hard_links: bool = True) -> Iterator[bytes]:
+        """A file's bytes one piece after the other, so that its size does not matter."""
+        with held(self._open_file(place)) as opened:
+            _require_readable(place, node_at(opened), hard_links=hard_links)
+            while piece := os.read(opened, _CHUNK):
+                yield piece
+
+    def read_head(
+        self, place: WorkspacePath, spans: Iterable[tuple[int, int]], *, hard_links: bool = True
+    ) -> list[bytes]:
+        """Some pieces of a file, each from an offset and at most so long: for who knows where to look."""
+        opened = self._open_file(place)
+        try:
+            seen = os.fstat(opened)
+            if not stat.S_ISREG(seen.st_mode):
+                raise _not_regular(place)
+            if seen.st_nlink > 1 and not hard_links:
+                raise hard_link_error(place)
+            if seen.st_size > _SMALL:
+                return [os.pread(opened, length, offset) for offset, length in spans]
+            # All of it is had in less time than a few pieces. One that grows meanwhile is read as far as it was.
+            body = os.pread(opened, seen.st_size, 0)
+            return [body[offset : offset + length] for offset, length in spans]
+        finally:
+            os.close(opened)
+
+    def entries(self, place: WorkspacePath) -> list[DirEntry]:
+        """What a folder holds, in no particular order and without our own temporaries."""
+        with held(self._open_folder(place)) as opened, os.scandir(opened) as found:
+            return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
+
+    def stats(self, place: WorkspacePath) -> list[tuple[str, os.stat_result]]:
+        """What a folder holds, each with what the system says of it, without our own temporaries.
+
+        For who goes through very many to find a few that are different. What vanishes is passed over.
+        """
+        found: list[tuple[str, os.stat_result]] = []
+        with held(self._open_folder(place)) as opened, os.scandir(opened) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith(".~") and is_temporary(name):
+                    continue
+                with suppress(FileNotFoundError):
+                    found.append((name, entry.stat(follow_symlinks=False)))
+        return found
+
+    def walk(self, place: WorkspacePath) -> Iterator[tuple[WorkspacePath, DirEntry]]:
+        """Everything below a folder, each folder before what it holds.
+
+        One that vanishes meanwhile, may not be opened or lies in another mount is named and not entered.
+        """
+        return self._walk(place, self.entries(place))
+
+    def _walk(self, folder: WorkspacePath, entries: list[DirEntry]) -> Iterator[tuple[WorkspacePath, DirEntry]]:
+        pending: list[WorkspacePath] = []
+        while True:
+            for entry in entries:
+                here = folder.child(entry.name)
+                yield here, entry
+                if entry.kind is EntryKind.FOLDER:
+                    pending.append(here)
+            if not pending:
+                return
+            folder, entries = pending.pop(), []
+            with suppress(ToolFailed, PathOutsideMount):
+                entries = self.entries(folder)
+
+    def symlink_error(self, place: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
+        """What to say of the link at ``place``, or on the way to it."""
+        return self._descent.link_met(place)
+
+    def names(self, place: WorkspacePath, *, recursive: bool = True) -> Iterator[tuple[str, str, EntryKind | None]]:
+        """What ``walk`` finds, as bare paths, names and kinds: for who goes through very many to keep a few."""
+        folder, opened = place, self._open_folder(place)
+        pending: list[WorkspacePath] = []
+        while True:
+            above = "/" if folder.is_root else folder.path + "/"
+            with held(opened), os.scandir(opened) as found:
+                for entry in found:
+                    name, kind = entry.name, entry_kind(entry)
+                    if name.startswith(".~") and is_temporary(name):
+                        continue
+                    yield above + name, name, kind
+                    if recursive and kind is EntryKind.FOLDER:
+                        pending.append(folder.child(name))
+            opened = -1
+            while opened < 0:
+                if not pending:
+                    return
+                folder = pending.pop()
+                with suppress(ToolFailed, PathOutsideMount):
+                    opened = self._open_folder(folder)
+
+    @property
+    def root(self) -> int:
+        """The root's own descriptor, which stays open as long as this does."""
+        return self._descent.root
+
+    def free_bytes(self) -> int:
+        """How many bytes still fit."""
+        found = os.statvfs(self._descent.root)
+        return found.f_bavail * found.f_frsize
+
+    def _open_folder(self, place: WorkspacePath) -> int:
+        try:
+            return self._descent.open(place, OPEN_DIR_FLAGS)
+        except FileNotFoundError:
+            raise NotFound(f"Folder not found: {shown(place)}") from None
+        except NotADirectoryError:
+            raise self._no_folder(place) from None
+        except OSError as error:
+            explain(error, place)
+
+    def _open_file(self, place: WorkspacePath) -> int:
+        try:
+            return self._descent.open(place, OPEN_FILE_FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"File not found: {shown(place)}") from None
+        except OSError as error:
+            # A socket, or a device without a driver, cannot even be opened.
+            if error.errno == errno.ENXIO:
+                raise _not_regular(place) from None
+            explain(error, place)
+
+    def _no_folder(self, place: WorkspacePath) -> ToolFailed:
+        if self.stat(place) is None:
+            return NotFound(f"Folder not found: {shown(place)}")
+        return BadArguments({"path": f"Not a folder: {shown(place)}"})
+
+
+@contextmanager
+def held(descriptor: int) -> Iterator[int]:
+    """A descriptor, closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def node_at(descriptor: int) -> DiskEntry:
+    """What a descriptor stands for, as it is now."""
+    # Before the stat: a change after this moment must not look as if it had been seen.
+    seen_ns = time.time_ns()
+    seen = os.fstat(descriptor)
+    target = os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(seen.st_mode) else None
+    return node_of(seen, seen_ns=seen_ns, target=target)
+
+
+def _require_readable(place: WorkspacePath, node: DiskEntry, *, hard_links: bool) -> None:
+    if node.kind is EntryKind.FOLDER:
+        raise BadArguments({"path": f"Cannot read a folder: {shown(place)}"})
+    if node.kind is not EntryKind.FILE:
+        raise _not_regular(place)
+    if node.links > 1 and not hard_links:
+        raise hard_link_error(place)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of a file in the making."""
+    return TEMPORARY.fullmatch(name) is not None
+
+
+def hard_link_error(place: WorkspacePath) -> ProtectedPath:
+    return ProtectedPath(
+        f"{shown(place)} has several names (hard links), and one of them may be protected."
+        " Copy the file, then read the copy."
+    )
+
+
+def _not_regular(place: WorkspacePath) -> ToolFailed:
+    return ToolFailed(f"{shown(place)} is not a regular file but a FIFO, socket or device. Read another.")
+
+
+def too_large(place: WorkspacePath, size: str, limit: int) -> TooLarge:
+    return TooLarge(f"{shown(place)} has {size} bytes; the limit is {limit:,}. Search in it instead.")
+
+
+def _bytes_of(file: int, size: int, limit: int) -> bytes:
+    """The bytes of ``file``; of one that grows under our eyes no more than one past ``limit``."""
+    body = os.read(file, min(size, limit) + 1)
+    if len(body) == size:
+        return body
+    chunks = [body]
+    left = limit + 1 - len(body)
+    while left > 0 and (chunk := os.read(file, min(left, _CHUNK))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,314 @@
+"""The only module that changes the tree on disk; its half that looks is ``view``. Knows no history and no policy."""
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from toolcrib.core.errors import BadArguments, Conflict, NotFound, ReadOnlyMount, ToolcribError
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.workspace.effects.tree_hash import TreeHash, TreeHasher
+from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, require_normal
+from toolcrib.workspace.fs.disk_entries import DirEntry, DiskEntry
+from toolcrib.workspace.fs.mount_reader import (
+    TEMPORARY,
+    MountReader,
+    explain,
+    explaining,
+    hard_link_error,
+    held,
+    is_temporary,
+    node_at,
+    too_large,
+)
+from toolcrib.workspace.fs.normalize import Normalizer
+from toolcrib.workspace.fs.syscalls import RENAME_NOREPLACE, renameat2, syncfs
+
+__all__ = ["DirEntry", "DiskEntry", "MountWriter", "hard_link_error", "is_temporary", "too_large"]
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_RESERVED = re.compile(rf"/{TEMPORARY.pattern}(?:/|\Z)")
+
+
+class MountWriter(MountReader):
+    """A tree that can be changed. A change is there whole or not at all; once a call returns it survives a crash."""
+
+    def __init__(self, root: Path, *, writable: bool = True, openat2: bool | None = None) -> None:
+        super().__init__(root, openat2=openat2)
+        self._writable = writable
+
+    def write(self, place: WorkspacePath, body: bytes, *, mode: int) -> DiskEntry:
+        """Put a file at ``place``, new or in the place of another. Missing folders are made."""
+        with self._changing(place) as folder:
+            self._require_replaceable(place, folder)
+            with _temporary(folder) as name, held(os.open(name, _NEW_FILE, 0o600, dir_fd=folder)) as file:
+                os.fchmod(file, mode & 0o777)
+                _write_all(file, body)
+                os.fsync(file)
+                os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+                return node_at(file)
+
+    def write_all(self, contents: Sequence[tuple[WorkspacePath, bytes, int]]) -> list[DiskEntry]:
+        """The same for many files with their modes: two syncs of the whole file system instead of two for each.
+
+        Each file is there whole or not at all, also if the machine stops: no name is changed before all bytes are safe.
+        """
+        names: list[str] = []
+        try:
+            for place, body, mode in contents:
+                names.append(self._begin(place, body, mode))
+            syncfs(self._descent.root)
+        except BaseException:
+            for (place, _, _), name in zip(contents, names, strict=False):
+                with suppress(ToolcribError, OSError), self._changing(place) as folder:
+                    os.unlink(name, dir_fd=folder)
+            raise
+        nodes = [self._finish(place, name) for (place, _, _), name in zip(contents, names, strict=True)]
+        syncfs(self._descent.root)
+        return nodes
+
+    def _begin(self, place: WorkspacePath, body: bytes, mode: int) -> str:
+        with self._changing(place) as folder:
+            self._require_replaceable(place, folder)
+            with _temporary(folder) as name, held(os.open(name, _NEW_FILE, 0o600, dir_fd=folder)) as file:
+                os.fchmod(file, mode & 0o777)
+                _write_all(file, body)
+                return name
+
+    def _finish(self, place: WorkspacePath, name: str) -> DiskEntry:
+        with self._changing(place) as folder:
+            os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            with held(os.open(place.name, OPEN_PATH_FLAGS, dir_fd=folder)) as file:
+                return node_at(file)
+
+    def append(self, place: WorkspacePath, line: bytes) -> int:
+        """Add to the end of a log, made if missing, and say how long it is then.
+
+        For what we write down ourselves and keep no history of. Lines of several writers do not mix; the last ones
+        may be lost if the machine stops.
+        """
+        with self._changing(place) as folder, held(os.open(place.name, _LOG, 0o644, dir_fd=folder)) as file:
+            self._require_plain(place, os.fstat(file).st_mode)
+            _write_all(file, line)
+            return os.fstat(file).st_size
+
+    def make_folder(self, place: WorkspacePath, *, mode: int) -> DiskEntry:
+        """Make a folder and those above it. One that exists stays as it is."""
+        self._require_writable(place)
+        with explaining(place), held(self._descent.folder(place, mode)) as folder:
+            return node_at(folder)
+
+    def make_link(self, place: WorkspacePath, target: str) -> DiskEntry:
+        """Put a symbolic link at ``place``, new or in the place of a file or link. Nobody follows it."""
+        with self._changing(place) as folder:
+            self._require_replaceable(place, folder, links=True)
+            with _temporary(folder) as name:
+                os.symlink(target, name, dir_fd=folder)
+                with held(os.open(name, OPEN_PATH_FLAGS, dir_fd=folder)) as link:
+                    os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    os.fsync(folder)
+                    return node_at(link)
+
+    def rename(self, source: WorkspacePath, destination: WorkspacePath, *, into: "MountWriter | None" = None) -> None:
+        """Move a file, link or folder to where nothing is yet, here or on another disk. Missing folders are made."""
+        self._require_changeable(source)
+        if into is None and destination.is_below(source):
+            raise Conflict(f"{shown(source)} cannot be moved into itself. Choose a path outside it.")
+        if self.stat(source) is None:
+            raise NotFound(f"File not found: {shown(source)}")
+        target = into or self
+        with target._changing(destination) as there, held(self._descent.open(source.parent, OPEN_DIR_FLAGS)) as here:
+            renameat2(here, source.name, there, destination.name, flags=RENAME_NOREPLACE)
+            os.fsync(there)
+            os.fsync(here)
+
+    def can_rename_into(self, other: "MountWriter") -> bool:
+        """Whether a rename from here to there is possible. The kernel is asked: mount points of one device refuse."""
+        name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
+        try:
+            # The kernel compares the mounts before it looks for the name, which nobody has.
+            renameat2(self._descent.root, name, other._descent.root, name, flags=RENAME_NOREPLACE)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        return False
+
+    def normalize(self, place: WorkspacePath, *, imported: bool, setgid_folders: bool = False) -> None:
+        """Take from what stands at ``place``, and all in it, what may not reach the host; see ``Normalizer``."""
+        self._require_changeable(place)
+        with explaining(place):
+            Normalizer(self._descent, imported=imported, setgid_folders=setgid_folders).normalize(place)
+
+    def hashed(self, place: WorkspacePath, *, room: int = 0) -> list[TreeHash]:
+        """What stands at ``place`` and all in it, hashed; with the bytes of small files while there is ``room``."""
+        self._require_changeable(place)
+        with explaining(place):
+            return TreeHasher(self._descent, room=room).hashed(place)
+
+    def gives_group(self, place: WorkspacePath) -> bool:
+        """Whether what is made in the folder around ``place`` gets that folder's group, or would if it were there."""
+        try:
+            with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as folder:
+                return bool(os.fstat(folder).st_mode & stat.S_ISGID)
+        except (FileNotFoundError, NotADirectoryError):
+            return not place.parent.is_root and self.gives_group(place.parent)
+
+    def set_mode(self, place: WorkspacePath, mode: int) -> DiskEntry:
+        """Give a file or folder its permissions."""
+        with self._standing(place) as node:
+            current = os.fstat(node).st_mode
+            inherited = current & stat.S_ISGID if stat.S_ISDIR(current) else 0
+            os.chmod(_handle(node), inherited | mode & 0o777)
+            _flush(node)
+            return node_at(node)
+
+    def set_times(self, place: WorkspacePath) -> DiskEntry:
+        """Date a file or folder as changed now."""
+        with self._standing(place) as node:
+            os.utime(_handle(node))
+            _flush(node)
+            return node_at(node)
+
+    def remove(self, place: WorkspacePath) -> None:
+        """Remove a file, a link or an empty folder. Nothing there is fine."""
+        self._require_changeable(place)
+        with explaining(place):
+            try:
+                above = self._descent.open(place.parent, OPEN_DIR_FLAGS)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            with held(above):
+                _remove(place.name, above)
+                os.fsync(above)
+
+    def remove_whole(self, place: WorkspacePath) -> None:
+        """Remove what stands at ``place`` with all that is in it. Links are removed, not followed."""
+        self._require_changeable(place)
+        node = self.stat(place)
+        folders = [place] if node is not None and node.kind is EntryKind.FOLDER else []
+        for folder in folders:
+            # Whoever owns a folder may open it up, and we made or were given all that is here.
+            self.set_mode(folder, 0o700)
+            folders += [folder.child(entry.name) for entry in self.entries(folder) if entry.kind is EntryKind.FOLDER]
+        for folder in reversed(folders):
+            with explaining(folder), held(self._open_folder(folder)) as opened:
+                for name in os.listdir(opened):
+                    _remove(name, opened)
+        self.remove(place)
+
+    def sweep(self, folder: WorkspacePath) -> int:
+        """Remove the temporaries that a crash left directly in ``folder``, and say how many.
+
+        Only for recovery, while nobody writes there: a temporary may be the start of somebody's file.
+        """
+        self._require_writable(folder)
+        with explaining(folder):
+            try:
+                opened = self._descent.open(folder, OPEN_DIR_FLAGS)
+            except (FileNotFoundError, NotADirectoryError):
+                return 0
+            with held(opened):
+                strays = [name for name in os.listdir(opened) if TEMPORARY.fullmatch(name)]
+                for name in strays:
+                    _remove(name, opened)
+                if strays:
+                    os.fsync(opened)
+                return len(strays)
+
+    @contextmanager
+    def _changing(self, place: WorkspacePath) -> Iterator[int]:
+        """The folder that holds ``place``, made if missing, while something in it is changed."""
+        self._require_changeable(place)
+        with explaining(place), held(self._descent.folder(place.parent)) as folder:
+            yield folder
+
+    @contextmanager
+    def _standing(self, place: WorkspacePath) -> Iterator[int]:
+        """The file or folder at ``place``, while something about it is changed."""
+        self._require_writable(place)
+        try:
+            opened = self._descent.open(place, OPEN_PATH_FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"File not found: {shown(place)}") from None
+        except OSError as error:
+            explain(error, place)
+        with explaining(place), held(opened):
+            self._require_plain(place, os.fstat(opened).st_mode)
+            yield opened
+
+    def _require_writable(self, place: WorkspacePath) -> None:
+        require_normal(place)
+        if not self._writable:
+            raise ReadOnlyMount(f"{place} cannot be changed: @{place.mount} is read-only. Write elsewhere.")
+        if _RESERVED.search(place.path):
+            raise BadArguments({"path": "Names like .~toolcrib-….tmp are for temporary files. Choose another."})
+
+    def _require_changeable(self, place: WorkspacePath) -> None:
+        self._require_writable(place)
+        if place.is_root:
+            raise Conflict(f"{place} is the root of its mount and stays. Name something inside it.")
+
+    def _require_replaceable(self, place: WorkspacePath, folder: int, *, links: bool = False) -> None:
+        try:
+            occupant = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if links and stat.S_ISLNK(occupant.st_mode):
+            return
+        if stat.S_ISDIR(occupant.st_mode):
+            raise Conflict(f"A folder stands at {shown(place)}. Choose another path, or remove it first.")
+        self._require_plain(place, occupant.st_mode)
+
+    def _require_plain(self, place: WorkspacePath, mode: int) -> None:
+        """Refuse what is neither a file nor a folder."""
+        if stat.S_ISLNK(mode):
+            raise self._descent.link_met(place)
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise Conflict(f"{shown(place)} is a special file, such as a FIFO or socket. Choose another path.")
+
+
+@contextmanager
+def _temporary(folder: int) -> Iterator[str]:
+    """A name for what will be renamed into its place. If it comes to nothing, nothing is left."""
+    name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
+    try:
+        yield name
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        raise
+
+
+def _write_all(file: int, body: bytes) -> None:
+    rest = memoryview(body)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _handle(node: int) -> str:
+    """A path to the node itself, wherever it was moved. Its owner may change what nobody may open."""
+    return f"/proc/self/fd/{node}"
+
+
+def _flush(node: int) -> None:
+    # What may not be opened is left to the kernel, which writes it out in its own time.
+    with suppress(PermissionError), held(os.open(_handle(node), OPEN_FILE_FLAGS)) as readable:
+        os.fsync(readable)
+
+
+def _remove(name: str, above: int) -> None:
+    try:
+        os.unlink(name, dir_fd=above)
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=above)

@@ -1,0 +1,106 @@
+"""Where a workspace's trees lie on this node, and their open roots."""
+
+import threading
+from collections import OrderedDict
+from functools import cached_property, partial
+from pathlib import Path
+
+from toolcrib.core.errors import Misconfigured
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
+from toolcrib.runtime.private_directory import make_private
+from toolcrib.workspace.fs.mount_writer import MountWriter
+from toolcrib.workspace.fs.trash import TrashDirectory
+from toolcrib.workspace.packages.package_folders import PackageFolders
+
+# Where commands see the mounts.
+VIEWED = {mount: f"/{mount}" for mount in Mount}
+
+# Roots held open at once. An evicted one closes when the last who uses it lets go.
+_OPEN_ROOTS = 512
+
+
+class MountTable:
+    """Gives the disk that a place is on."""
+
+    def __init__(self, data_dir: Path, *, openat2: bool | None = None) -> None:
+        self._data_dir = data_dir
+        self._openat2 = openat2
+        self.packages = PackageFolders(data_dir)
+        self._disks: OrderedDict[tuple[WorkspaceId, str | None, str, Path | None], MountWriter] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def disk(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> MountWriter:
+        """The disk of a place's mount; ``tree`` is where @project lies if it is the user's own directory."""
+        package = self.packages.current(workspace_id) if place.mount is Mount.PKG else None
+        key = (workspace_id, tree, place.mount_key, package)
+        with self._lock:
+            disk = self._disks.get(key)
+            if disk is None:
+                root = package or self._root(workspace_id, tree, place)
+                disk = self._disks[key] = self._open(root, place, own=tree is not None)
+                if len(self._disks) > _OPEN_ROOTS:
+                    self._disks.popitem(last=False)
+            self._disks.move_to_end(key)
+            return disk
+
+    def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> "WorkspaceDisks":
+        """The same, for all places of one workspace."""
+        return WorkspaceDisks(self, workspace_id, tree)
+
+    def root(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> Path:
+        """The directory of a place's mount, made if it is ours: for programs that work on it."""
+        self.disk(workspace_id, tree, place)
+        return self._root(workspace_id, tree, place).resolve()
+
+    def forget(self, workspace_id: WorkspaceId) -> None:
+        """Closes the roots of a workspace that is deleted."""
+        with self._lock:
+            for key in [key for key in self._disks if key[0] == workspace_id]:
+                del self._disks[key]
+
+    def trash(self, workspace_id: WorkspaceId) -> TrashDirectory:
+        """Where the workspace's displaced files lie on this node."""
+        root = self._data_dir / "workspaces" / str(workspace_id) / "trash"
+        return TrashDirectory(root, make=partial(make_private, root, self._data_dir), openat2=self._openat2)
+
+    def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
+        """Where an absolute path of this machine, or of a command's view, lies in a mount; only by its words."""
+        root = self._root(workspace_id, tree, mount_root(mount))
+        for known in (root.absolute(), root.resolve(), Path(VIEWED[mount])):
+            if path == str(known) or path.startswith(f"{known}/"):
+                return path[len(str(known)) :].lstrip("/") or "."
+        return None
+
+    def _root(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> Path:
+        if place.mount is Mount.PROJECT and tree is not None:
+            return Path(tree)
+        if place.mount is Mount.PKG and (package := self.packages.current(workspace_id)) is not None:
+            return package
+        return self._data_dir / "workspaces" / str(workspace_id) / place.mount_key
+
+    def _open(self, root: Path, place: WorkspacePath, *, own: bool) -> MountWriter:
+        if not (own and place.mount is Mount.PROJECT):
+            make_private(root, self._data_dir)
+        try:
+            return MountWriter(root, writable=place.mount.writable, openat2=self._openat2)
+        except FileNotFoundError:
+            raise Misconfigured(
+                f"The workspace's directory {root} is gone. Put it back, or delete the workspace."
+            ) from None
+
+
+class WorkspaceDisks:
+    """The disks of one workspace, and its trash."""
+
+    def __init__(self, mounts: MountTable, workspace_id: WorkspaceId, tree: str | None) -> None:
+        self._mounts = mounts
+        self._workspace_id = workspace_id
+        self._tree = tree
+
+    def __call__(self, place: WorkspacePath) -> MountWriter:
+        return self._mounts.disk(self._workspace_id, self._tree, place)
+
+    @cached_property
+    def trash(self) -> TrashDirectory:
+        return self._mounts.trash(self._workspace_id)

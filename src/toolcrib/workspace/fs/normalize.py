@@ -1,0 +1,115 @@
+"""Takes from files what must not reach the host: set-id bits, devices, capabilities, access lists, foreign owners.
+
+Works by descriptors and through no link, before what it works on is renamed to where others can reach it.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
+from toolcrib.workspace.fs.mount_reader import held
+
+_SET_ID: Final = stat.S_ISUID | stat.S_ISGID
+_DEVICES: Final = frozenset({stat.S_IFCHR, stat.S_IFBLK})
+_PLAIN: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
+# The last are the marks of the copy-on-write view; where a thing ends up they mean nothing, or the wrong thing.
+_ATTRIBUTES: Final = ("security.capability", "system.posix_acl_", "user.overlay.")
+_OPEN: Final = 0o700
+
+
+class Normalizer:
+    """Normalises what stands below one root.
+
+    What is ``imported`` was made by a command: it is given to the root's owner, and holds plain files only. What is not
+    stood on the host before: its FIFOs and sockets stay, and what others own there is left to them. Folders keep the
+    group that they give on if ``setgid_folders``: then those around them have it too.
+    """
+
+    def __init__(self, descent: ConfinedRoot, *, imported: bool, setgid_folders: bool = False) -> None:
+        self._descent = descent
+        self._imported = imported
+        self._of_folders = stat.S_ISUID if setgid_folders else _SET_ID
+        found = os.fstat(descent.root)
+        self._owner = found.st_uid, found.st_gid
+
+    def normalize(self, place: WorkspacePath) -> None:
+        """``place`` and all that is below it. OSError if something imported cannot be made harmless."""
+        with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as above:
+            found = os.stat(place.name, dir_fd=above, follow_symlinks=False)
+            self._settle(above, place.name, found)
+        folders = [place] if stat.S_ISDIR(found.st_mode) else []
+        for folder in folders:
+            folders += [folder.child(name) for name in self._within(folder)]
+
+    def _within(self, place: WorkspacePath) -> list[str]:
+        """Settles what is directly in a folder, and tells which folders are there."""
+        try:
+            with self._opened(place) as folder, os.scandir(folder) as entries:
+                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+                for name, seen in found:
+                    self._settle(folder, name, seen)
+        except (PermissionError, FileNotFoundError):
+            if self._imported:
+                raise
+            return []
+        return [name for name, seen in found if stat.S_ISDIR(seen.st_mode)]
+
+    def _settle(self, folder: int, name: str, seen: os.stat_result) -> None:
+        kind = stat.S_IFMT(seen.st_mode)
+        if kind in _DEVICES or (self._imported and kind not in _PLAIN):
+            os.unlink(name, dir_fd=folder)
+            return
+        denied = self._of_folders if kind == stat.S_IFDIR else _SET_ID
+        is_foreign = self._imported and (seen.st_uid, seen.st_gid) != self._owner
+        attributes = _attributes(f"/proc/self/fd/{folder}/{name}")
+        if not is_foreign and not attributes and (kind == stat.S_IFLNK or not seen.st_mode & denied):
+            return
+        try:
+            if is_foreign:
+                os.chown(name, *self._owner, dir_fd=folder, follow_symlinks=False)
+            if kind != stat.S_IFLNK:
+                with held(os.open(name, OPEN_PATH_FLAGS, dir_fd=folder)) as node:
+                    _strip(node, denied, attributes)
+        except PermissionError:
+            if self._imported:
+                raise
+
+    @contextmanager
+    def _opened(self, place: WorkspacePath) -> Iterator[int]:
+        """A folder, also one that its owner has locked, which is locked again afterwards."""
+        try:
+            opened = self._descent.open(place, OPEN_DIR_FLAGS)
+        except PermissionError:
+            with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+                handle, mode = f"/proc/self/fd/{node}", stat.S_IMODE(os.fstat(node).st_mode)
+                os.chmod(handle, mode | _OPEN)
+                try:
+                    with held(self._descent.open(place, OPEN_DIR_FLAGS)) as opened:
+                        yield opened
+                finally:
+                    os.chmod(handle, mode & ~self._of_folders)
+            return
+        with held(opened):
+            yield opened
+
+
+def _strip(node: int, denied: int, attributes: list[str]) -> None:
+    handle, mode = f"/proc/self/fd/{node}", os.fstat(node).st_mode
+    for attribute in attributes:
+        os.removexattr(handle, attribute)
+    if mode & denied:
+        os.chmod(handle, stat.S_IMODE(mode) & ~denied)
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return [name for name in os.listxattr(path, follow_symlinks=False) if name.startswith(_ATTRIBUTES)]
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.ENOENT):
+            return []
+        raise

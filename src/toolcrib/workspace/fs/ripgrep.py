@@ -1,0 +1,152 @@
+"""Runs ripgrep in a mount's root and reads what it finds. Nothing of it is believed: it opens files by path.
+
+Whoever uses a hit reads the line again through the disk, which cannot be led out of the mount.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, Self
+
+from toolcrib.core.errors import Misconfigured
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.fair_queue import FairQueue
+from toolcrib.workspace.fs.mount_writer import MountWriter
+
+# Of a longer line only its number is told.
+LONGEST_LINE = 4_096
+# Larger files are not searched. The history does not take them in either.
+LARGEST_FILE = 256_000_000
+OMITTED = b"[Omitted long"
+
+_OPTIONS = (
+    "--no-config", "--no-ignore", "--hidden", "--no-follow", "--one-file-system", "--text", "--encoding=none",
+    "--no-mmap", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number",
+    "--byte-offset",
+    f"--max-columns={LONGEST_LINE}", f"--max-filesize={LARGEST_FILE}",
+)  # fmt: skip
+_FOUND = re.compile(rb"\./([^\0\n]*)\0(\d+):(\d+):([^\n]*)\n")
+_PIPE = 1 << 18
+_LITTLE = 1 << 13
+# Searches at once on one server. Each uses every core for a moment.
+_AT_ONCE = 8
+
+
+class RipgrepHit(NamedTuple):
+    """A line that ripgrep says it found: in which file, seen from the root, its number and where it begins."""
+
+    path: bytes
+    number: bytes
+    offset: bytes
+    text: bytes
+
+
+class Ripgrep:
+    """The program, found once."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._turns = FairQueue(_AT_ONCE, what="searches")
+
+    @classmethod
+    def found(cls) -> Self:
+        program = shutil.which("rg")
+        if program is None:
+            raise Misconfigured("ripgrep is missing: there is no `rg` on the PATH. Install it, then start again.")
+        return cls(program)
+
+    @asynccontextmanager
+    async def search(
+        self,
+        disk: MountWriter,
+        expression: str,
+        *,
+        in_order: bool = False,
+        eager: bool = False,
+        names: Sequence[str] = (),
+    ) -> AsyncIterator["RipgrepProcess"]:
+        """Lines that match ``expression``, in order of their paths or, quicker, in none.
+
+        ``eager``: each line is told at once, which costs more if they are many.
+        ``names`` are globs, without regard to case: only files with such a name are searched.
+        """
+        command = [self._program, *_OPTIONS]
+        command += ["--sort=path"] if in_order else []
+        command += ["--line-buffered"] if eager else []
+        command += [f"--iglob={glob}" for glob in names]
+        async with self._turns.turn():
+            run = RipgrepProcess(await in_thread(_started, [*command, f"--regexp={expression}", "--", "./"], disk))
+            try:
+                yield run
+            finally:
+                run.end()
+
+
+class RipgrepProcess:
+    """One search that is under way."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._output = process.stdout.fileno()
+        self._rest = b""
+        self.is_done = False
+
+    async def hits(self, seconds: float) -> list[RipgrepHit]:
+        """What was found since; nothing if that is nothing for so many ``seconds``, or if all was told."""
+        if self.is_done or not await _readable(self._output, seconds):
+            return []
+        # Read here, where nobody closes it meanwhile.
+        piece = os.read(self._output, _PIPE)
+        self.is_done = not piece
+        whole, newline, rest = piece.rpartition(b"\n")
+        text, self._rest = (self._rest + whole + newline, rest) if newline else (b"", self._rest + piece)
+        # A little is taken apart in less time than handing it to a thread takes.
+        return await in_thread(_told, text) if len(text) > _LITTLE else _told(text)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether ripgrep could not make anything of the expression."""
+        assert self._process.stderr is not None
+        return self.is_done and self._process.wait() == 2 and bool(self._process.stderr.read())
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def _told(text: bytes) -> list[RipgrepHit]:
+    return list(map(RipgrepHit._make, _FOUND.findall(text)))
+
+
+def _started(command: Sequence[str], disk: MountWriter) -> subprocess.Popen[bytes]:
+    # The arguments are a list and no shell is asked; a pattern cannot become an option.
+    return subprocess.Popen(  # noqa: S603
+        command,
+        # The root itself, wherever its name leads by now.
+        cwd=f"/proc/self/fd/{disk.root}",
+        env={},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pipesize=_PIPE,
+    )
+
+
+async def _readable(descriptor: int, seconds: float) -> bool:
+    """Waits without a thread until there is something to read, or an end."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await ready.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True

@@ -1,0 +1,1 @@
+"""Agent packages: archives, folders and installation."""

@@ -1,0 +1,80 @@
+"""Installs packages into workspaces, and begins runs of their workflows."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import FILE_MODE
+from toolcrib.core.ids import SessionId
+from toolcrib.core.packages import WORKFLOW, Package, PackageContents, Workflow
+from toolcrib.core.paths import Mount, mount_root
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.files import FileStore, WorkspaceHome
+from toolcrib.storage.packages import PackageStore
+from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.packages.package_archive import package_in
+
+
+class PackageInstaller:
+    """A workspace's package: its row, its agents and its files, which change together."""
+
+    def __init__(self, rows: PackageStore, files: FileStore, mounts: MountTable, *, node: str) -> None:
+        self.rows = rows
+        self._files = files
+        self._mounts = mounts
+        self._node = node
+
+    async def require_installer(self, tenant: Tenant) -> None:
+        """Forbidden for others than owners, and Superseded elsewhere than at home: before an archive is taken."""
+        await self._home(tenant, WorkspaceRole.OWNER)
+
+    async def install(self, tenant: Tenant, archive: bytes) -> Package:
+        """Adds what an archive holds, or another version of what is there; for owners."""
+        await self._home(tenant, WorkspaceRole.OWNER)
+        # Who gives up must not leave files without their row.
+        return await asyncio.shield(self._install(tenant, await package_in(archive)))
+
+    async def _install(self, tenant: Tenant, contents: PackageContents) -> Package:
+        folders, before, is_placed = self._mounts.packages, None, False
+
+        async def place() -> None:
+            nonlocal before, is_placed
+            before, is_placed = await in_thread(folders.put, tenant.workspace_id, contents.files), True
+
+        try:
+            return await self.rows.install(tenant, contents, place)
+        except BaseException:
+            if is_placed:
+                folders.show(tenant.workspace_id, before)
+            raise
+
+    async def remove(self, tenant: Tenant, name: str) -> None:
+        """Removes a package with its agents; for owners."""
+        await self._home(tenant, WorkspaceRole.OWNER)
+
+        async def take_away() -> None:
+            await in_thread(self._mounts.packages.show, tenant.workspace_id, None)
+
+        await asyncio.shield(self.rows.remove(tenant, name, take_away))
+
+    async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes, Workflow]:
+        """What a run of a package begins with."""
+        document, workflow = await self.rows.workflow(tenant, name)
+        if document is None or workflow is None:
+            raise BadArguments({"package": f"{name!r} has no workflow.md, so there is nothing to run."})
+        return document, workflow
+
+    async def begin(self, tenant: Tenant, session_id: SessionId, document: bytes) -> None:
+        """Puts the workflow's document into the session's @state."""
+        home = await self._home(tenant, WorkspaceRole.MEMBER)
+        place = replace(WORKFLOW, scope=str(session_id))
+        disk = self._mounts.disk(tenant.workspace_id, home.tree, place)
+        await in_thread(partial(disk.write, place, document, mode=FILE_MODE))
+
+    async def _home(self, tenant: Tenant, needs: WorkspaceRole) -> WorkspaceHome:
+        home = (await self._files.lookup(tenant, [mount_root(Mount.PROJECT)], needs)).home
+        home.require(self._node)
+        return home

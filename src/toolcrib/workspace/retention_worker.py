@@ -1,0 +1,81 @@
+"""Lets go of old versions, of contents that nothing refers to and of expired trash, a little at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage.blobs import CollectedGarbage, RetentionStore
+from toolcrib.storage.trash import ExpiredTrashEntry, TrashStore
+from toolcrib.workspace.fs.mounts import MountTable
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 1_000
+_AT_ONCE = 20
+# A content is committed with the version that needs it, so any that is old and unused is really unused.
+GRACE = timedelta(minutes=10)
+
+
+class RetentionWorker:
+    """Collects by age. Without an age, versions are kept for ever and only unused contents go."""
+
+    def __init__(self, growth: RetentionStore, *, keep: timedelta | None, bin: "TrashCollector | None" = None) -> None:
+        self._growth = growth
+        self._keep = keep
+        self._bin = bin
+
+    async def run(self, every_seconds: float) -> None:
+        """Collects for ever. A failure is logged and tried again: nothing depends on it."""
+        while True:
+            try:
+                collected = await self.collect()
+                if collected.versions or collected.blobs or collected.trashed:
+                    log.info(
+                        "collected",
+                        versions=collected.versions,
+                        blobs=collected.blobs,
+                        bytes=collected.bytes,
+                        trashed=collected.trashed,
+                    )
+            except Exception:
+                log.exception("collecting_failed", remedy="Nothing is lost; it is tried again.")
+            await asyncio.sleep(every_seconds)
+
+    async def collect(self, *, grace: timedelta = GRACE) -> CollectedGarbage:
+        """One whole round, in batches, so that no lock is held for long."""
+        versions = blobs = size = 0
+        while self._keep is not None and (
+            gone := await self._growth.delete_old_versions(older_than=self._keep, limit=_BATCH)
+        ):
+            versions += gone
+        while found := await self._growth.delete_unreferenced_blobs(older_than=grace, limit=_BATCH):
+            blobs, size = blobs + found[0], size + found[1]
+            if found[0] < _BATCH:
+                break
+        trashed = await self._bin.empty() if self._bin else 0
+        return CollectedGarbage(versions, blobs, size, trashed)
+
+
+class TrashCollector:
+    """The expired part of the trash of this node's workspaces."""
+
+    def __init__(self, entries: TrashStore, mounts: MountTable, *, node: str) -> None:
+        self._entries = entries
+        self._mounts = mounts
+        self._node = node
+
+    async def empty(self) -> int:
+        """Removes what has expired. Let go of in the database first: what is being removed cannot be brought back."""
+        removed = 0
+        while expired := await self._entries.expire(self._node, limit=_AT_ONCE):
+            await in_thread(self._remove, expired)
+            await self._entries.mark_deleted(expired)
+            removed += len(expired)
+        return removed
+
+    def _remove(self, expired: Sequence[ExpiredTrashEntry]) -> None:
+        for one in expired:
+            self._mounts.trash(one.workspace_id).delete(one.token)

@@ -1,0 +1,126 @@
+"""Which files a search looks into: those that are meant, can be named, and may be read."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from toolcrib.core.errors import BadArguments, CallDenied
+from toolcrib.core.files import EntryKind, File
+from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
+from toolcrib.policy.patterns import ExpressionSet, PatternTooLargeError, literal_expression
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.workspace.fs.mount_writer import MountWriter, is_temporary
+from toolcrib.workspace.tree import WorkspaceTree
+
+# Which paths a ``path_pattern`` means: SQL LIKE with ``*`` for ``%``, or a part of the path. Case does not count.
+
+_PIECE = re.compile(r"\\(.)|([%*])|(_)|(.)", re.DOTALL)
+# The end of a name that ripgrep can be given as it stands.
+_ENDING = re.compile(r".*[%*]([A-Za-z0-9.\-]+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LikePattern:
+    """A path pattern, read. ``ending`` is how the name of every file it means ends, where that is certain."""
+
+    expressions: ExpressionSet
+    ending: str = ""
+
+    def means(self, path: str) -> bool:
+        return self.expressions.any(path)
+
+
+def likeness(pattern: str) -> LikePattern:
+    """``%.rs``, ``src/*``, ``/src/%``; without a wildcard, any path that contains it."""
+    text = pattern.strip().removeprefix("./")
+    if "%" not in text and "*" not in text:
+        return LikePattern(_compiled(f".*{literal_expression(text)}.*"))
+    if not text.startswith(("/", "%", "*")):
+        # It may begin at any folder.
+        text = f"%/{text}"
+    ending = _ENDING.fullmatch(text)
+    return LikePattern(_compiled(_expression(text)), ending[1] if ending else "")
+
+
+def _expression(text: str) -> str:
+    return "".join(
+        ".*" if many else "." if one else literal_expression(escaped or plain)
+        for escaped, many, one, plain in _PIECE.findall(text)
+    )
+
+
+def _compiled(expression: str) -> ExpressionSet:
+    try:
+        return ExpressionSet([expression], whole=True, ignore_case=True)
+    except PatternTooLargeError as error:
+        raise BadArguments({"path_pattern": str(error)}) from error
+
+
+def order_of(path: str) -> str:
+    """By this, paths sort folder by folder, as names do and as ripgrep walks."""
+    return path.replace("/", "\0")
+
+
+class FileFilter:
+    """Says of a path whether it is searched. ``elsewhere`` are those of which the disk does not tell the truth."""
+
+    def __init__(self, tree: WorkspaceTree, paths: LikePattern | None, elsewhere: Collection[str]) -> None:
+        self._tree = tree
+        self._paths = paths
+        self._elsewhere = elsewhere
+
+    @property
+    def name_globs(self) -> tuple[str, ...]:
+        """The same for ripgrep, which may search more than this."""
+        return (f"*{self._paths.ending}",) if self._paths and self._paths.ending else ()
+
+    def place(self, path: str) -> WorkspacePath | None:
+        """The place of a path on disk, if it is searched."""
+        if path in self._elsewhere or not self._means(path) or not can_be_named(path):
+            return None
+        place = WorkspacePath(Mount.PROJECT, path)
+        return place if self._may_read(place) else None
+
+    def readable(self, files: Iterable[File]) -> list[File]:
+        """Of files that do not stand on disk, those that are searched."""
+        return [
+            file
+            for file in files
+            if file.state.kind is EntryKind.FILE
+            and self._means(file.state.place.path)
+            and self._may_read(file.state.place)
+        ]
+
+    async def withheld(self, disk: MountWriter, off_disk: Iterable[File]) -> int:
+        """How many files are meant and may not be read. All count: a number of those that match would tell of them."""
+        if not self._tree.is_an_agents:
+            return 0
+        paths = await in_thread(self._files, disk)
+        paths |= {file.state.place.path for file in off_disk if file.state.kind is EntryKind.FILE}
+        meant = (WorkspacePath(Mount.PROJECT, path) for path in paths if self._means(path))
+        return sum(not self._may_read(place) for place in meant)
+
+    def _files(self, disk: MountWriter) -> set[str]:
+        root = WorkspacePath(Mount.PROJECT, "/")
+        return {path for path, _, kind in disk.names(root) if kind is EntryKind.FILE and can_be_named(path)}
+
+    def _means(self, path: str) -> bool:
+        return self._paths is None or self._paths.means(path)
+
+    def _may_read(self, place: WorkspacePath) -> bool:
+        try:
+            self._tree.check_read(place)
+        except CallDenied:
+            return False
+        return True
+
+
+def can_be_named(path: str) -> bool:
+    """Whether a path found on disk can be written down, and is not one of our own temporaries."""
+    return all(map(_is_name, path[1:].split("/")))
+
+
+@lru_cache(maxsize=65_536)
+def _is_name(name: str) -> bool:
+    return is_valid_name(name) and not is_temporary(name)

@@ -1,0 +1,128 @@
+"""The texts of many files, in passages of whole lines: what a search reads. Matches nothing itself."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from toolcrib.core.errors import CallDenied, NotFound, PathOutsideMount, ToolFailed
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import WorkspacePath, is_valid_name, shown
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.workspace.fs.mount_writer import MountWriter
+from toolcrib.workspace.text.content import is_binary
+from toolcrib.workspace.tree import WorkspaceTree
+
+# How much is read before somebody looks at it. A line longer than this is searched in parts.
+_MOST = 1 << 20
+
+Skips = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class LineChunk:
+    """Some lines of a file, the first of which has the number ``line``, counted from 1."""
+
+    place: WorkspacePath
+    line: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+
+async def passages(tree: WorkspaceTree, top: WorkspacePath, *, skips: Skips) -> AsyncGenerator[list[LineChunk]]:
+    """The texts of a file, or of those below a folder by path, as the caller may read them.
+
+    What ``skips`` names is left out with all that is below it, and so is what may not be read and what is no text.
+    """
+    tree.check_read(top)
+    standing = await tree.lookup(top)
+    await tree.reject_symlink(standing)
+    if not standing.exists and not top.is_root:
+        raise NotFound(f"File not found: {shown(top)}")
+    top, disk = standing.place, await tree.disk_at(standing.place)
+    on_disk, elsewhere = [top], [top] if standing.is_virtual else []
+    if standing.is_folder:
+        on_disk = await in_thread(_files_below, disk, top, skips)
+        elsewhere = [place for place in await _off_disk(tree, top) if not _is_skipped(place, top, skips)]
+    reader = _ChunkReader(tree, disk, [place for place in on_disk if place not in set(elsewhere)])
+    while batch := await in_thread(reader.next):
+        yield batch
+    for place in elsewhere:
+        with suppress(ToolFailed, CallDenied):
+            yield list(_passages_of(place, [(await tree.read(place)).body]))
+
+
+def _files_below(disk: MountWriter, folder: WorkspacePath, skips: Skips) -> list[WorkspacePath]:
+    found: list[WorkspacePath] = []
+    pending = [folder]
+    while pending:
+        here = pending.pop()
+        # A folder that vanished, may not be opened or lies in another mount has nothing for us.
+        with suppress(ToolFailed, PathOutsideMount):
+            for entry in disk.entries(here):
+                if skips(entry.name) or not is_valid_name(entry.name):
+                    continue
+                if entry.kind is EntryKind.FOLDER:
+                    pending.append(here.child(entry.name))
+                if entry.kind is EntryKind.FILE:
+                    found.append(here.child(entry.name))
+    return sorted(found)
+
+
+async def _off_disk(tree: WorkspaceTree, folder: WorkspacePath) -> list[WorkspacePath]:
+    files = await tree.off_disk(folder, virtual=False)
+    return sorted(file.state.place for file in files if file.state.kind is EntryKind.FILE)
+
+
+def _is_skipped(place: WorkspacePath, top: WorkspacePath, skips: Skips) -> bool:
+    return any(map(skips, place.parts[len(top.parts) :]))
+
+
+class _ChunkReader:
+    """Reads files from disk, one after the other, about a megabyte at a time."""
+
+    def __init__(self, tree: WorkspaceTree, disk: MountWriter, places: Sequence[WorkspacePath]) -> None:
+        self._tree = tree
+        self._disk = disk
+        self._passages = self._read_all(places)
+
+    def next(self) -> list[LineChunk]:
+        """The next passages; none when everything is read."""
+        batch: list[LineChunk] = []
+        size = 0
+        for passage in self._passages:
+            batch.append(passage)
+            size += len(passage.text)
+            if size >= _MOST:
+                break
+        return batch
+
+    def _read_all(self, places: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
+        for place in places:
+            # What may not be read, or is gone by now, is left out: the others still count.
+            with suppress(ToolFailed, CallDenied):
+                self._tree.check_read(place)
+                yield from _passages_of(place, self._disk.pieces(place, hard_links=self._tree.reads_hard_links))
+
+
+def _passages_of(place: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[LineChunk]:
+    """A text in passages that end where a line does; nothing of what is not text."""
+    number, rest = 1, b""
+    for index, piece in enumerate(pieces):
+        if index == 0 and is_binary(piece):
+            return
+        whole, end, rest = (rest + piece).rpartition(b"\n")
+        if end:
+            yield LineChunk(place, number, _text(whole))
+            number += whole.count(b"\n") + 1
+        elif len(rest) >= _MOST:
+            yield LineChunk(place, number, _text(rest))
+            rest = b""
+    if rest or number == 1:
+        yield LineChunk(place, number, _text(rest))
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\r")

@@ -1,0 +1,1 @@
+"""Disk against history: reconcile, apply and crash recovery."""

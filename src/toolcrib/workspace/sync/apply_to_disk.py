@@ -1,0 +1,322 @@
+"""Makes the disk hold what the history says. Decides nothing: whoever calls holds the locks and checked the base."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from toolcrib.core.change_sets import FileChange
+from toolcrib.core.errors import Conflict, NotFound, ToolFailed
+from toolcrib.core.files import EntryKind, EntryState, Fingerprint
+from toolcrib.core.ids import FileId, VersionId
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.storage.change_sets import AppliedFile
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.fs.trash import is_same_inode, token_of
+from toolcrib.workspace.sync.path_state import disk_matches_state, stat_no_symlinks
+
+# In which order what moves can be renamed, so that nothing is put where it is taken along. Touches no disk.
+
+
+class RenameOrder:
+    """What one set moves from where to where. ``folders``: which of it are folders, by where they come from."""
+
+    def __init__(self, goals: Mapping[WorkspacePath, WorkspacePath], folders: Collection[WorkspacePath]) -> None:
+        self._goals = goals
+        self._folders = folders
+        self._carriers: dict[WorkspacePath, WorkspacePath] = {}
+        self._leaving: dict[WorkspacePath, list[WorkspacePath]] = defaultdict(list)
+        for place, goal in goals.items():
+            above = [folder for folder in place.ancestors if folder in goals]
+            if above and goal == place.relocate(above[-1], goals[above[-1]]):
+                self._carriers[place] = above[-1]
+                continue
+            for folder in above:
+                self._leaving[folder].append(place)
+
+    def carrier(self, place: WorkspacePath) -> WorkspacePath | None:
+        """The folder that takes it where it goes, if one does."""
+        return self._carriers.get(place)
+
+    def leaving(self, folder: WorkspacePath) -> Collection[WorkspacePath]:
+        """What leaves a folder for somewhere else than the folder takes it."""
+        return self._leaving.get(folder, ())
+
+    def __iter__(self) -> Iterator[WorkspacePath]:
+        """Each after what it waits for. Folders that wait for each other have no turn, and files that do the last."""
+        waits = {place: self._waits_for(place) for place in self._goals}
+        last: list[WorkspacePath] = []
+        while waits:
+            sorter, cycle = TopologicalSorter(waits), set[WorkspacePath]()
+            try:
+                sorter.prepare()
+            except CycleError as error:
+                cycle.update(error.args[1])
+            while ready := sorter.get_ready():
+                yield from ready
+                sorter.done(*ready)
+                for place in ready:
+                    del waits[place]
+            # Nothing goes into a file, and who wants its place does not find it free: files make nobody wait.
+            last += [place for place in waits if place not in self._folders]
+            waits = {
+                place: {other for other in others if other in waits and other in self._folders} - cycle
+                for place, others in waits.items()
+                if place in self._folders and place not in cycle
+            }
+        yield from last
+
+    def _waits_for(self, place: WorkspacePath) -> set[WorkspacePath]:
+        """What stands where it goes or would take it along from there, what takes it along, and what must not come."""
+        goal = self._goals[place]
+        waits = {above for above in (*goal.ancestors, goal) if above in self._goals}
+        waits.update(self.leaving(place))
+        if place in self._carriers:
+            waits.add(self._carriers[place])
+        return waits
+
+
+# Opens folders that are locked against their owner while a change is brought to disk, and locks them again.
+
+OPEN = 0o700
+
+
+@contextmanager
+def temporarily_writable(disk_of: WorkspaceDisks, places: Collection[WorkspacePath]) -> Iterator[None]:
+    """Lets us, who own them, change what is in the folders above these places, whatever their modes are.
+
+    Where the change itself gives a folder a mode, that counts afterwards.
+    """
+    was: dict[WorkspacePath, int] = {}
+    above = {folder for place in places for folder in place.ancestors}
+    try:
+        for folder in sorted(above, key=_depth):
+            node = stat_no_symlinks(disk_of(folder), folder)
+            if node is not None and node.kind is EntryKind.FOLDER and node.mode & OPEN != OPEN:
+                disk_of(folder).set_mode(folder, node.mode | OPEN)
+                was[folder] = node.mode
+        yield
+    finally:
+        for folder in sorted(was, key=_depth, reverse=True):
+            node = stat_no_symlinks(disk_of(folder), folder)
+            if node is not None and node.mode == was[folder] | OPEN:
+                with suppress(NotFound):
+                    disk_of(folder).set_mode(folder, was[folder])
+
+
+def _depth(place: WorkspacePath) -> int:
+    return len(place.parts)
+
+
+# More contents than this are made safe all together.
+_MANY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep:
+    """One file's way on disk: from the state it was left in to its head. ``body`` is the head's content."""
+
+    file_id: FileId
+    version_id: VersionId
+    before: EntryState | None
+    after: EntryState | None
+    body: bytes | None
+
+    @classmethod
+    def of(cls, change: FileChange) -> "ApplyStep":
+        return cls(change.file_id, change.version_id, change.before, change.after, change.body)
+
+    @property
+    def states(self) -> tuple[EntryState, ...]:
+        return tuple(state for state in (self.before, self.after) if state is not None)
+
+    @property
+    def moves(self) -> bool:
+        return self.before is not None and self.after is not None and self.before.place != self.after.place
+
+
+def apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
+    """Brings every step to its end, whatever part of it was done before. Doing it twice is harmless.
+
+    What is displaced or deleted goes first, so that no moving folder takes it along; then whatever can be renamed is;
+    then places are freed, new folders made and contents written: so one set can free a place and take it.
+    """
+    try:
+        return _apply(disk_of, steps)
+    except ToolFailed:
+        # A folder may be locked against its owner, which a program can do and undo.
+        with temporarily_writable(disk_of, {state.place for step in steps for state in step.states}):
+            return _apply(disk_of, steps)
+
+
+def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
+    wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
+    # What moves is renamed, if it finds its place free: then a folder takes along what only the disk knows in it.
+    written = {step.after.place: step.after.kind for step in steps if step.after is not None and not step.moves}
+    _displace(disk_of, steps)
+    for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
+        _free(disk_of, place, written)
+    _rename_all(disk_of, steps)
+    for step in (step for step in steps if step.moves and token_of(step.before) is not None):
+        # What could not be renamed, since another stands in its way, and has no content that could be written.
+        if is_same_inode(_before(step), stat_no_symlinks(disk_of(_before(step).place), _before(step).place)):
+            _set_aside(disk_of, step)
+    for place in _deepest_first(_before(step).place for step in steps if _is_left_over(disk_of, step)):
+        _free(disk_of, place, wanted)
+    prints: dict[FileId, Fingerprint | None] = {}
+    contents = [step for step in steps if _is_written(step)]
+    at_once = {step.file_id for step in contents} if len(contents) > _MANY else set()
+    for step in sorted(steps, key=_folders_first):
+        if step.file_id not in at_once:
+            prints[step.file_id] = None if step.after is None else _make(disk_of, step)
+    if at_once:
+        prints |= _write_all(disk_of, contents)
+    for step in sorted((step for step in steps if _locks(step)), key=_folders_first, reverse=True):
+        disk_of(_after(step).place).set_mode(_after(step).place, _after(step).mode)
+    return [AppliedFile(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
+
+
+def _displace(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
+    """Moves into the trash what nobody could write again, files before the folders that go as a whole."""
+    displaced = [step for step in steps if token_of(step.before) not in (None, token_of(step.after))]
+    for step in sorted(displaced, key=lambda step: -len(_before(step).place.parts)):
+        for mover in (other for other in steps if other.moves and _before(other).place.is_below(_before(step).place)):
+            _rename(disk_of, mover)
+        _set_aside(disk_of, step)
+
+
+def _set_aside(disk_of: WorkspaceDisks, step: ApplyStep) -> None:
+    token, place = token_of(step.before), _before(step).place
+    # If it lies in the trash already, then what stands there is something else.
+    if token is None or disk_of.trash.holds(token) or stat_no_symlinks(disk_of(place), place) is None:
+        return
+    disk_of.trash.move_in(disk_of(place), place, token)
+
+
+def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
+    """Whether what a step found still stands there, though it shall not.
+
+    Something else may have come there since: a folder that was renamed brings along what only the disk knows.
+    """
+    if step.before is None:
+        return False
+    disk, place = disk_of(step.before.place), step.before.place
+    node = stat_no_symlinks(disk, place)
+    if step.after is None:
+        # A folder from which something had to move first. It goes only if it is empty.
+        return step.before.kind is EntryKind.FOLDER and node is not None and node.kind is EntryKind.FOLDER
+    return not step.moves or disk_matches_state(disk, step.before, node)
+
+
+def _rename_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
+    """Renames what moves; folders take along what goes with them.
+
+    A folder from which something could not leave yet is not renamed, or it would take that along; what it holds is
+    then moved or written one by one.
+    """
+    movers = {_before(step).place: step for step in steps if step.moves}
+    goals = {place: step.after.place for place, step in movers.items() if step.after is not None}
+    turns = RenameOrder(goals, {place for place, step in movers.items() if _before(step).kind is EntryKind.FOLDER})
+    gone: set[WorkspacePath] = set()
+    for place in turns:
+        is_stuck = any(stat_no_symlinks(disk_of(left), left) is not None for left in turns.leaving(place))
+        if turns.carrier(place) in gone or (not is_stuck and _rename(disk_of, movers[place])):
+            gone.add(place)
+
+
+def _deepest_first(places: Iterable[WorkspacePath]) -> list[WorkspacePath]:
+    return sorted(places, key=lambda place: -len(place.parts))
+
+
+def _folders_first(step: ApplyStep) -> tuple[bool, int]:
+    state = step.states[-1]
+    return state.kind is not EntryKind.FOLDER, len(state.place.parts)
+
+
+def _before(step: ApplyStep) -> EntryState:
+    assert step.before is not None
+    return step.before
+
+
+def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
+    """Moves on disk if that is still to be done and nothing stands in the way; else the new place is written."""
+    assert step.before is not None and step.after is not None
+    source, destination = step.before.place, step.after.place
+    disk = disk_of(source)
+    there, taken = stat_no_symlinks(disk, source), stat_no_symlinks(disk_of(destination), destination)
+    if disk_of(destination) is disk and there is not None and taken is None:
+        # A file may still stand where the folder above will be; then the content is written instead.
+        with suppress(Conflict):
+            disk.rename(source, destination)
+            return True
+    return False
+
+
+def _free(disk_of: WorkspaceDisks, place: WorkspacePath, wanted: Mapping[WorkspacePath, EntryKind]) -> None:
+    """Removes what stands where nothing shall stand, or something of another kind."""
+    disk = disk_of(place)
+    node = stat_no_symlinks(disk, place)
+    if node is None or node.kind is wanted.get(place):
+        return
+    # A program outside put something into a folder at the last moment: then it stays, with that in it.
+    with suppress(Conflict):
+        disk.remove(place)
+
+
+def _locks(step: ApplyStep) -> bool:
+    after = step.after
+    return after is not None and after.kind is EntryKind.FOLDER and after.mode & OPEN != OPEN
+
+
+def _is_written(step: ApplyStep) -> bool:
+    after = step.after
+    return step.body is not None and after is not None and after.kind is EntryKind.FILE and token_of(after) is None
+
+
+def _write_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> dict[FileId, Fingerprint | None]:
+    """Very many contents: making each of them safe for itself would take minutes."""
+    prints: dict[FileId, Fingerprint | None] = {}
+    for disk in {disk_of(_after(step).place) for step in steps}:
+        here = [step for step in steps if disk_of(_after(step).place) is disk]
+        contents = [(_after(step).place, step.body or b"", _after(step).mode) for step in here]
+        prints |= zip(
+            (step.file_id for step in here), (node.fingerprint for node in disk.write_all(contents)), strict=True
+        )
+    return prints
+
+
+def _after(step: ApplyStep) -> EntryState:
+    assert step.after is not None
+    return step.after
+
+
+def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
+    assert step.after is not None
+    after, before = step.after, step.before
+    disk = disk_of(after.place)
+    token = token_of(after)
+    if token is not None and disk_of.trash.holds(token):
+        # What stands there is in the history: the base was checked, and what is not was set aside.
+        disk.remove(after.place)
+        disk_of.trash.move_out(disk, token, after.place)
+    if token is not None and disk.stat(after.place) is None:
+        # Someone outside took it away. The next look finds that out and books it.
+        return None
+    if after.kind is EntryKind.FOLDER:
+        # One that is to be locked is so only when all that goes into it is there.
+        mode = after.mode | OPEN if _locks(step) else after.mode
+        node = disk.make_folder(after.place, mode=mode)
+        if node.mode != mode:
+            disk.set_mode(after.place, mode)
+        if before == after:
+            disk.set_times(after.place)
+        return None
+    if after.kind is EntryKind.LINK:
+        assert after.target is not None
+        return disk.make_link(after.place, after.target).fingerprint
+    if step.body is not None:
+        return disk.write(after.place, step.body, mode=after.mode).fingerprint
+    # The content is there already: moved, touched, or given another mode.
+    node = disk.set_times(after.place) if before == after else disk.set_mode(after.place, after.mode)
+    return node.fingerprint

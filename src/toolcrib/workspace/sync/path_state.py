@@ -1,0 +1,208 @@
+"""What stands at a place, in the history and on disk, and whether the two agree. Looks at nothing itself."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import assert_never
+
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import PathOutsideMount, SymlinkNotFollowed
+from toolcrib.core.files import FOLDER_MODE, AuthorKind, ContentKind, EntryKind, EntryState, File, FileType, Version
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.storage.blobs import digest
+from toolcrib.storage.files import PathLookup
+from toolcrib.workspace.fs.disk_entries import DiskEntry
+from toolcrib.workspace.fs.mount_writer import MountWriter
+from toolcrib.workspace.fs.trash import is_same_inode, token_of, untracked_state
+from toolcrib.workspace.text.content import decode_content, file_state
+
+
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """What stands at a place: in the history, on disk, in both or in neither."""
+
+    place: WorkspacePath
+    file: File | None
+    node: DiskEntry | None
+
+    @property
+    def exists(self) -> bool:
+        return self.file is not None or (self.node is not None and self.node.kind is not None)
+
+    @property
+    def kind(self) -> EntryKind | None:
+        if self.file is not None:
+            return self.file.state.kind
+        if self.place.is_root:
+            return EntryKind.FOLDER
+        return self.node.kind if self.node else None
+
+    @property
+    def is_folder(self) -> bool:
+        return self.kind is EntryKind.FOLDER
+
+    @property
+    def is_special(self) -> bool:
+        """A FIFO, socket or device: neither readable nor replaceable, and in no listing."""
+        return self.node is not None and self.node.kind is None
+
+    @property
+    def synced(self) -> bool:
+        return self.file is not None
+
+    @property
+    def type(self) -> FileType:
+        if self.file is not None:
+            return self.file.type
+        return FileType.FOLDER if self.is_folder else FileType.DOCUMENT
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.file is not None and self.file.is_virtual
+
+    @property
+    def display_name(self) -> str:
+        """The name for people; for all but virtual files the one in the path."""
+        return (self.file.display_name if self.file else None) or self.place.name
+
+    @property
+    def updated_at(self) -> datetime:
+        if self.file is not None:
+            return self.file.updated_at
+        assert self.node is not None
+        return self.node.mtime
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file's whole content, and where it stands."""
+
+    standing: PathState
+    body: bytes
+    sha256: bytes
+
+
+def author_in_words(version: Version, caller: Caller) -> str:
+    """Who made a version, and how long ago, in words."""
+    match version.author:
+        case AuthorKind.AGENT:
+            who = f"run {version.run_id}" if version.run_id else f"agent {version.agent_id}"
+        case AuthorKind.USER:
+            who = "you" if version.user_id == caller.user_id and not caller.is_agent else f"user {version.user_id}"
+        case AuthorKind.EXTERNAL:
+            who = "a program outside Toolcrib"
+        case AuthorKind.SYSTEM:
+            who = "the system"
+        case _:
+            assert_never(version.author)
+    seconds = max(0, int((datetime.now(UTC) - version.created_at).total_seconds()))
+    return f"{who}, {seconds} s ago"
+
+
+def is_stale(standing: PathState, seen: PathLookup, asked_about: set[WorkspacePath]) -> bool:
+    """Whether history and disk must be brought together before anyone is told."""
+    file, node = standing.file, standing.node
+    if file is None:
+        # It may be the old end of a move, or a deletion, that a crash left on disk: worth one question.
+        return seen.any_pending and node is not None and standing.place not in asked_about
+    if file.is_virtual:
+        return False
+    return file.pending or differs_by_stat(file, node)
+
+
+def differs_by_stat(file: File, node: DiskEntry | None) -> bool:
+    """Whether what stands on disk may not be what the history says, told without reading it."""
+    if node is None or node.kind is not file.state.kind:
+        return True
+    if node.kind is EntryKind.LINK:
+        return node.target != file.state.target
+    if node.mode != file.state.mode:
+        return True
+    return node.kind is EntryKind.FILE and not (file.fingerprint and file.fingerprint.matches(node.fingerprint))
+
+
+# Does the disk hold what the history says? By fingerprint first, by content where that proves nothing.
+
+# What the history can take in. Of larger files it keeps no content: displaced, they go to the trash.
+MOST_BYTES = 256_000_000
+
+_NOTHING = (None, None, None)
+
+
+def disk_matches_head(disk: MountWriter, file: File, node: DiskEntry | None) -> bool:
+    """Whether the disk holds a file's head."""
+    if node is not None and node.kind is EntryKind.FILE and file.fingerprint is not None:
+        if file.fingerprint.is_proof_of(node.fingerprint):
+            return file.state.kind is EntryKind.FILE
+        if not file.fingerprint.matches(node.fingerprint):
+            return False
+    return disk_matches_state(disk, file.state, node)
+
+
+def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | None) -> bool:
+    """Whether the disk holds a state, by content where there is any."""
+    if node is None or node.kind is not state.kind:
+        return False
+    if state.kind is EntryKind.LINK:
+        return node.target == state.target
+    if node.mode != state.mode:
+        return False
+    if state.kind is EntryKind.FOLDER:
+        return True
+    if node.fingerprint.size != state.size:
+        return False
+    if token_of(state) is not None:
+        # Nobody knows its content but the disk. If that is another, it is kept all the same when it is displaced.
+        return is_same_inode(state, node)
+    body, _ = disk.read(state.place, limit=MOST_BYTES)
+    return digest(body) == state.sha256
+
+
+def stat_no_symlinks(disk: MountWriter, place: WorkspacePath) -> DiskEntry | None:
+    """What stands at a place, for one who changes the tree: where a link is on the way, nothing does."""
+    try:
+        return disk.stat(place)
+    except (SymlinkNotFollowed, PathOutsideMount):
+        return None
+
+
+def observe_entry(
+    disk: MountWriter, place: WorkspacePath, known: EntryState | None
+) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
+    """What stands on disk now, as a state with its content; nothing for special files, which no history can keep."""
+    node = disk.stat(place)
+    if node is None or node.kind is None:
+        return _NOTHING
+    if node.kind is EntryKind.FOLDER:
+        return _folder(place, node, known), None, node
+    if node.kind is EntryKind.LINK:
+        # A target that is not text cannot be kept, and nobody could write it down again.
+        told = node.target is not None and node.target.isprintable()
+        return (EntryState(place, EntryKind.LINK, node.mode, target=node.target), None, node) if told else _NOTHING
+    if node.fingerprint.size > MOST_BYTES:
+        return untracked_state(place, node), None, node
+    body, node = disk.read(place, limit=MOST_BYTES)
+    state = file_state(place, body, mode=node.mode, content=known.content if known else ContentKind.TEXT)
+    if state.content is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
+        state = replace(state, content=ContentKind.TEXT)
+    return state, body, node
+
+
+def observed_whole(disk: MountWriter, place: WorkspacePath) -> tuple[EntryState | None, DiskEntry | None]:
+    """What stands on disk now, as something whose content the history shall not keep; of a folder with all in it."""
+    node = disk.stat(place)
+    if node is None or node.kind not in (EntryKind.FILE, EntryKind.FOLDER):
+        return None, None
+    size = None if node.kind is EntryKind.FILE else size_below(disk, place)
+    return untracked_state(place, node, size=size), node
+
+
+def _folder(place: WorkspacePath, node: DiskEntry, known: EntryState | None) -> EntryState:
+    state = EntryState(place, EntryKind.FOLDER, node.mode or FOLDER_MODE)
+    # One that is known as a whole stays so: looking at it does not tell what is in it.
+    return replace(state, size=known.size, target=known.target) if known and token_of(known) else state
+
+
+def size_below(disk: MountWriter, folder: WorkspacePath) -> int:
+    """The bytes of all files in a folder, at any depth."""
+    nodes = (disk.stat(place) for place, entry in disk.walk(folder) if entry.kind is EntryKind.FILE)
+    return sum(node.fingerprint.size for node in nodes if node is not None)

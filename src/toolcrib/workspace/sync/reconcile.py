@@ -1,0 +1,241 @@
+"""Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.change_sets import EXTERNAL, Author, ChangeKind, ChangeSet, FileChange
+from toolcrib.core.files import EntryKind, EntryState, File
+from toolcrib.core.ids import VersionId
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage import blobs
+from toolcrib.storage.background_processes import present_within
+from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.files import get_version, list_below, list_pending
+from toolcrib.storage.trash import TrashLimits, record_trashed
+from toolcrib.workspace.fs.disk_entries import DiskEntry
+from toolcrib.workspace.fs.mount_writer import MountWriter
+from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
+from toolcrib.workspace.fs.trash import token_of
+from toolcrib.workspace.sync.apply_to_disk import ApplyStep, apply
+from toolcrib.workspace.sync.crash_recovery import (
+    DiskChanges,
+    external_change,
+    list_stranded_trash,
+    plan_redo,
+    remove_temp_files,
+)
+from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry, observed_whole, size_below
+
+# Whose doing it was that the disk changed behind the history's back. Decides by dates and who ran; looks at
+# nothing.
+
+
+def attribute_changes(
+    found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_were_known: bool
+) -> tuple[ChangeSet, ...]:
+    """What was found as change sets, one for each author. ``processes`` are those that may be, the latest first.
+
+    Something that the history did not know is a process's only if ``all_were_known`` when it began.
+    """
+    shares: dict[Author, list[FileChange]] = {}
+    for change in found.changes:
+        theirs = all_were_known or change.kind is not ChangeKind.MADE
+        author = _author(processes, found.dates_ns.get(change.version_id)) if theirs and _is_kept(change) else EXTERNAL
+        shares.setdefault(author, []).append(change)
+    return tuple(ChangeSet(author, tuple(changes)) for author, changes in shares.items())
+
+
+def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Author:
+    """Who ran at a date; of what is gone there is none, so it is whoever runs now."""
+    there = [process for process in processes if (process.is_running if date_ns is None else process.ran_at(date_ns))]
+    if len({process.belongs_to for process in there}) != 1:
+        return EXTERNAL
+    return there[0].author
+
+
+def _is_kept(change: FileChange) -> bool:
+    """Whether undo could bring back what stood there before: else it must not seem so."""
+    return token_of(change.before) is None and token_of(change.after) is None
+
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Reconciles places, and recovers workspaces."""
+
+    def __init__(
+        self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
+    ) -> None:
+        self._changes = changes
+        self._mounts = mounts
+        self._node = node
+        self._trash = trash or TrashLimits()
+
+    async def reconcile(
+        self,
+        tenant: Tenant,
+        places: Sequence[WorkspacePath],
+        *,
+        take_in: bool = False,
+        whole: Collection[WorkspacePath] = (),
+        all_were_known: bool = False,
+    ) -> tuple[ChangeSet, ...]:
+        """Makes the history say what the disk holds at these places; with ``take_in``, of unknown files too.
+
+        Of those in ``whole`` the history shall not keep the content, and folders are taken in with all that is in them.
+        Waits for whoever is changing them. A change that is still pending then was left by a crash.
+        ``all_were_known``: what is unknown now was made since some process began, and may be its doing. Returns what
+        was booked.
+        """
+        booked: tuple[ChangeSet, ...] = ()
+        places = sorted(set(places))
+        async with self._changes.lock(tenant, places) as locked:
+            seen = await locked.lookup(places, WorkspaceRole.VIEWER)
+            seen.home.require(self._node)
+            async with locked.transaction() as connection:
+                crashed = seen.any_pending and bool(await list_pending(connection, tenant, places))
+                found = DiskChanges((), ())
+                if not crashed:
+                    disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                    found = await in_thread(
+                        partial(_observe, disk_of, places, seen.files, take_in=take_in, whole=whole)
+                    )
+                    found = await _with_lost_children(connection, tenant, found)
+                if found.changes:
+                    booked = await self._attributed(connection, tenant, found, all_were_known=all_were_known)
+                for change_set in booked:
+                    await locked.commit(change_set, seen.home, node=self._node)
+            await locked.mark_applied(found.settled)
+        if crashed:
+            await self.recover(tenant)
+        return booked
+
+    async def _attributed(
+        self, connection: Connection, tenant: Tenant, found: DiskChanges, *, all_were_known: bool
+    ) -> tuple[ChangeSet, ...]:
+        """What was found, by whom: by programs outside, or by a background process that ran at the time."""
+        oldest_ns = min(found.dates_ns.values(), default=time.time_ns())
+        processes = await present_within(connection, tenant, node=self._node, since_ns=oldest_ns)
+        return attribute_changes(found, processes, all_were_known=all_were_known)
+
+    async def wait_until_applied(self, tenant: Tenant) -> None:
+        """Waits until all that was committed so far is on disk, whoever does it; if its process died, does it."""
+        async with self._changes.lock(tenant, [], whole=True) as locked:
+            # Whoever lives and was changing something is done now: what is still pending was left by a crash.
+            crashed = (await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)).any_pending
+        if crashed:
+            await self.recover(tenant)
+
+    async def recover(self, tenant: Tenant) -> int:
+        """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
+        async with self._changes.lock(tenant, [], whole=True) as locked:
+            seen = await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)
+            seen.home.require(self._node)
+            async with locked.transaction() as connection:
+                pending = await list_pending(connection, tenant)
+                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                steps = [await _step(connection, tenant, file) for file in pending]
+                await in_thread(remove_temp_files, disk_of, steps)
+                redo, clashes = await in_thread(plan_redo, disk_of, steps, pending)
+                if clashes.changes:
+                    log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.paths])
+                    found = ChangeSet(EXTERNAL, clashes.changes)
+                    await locked.commit(found, seen.home, node=self._node)
+                    lying = await in_thread(list_stranded_trash, disk_of, steps, redo)
+                    await record_trashed(
+                        connection, tenant, found.id, lying, node=self._node, limits=self._trash, anew=False
+                    )
+            settled = await in_thread(apply, disk_of, redo)
+            await locked.mark_applied([*settled, *clashes.settled])
+        return len(pending)
+
+
+_ANYWHERE = mount_root(Mount.PROJECT)
+
+
+async def _step(connection: Connection, tenant: Tenant, file: File) -> ApplyStep:
+    """What a pending file still has to go through."""
+    before = None
+    if file.base_version_id is not None:
+        base = await get_version(connection, tenant, file.base_version_id)
+        before = None if base.deleted else base.state
+    after = None if file.deleted else file.state
+    body = None
+    if after is not None and after.sha256 is not None:
+        body = (await blobs.fetch(connection, tenant, [after.sha256]))[after.sha256]
+    # A file that was made and deleted before it ever reached the disk is looked for where it would have been.
+    return ApplyStep(file.id, file.version_id, before or (file.state if after is None else None), after, body)
+
+
+async def _with_lost_children(connection: Connection, tenant: Tenant, found: DiskChanges) -> DiskChanges:
+    """A folder that is gone took along what was in it."""
+    changes, settled = list(found.changes), list(found.settled)
+    gone = [c.before for c in found.changes if c.after is None and c.before and c.before.kind is EntryKind.FOLDER]
+    for folder in gone:
+        known = {change.file_id for change in changes}
+        for file in await list_below(connection, tenant, folder.place):
+            if file.id not in known:
+                changes.append(external_change(file, None, None))
+                settled.append(AppliedFile(file.id, changes[-1].version_id, None))
+    return DiskChanges(tuple(changes), tuple(settled), found.dates_ns)
+
+
+def _observe(
+    disk_of: WorkspaceDisks,
+    places: Sequence[WorkspacePath],
+    files: Sequence[File | None],
+    *,
+    take_in: bool,
+    whole: Collection[WorkspacePath],
+) -> DiskChanges:
+    changes: list[FileChange] = []
+    settled: list[AppliedFile] = []
+    dates_ns: dict[VersionId, int] = {}
+    for place, file in zip(places, files, strict=True):
+        if file is None and not take_in:
+            continue
+        state, body, node = _found_at(disk_of(place), place, file, whole=place in whole)
+        if file is None and state is None:
+            continue
+        version_id = file.version_id if file else None
+        if file is None or state != _comparable(file.state, state):
+            change = external_change(file, state, body)
+            changes.append(change)
+            version_id = change.version_id
+            if node is not None:
+                dates_ns[version_id] = node.fingerprint.ctime_ns
+        assert version_id is not None
+        file_id = file.id if file else changes[-1].file_id
+        fingerprint = node.fingerprint if node and node.kind is not EntryKind.FOLDER else None
+        settled.append(AppliedFile(file_id, version_id, fingerprint))
+    return DiskChanges(tuple(changes), tuple(settled), dates_ns)
+
+
+def _found_at(
+    disk: MountWriter, place: WorkspacePath, file: File | None, *, whole: bool
+) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
+    if file is not None and token_of(file.state) is not None:
+        node = disk.stat(place)
+        if disk_matches_head(disk, file, node):
+            size = size_below(disk, place) if whole and file.state.kind is EntryKind.FOLDER else file.state.size
+            return replace(file.state, size=size), None, node
+    if not whole:
+        return observe_entry(disk, place, file.state if file else None)
+    state, node = observed_whole(disk, place)
+    return state, None, node
+
+
+def _comparable(known: EntryState, state: EntryState | None) -> EntryState:
+    """A known state without what an observation cannot tell: a link's own mode means nothing."""
+    if state is None or state.kind is not EntryKind.LINK:
+        return known
+    return replace(known, mode=state.mode)

@@ -1,0 +1,1 @@
+"""Text of files: content, edits, plans and frontmatter."""

@@ -1,0 +1,154 @@
+"""Between bytes on disk and what a reader sees: text in lines, a JSON value, or neither."""
+
+import base64
+import codecs
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import from_json
+
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import FILE_MODE, ContentKind, EntryKind, EntryState
+from toolcrib.core.paths import WorkspacePath
+
+
+def encode_content(value: Any) -> tuple[bytes, ContentKind]:
+    """What is stored for a value: a string's own bytes, or the JSON text of anything else."""
+    try:
+        if isinstance(value, str):
+            return value.encode(), ContentKind.TEXT
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        return text.encode(), ContentKind.JSON
+    except UnicodeEncodeError as error:
+        raise BadArguments({"content": f"Not valid Unicode at character {error.start}: a lone surrogate."}) from None
+    except (ValueError, RecursionError) as error:
+        raise BadArguments({"content": f"Not a value that JSON can hold: {error}. Send null or a string."}) from None
+
+
+def decode_content(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
+    """What a reader sees: a JSON value, a string, or, for what is neither, base64 in an object."""
+    if kind is ContentKind.JSON:
+        try:
+            # Stricter than the standard library: what it takes can be written as JSON again.
+            return from_json(body, allow_inf_nan=False)
+        except ValueError:
+            pass  # Someone edited it by hand: then it is text.
+    if is_binary(body):
+        return {"encoding": "base64", "data": base64.b64encode(body).decode()}
+    return body.decode("utf-8", "replace")
+
+
+def file_state(
+    place: WorkspacePath, body: bytes, *, mode: int = FILE_MODE, content: ContentKind = ContentKind.TEXT
+) -> EntryState:
+    """The state of a file that holds these bytes."""
+    kind = ContentKind.BINARY if is_binary(body) else content
+    return EntryState(
+        place=place,
+        kind=EntryKind.FILE,
+        mode=mode,
+        sha256=sha256(body).digest(),
+        size=len(body),
+        lines=None if kind is ContentKind.BINARY else line_count(body),
+        content=kind,
+    )
+
+
+# How much of a file tells whether it is text.
+SNIFFED = 8192
+
+
+def is_binary(body: bytes) -> bool:
+    """As grep and git judge: a NUL near the start."""
+    return b"\0" in body[:SNIFFED]
+
+
+def line_count(body: bytes) -> int:
+    """Lines as a reader counts them: a last one without a line end is one too."""
+    return body.count(b"\n") + (not body.endswith(b"\n") and bool(body))
+
+
+@dataclass(frozen=True, slots=True)
+class LineWindow:
+    """Some lines of a text. ``offset`` is where they really start; ``truncated`` says that more follow."""
+
+    text: str
+    offset: int
+    total_lines: int
+    truncated: bool
+
+
+def line_window(text: str, *, offset: int, limit: int | None) -> LineWindow:
+    """The lines from ``offset`` (counted from the end if negative), at most ``limit`` of them."""
+    if offset == 0 and limit is not None and text.count("\n") < limit:
+        return LineWindow(text, 0, text.count("\n") + (not text.endswith("\n") and bool(text)), truncated=False)
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    total = len(lines)
+    start = max(0, total + offset) if offset < 0 else min(offset, total)
+    end = total if limit is None else min(total, start + limit)
+    chosen = "\n".join(lines[start:end])
+    # The last line has an end unless it is the text's last and had none.
+    if end > start and (end < total or text.endswith("\n")):
+        chosen += "\n"
+    return LineWindow(chosen, start, total, truncated=end < total)
+
+
+# What is kept of a file that streams by: some of its lines, its size and its hash. Pure.
+
+
+class HeadTailReader:
+    """Fed piece by piece. Keeps the lines from ``first`` to ``last``, from 1 and inclusive, up to ``limit`` bytes."""
+
+    def __init__(self, *, limit: int, first: int = 1, last: int | None = None) -> None:
+        self.size = 0
+        self._limit = limit
+        self._kept = bytearray()
+        self._digest = sha256()
+        # Line ends still to pass before what is kept, and within it.
+        self._before = first - 1
+        self._within = None if last is None else last - first + 1
+
+    def feed(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self.size += len(piece)
+        start, passed = _past(piece, self._before)
+        self._before -= passed
+        if self._before or len(self._kept) > self._limit:
+            return
+        end = len(piece)
+        if self._within is not None:
+            end, passed = _past(piece, self._within, start)
+            self._within -= passed
+        # One byte more than fits, to know that there was more.
+        self._kept += piece[start : min(end, start + self._limit + 1 - len(self._kept))]
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    @property
+    def cut(self) -> bool:
+        """Whether more was wanted than fits."""
+        return len(self._kept) > self._limit
+
+    @property
+    def text(self) -> str:
+        """What was kept. A character that the limit cuts in two is left out; what is not UTF-8 is replaced."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return decoder.decode(bytes(self._kept[: self._limit]), final=not self.cut)
+
+
+def _past(piece: bytes, ends: int, start: int = 0) -> tuple[int, int]:
+    """Where so many line ends are passed, or the end of the piece; and how many were."""
+    passed = 0
+    while passed < ends:
+        found = piece.find(b"\n", start)
+        if found == -1:
+            return len(piece), passed
+        start = found + 1
+        passed += 1
+    return start, passed

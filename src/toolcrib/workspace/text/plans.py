@@ -1,0 +1,139 @@
+"""Plan files: Markdown under frontmatter that says its title, its status and when it was made. Pure."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from toolcrib.core.errors import BadArguments, InvalidFrontmatter
+from toolcrib.core.paths import Mount, WorkspacePath, shown
+from toolcrib.workspace.text import frontmatter
+from toolcrib.workspace.text.content import is_binary
+
+FOLDER: Final = WorkspacePath(Mount.PROJECT, "/plans")
+SUFFIX: Final = ".plan"
+
+
+class PlanStatus(StrEnum):
+    """How far a plan has come; its author says so."""
+
+    DRAFT = "draft"
+    APPROVED = "approved"
+    IMPLEMENTED = "implemented"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """A plan file in its two parts, byte for byte. An old plan may have no frontmatter, and so no metadata."""
+
+    head: bytes
+    metadata: Mapping[str, Any] | None
+    body: bytes
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When it was made, if the frontmatter says so in a way that can be understood."""
+        try:
+            at = datetime.fromisoformat(str((self.metadata or {}).get("created_at")))
+        except ValueError:
+            return None
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+    def with_body(self, body: bytes) -> bytes:
+        """The whole file with another body; the frontmatter is not touched."""
+        between = b"\n" if body and self.head and not self.head.endswith(b"\n") else b""
+        return self.head + between + body
+
+
+def place_of(name: str) -> WorkspacePath:
+    """Where a plan of that name stands."""
+    return FOLDER.child(name.removesuffix(SUFFIX) + SUFFIX)
+
+
+def name_of(place: WorkspacePath) -> str:
+    return place.name.removesuffix(SUFFIX)
+
+
+def is_plan_name(place: WorkspacePath) -> bool:
+    return place.name.endswith(SUFFIX) and place.name != SUFFIX
+
+
+def require_plan_name(place: WorkspacePath) -> WorkspacePath:
+    if is_plan_name(place):
+        return place
+    raise BadArguments({"path": f"{shown(place)} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
+
+
+def parsed(content: bytes) -> PlanDocument:
+    """A plan from its bytes; BadFrontmatter says what is wrong if it cannot be read."""
+    if is_binary(content):
+        raise InvalidFrontmatter("The file is not text, so it is no plan. Choose another, or write it anew.")
+    head, body = frontmatter.split(content)
+    return PlanDocument(head, frontmatter.fields_of(head) if head else None, body)
+
+
+def composed(
+    earlier: PlanDocument | None, *, title: str, status: PlanStatus, body: bytes, now: datetime
+) -> PlanDocument:
+    """A new plan, or an earlier one with this title, status and body and whatever else its frontmatter says."""
+    fields = {"title": title, "status": str(status), "created_at": f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    if earlier is None or earlier.metadata is None:
+        head = frontmatter.made(fields)
+    else:
+        known = earlier.metadata.get("created_at")
+        head = frontmatter.changed(earlier.head, {k: v for k, v in fields.items() if k != "created_at" or not known})
+    return PlanDocument(head, frontmatter.fields_of(head), body)
+
+
+# The same with plain values, which a worker can be given and give back: a plan as its head, metadata and body.
+PlainPlan = tuple[bytes, Mapping[str, Any] | None, bytes]
+
+
+def plainly_parsed(content: bytes) -> PlainPlan:
+    plan = parsed(content)
+    return plan.head, plan.metadata, plan.body
+
+
+def plainly_composed(earlier: PlainPlan | None, title: str, status: str, body: bytes, now: str) -> PlainPlan:
+    known = None if earlier is None else PlanDocument(*earlier)
+    made = composed(known, title=title, status=PlanStatus(status), body=body, now=datetime.fromisoformat(now))
+    return made.head, made.metadata, made.body
+
+
+# Names for plans: three words that nobody has to think of, such as ``gleeful-tangerine-expedition``.
+
+MOODS: Final = (
+    "able", "agile", "amber", "ample", "autumn", "bold", "brave", "breezy", "bright", "brisk", "calm", "candid",
+    "careful", "cheerful", "clever", "crisp", "curious", "daring", "eager", "early", "earnest", "fearless", "festive",
+    "gallant", "gentle", "gleeful", "golden", "graceful", "hardy", "honest", "humble", "jolly", "jubilant", "keen",
+    "kind", "lively", "loyal", "lucid", "lucky", "mellow", "merry", "mighty", "modest", "nimble", "noble", "patient",
+    "playful", "polite", "proud", "quiet", "quick", "radiant", "ready", "serene", "silver", "sincere", "steady",
+    "sturdy", "sunny", "swift", "tidy", "vivid", "warm", "wise",
+)  # fmt: skip
+
+THINGS: Final = (
+    "acorn", "apricot", "aspen", "badger", "bamboo", "beacon", "birch", "brook", "canyon", "cedar", "cherry",
+    "clover", "comet", "copper", "coral", "cypress", "dawn", "delta", "dune", "ember", "falcon", "fern", "fjord",
+    "garden", "ginger", "glacier", "granite", "harbor", "hazel", "heron", "island", "ivory", "jasmine", "juniper",
+    "lagoon", "lantern", "lark", "laurel", "lemon", "lotus", "maple", "marble", "meadow", "moss", "nectar", "oak",
+    "ocean", "olive", "orchard", "otter", "pebble", "pine", "prairie", "quartz", "reef", "river", "saffron", "sparrow",
+    "spruce", "tangerine", "thistle", "tundra", "valley", "willow",
+)  # fmt: skip
+
+UNDERTAKINGS: Final = (
+    "adventure", "ascent", "assembly", "attempt", "ballad", "blueprint", "bridge", "campaign", "carnival", "chapter",
+    "chorus", "compass", "concert", "courier", "craft", "crossing", "dance", "departure", "discovery", "endeavor",
+    "errand", "excursion", "expedition", "festival", "flight", "foundry", "harvest", "horizon", "idea", "invention",
+    "journey", "launch", "lesson", "march", "melody", "mosaic", "odyssey", "outline", "overture", "parade", "passage",
+    "pilgrimage", "project", "promise", "pursuit", "quest", "recital", "regatta", "revelation", "rhapsody", "scheme",
+    "sketch", "sonata", "story", "survey", "symphony", "tapestry", "theorem", "transformation", "travel", "venture",
+    "voyage", "waltz", "workshop",
+)  # fmt: skip
+
+
+def drawn() -> str:
+    """One of a quarter of a million names. It may be taken."""
+    return "-".join(secrets.choice(words) for words in (MOODS, THINGS, UNDERTAKINGS))

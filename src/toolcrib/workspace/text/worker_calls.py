@@ -1,0 +1,106 @@
+"""Edits, plans and answers that may cost much: what is small is done here, the rest in a worker with a deadline."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from toolcrib.core.errors import BadArguments, TooCostly
+from toolcrib.policy.json_schema import (
+    flaw_in_schema_text,
+    flaw_in_texts,
+    is_quick,
+    is_quick_schema,
+    schema_error,
+    validation_error,
+)
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.workers.worker_pool import in_worker
+from toolcrib.workspace.text import frontmatter, plans
+from toolcrib.workspace.text.edits import (
+    Edit,
+    EditedText,
+    edited,
+    edited_by_all,
+    plainly_edited,
+    plainly_edited_by_all,
+    plainly_of,
+)
+from toolcrib.workspace.text.plans import PlanDocument, PlanStatus
+
+# Searching through more than this would keep other calls waiting.
+_SMALL = 65_536
+# Pure Python reads ten kilobytes of YAML a second, if they are dense.
+_LITTLE_YAML = 256
+# Beyond, an edit that cannot be made is told without what might help.
+_HINT_SECONDS = 2.0
+
+
+async def edit_made(body: bytes, edit: Edit) -> EditedText:
+    """``body`` after the edit; BadArguments says what is in the way."""
+    if len(body) <= _SMALL:
+        try:
+            return edited(body, edit, explains=False)
+        except BadArguments:
+            # Why, and where it nearly stands, may take long to find out.
+            pass
+    try:
+        return EditedText(*await in_worker(plainly_edited, body, plainly_of(edit), seconds=_HINT_SECONDS))
+    except TooCostly:
+        return await in_thread(partial(edited, body, edit, explains=False))
+
+
+async def all_edits_made(body: bytes, edits: Sequence[Edit]) -> EditedText:
+    """``body`` after all of them; BadArguments says which of them cannot be made, and why."""
+    if len(body) * len(edits) <= _SMALL:
+        try:
+            return edited_by_all(body, edits, explains=False)
+        except BadArguments:
+            pass
+    plain = [plainly_of(edit) for edit in edits]
+    try:
+        return EditedText(*await in_worker(plainly_edited_by_all, body, plain, seconds=_HINT_SECONDS))
+    except TooCostly:
+        return await in_thread(partial(edited_by_all, body, edits, explains=False))
+
+
+async def plan_in(content: bytes) -> PlanDocument:
+    """A plan from its bytes; BadFrontmatter says what is wrong if it cannot be read."""
+    if not content.startswith((b"---", b"\xef\xbb\xbf---")) or len(frontmatter.split(content)[0]) <= _LITTLE_YAML:
+        return plans.parsed(content)
+    return PlanDocument(*await in_worker(plans.plainly_parsed, content))
+
+
+async def plan_composed(
+    earlier: PlanDocument | None, *, title: str, status: PlanStatus, body: bytes, now: datetime
+) -> PlanDocument:
+    """A new plan, or an earlier one with this title, status and body and whatever else its frontmatter says."""
+    if len(title) + len(earlier.head if earlier else b"") <= _LITTLE_YAML:
+        return plans.composed(earlier, title=title, status=status, body=body, now=now)
+    known = None if earlier is None else (earlier.head, earlier.metadata, earlier.body)
+    return PlanDocument(*await in_worker(plans.plainly_composed, known, title, str(status), body, now.isoformat()))
+
+
+async def answer_flaw(schema: Mapping[str, Any], answer: Any) -> str | None:
+    """What is wrong with an answer by the schema that asked for it, or none. Both can be written as JSON."""
+    if is_quick(schema, answer):
+        return validation_error(schema, answer)
+    return await in_worker(flaw_in_texts, json.dumps(schema), json.dumps(answer))
+
+
+async def flaw_of_schema(schema: Mapping[str, Any]) -> str | None:
+    """Why this is no schema that answers can be checked against, if it is none."""
+    if is_quick_schema(schema):
+        return schema_error(schema)
+    return await in_worker(flaw_in_schema_text, json.dumps(schema))
+
+
+async def frontmatter_in(content: bytes) -> dict[str, Any]:
+    """What a document's frontmatter says; BadFrontmatter says what is wrong if it cannot be read."""
+    head = frontmatter.split(content)[0]
+    if not head:
+        return {}
+    if len(head) <= _LITTLE_YAML:
+        return frontmatter.fields_of(head)
+    return await in_worker(frontmatter.fields_of, head)

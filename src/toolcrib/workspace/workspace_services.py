@@ -1,0 +1,46 @@
+"""What every tree of this server is made of, and the guard that each one asks. Holds; does nothing."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.storage.blobs import BlobStore
+from toolcrib.storage.change_sets import ChangeSetStore
+from toolcrib.storage.file_history import SnapshotStore, UndoStore
+from toolcrib.storage.files import FileStore
+from toolcrib.storage.regex_search import PostgresRegex
+from toolcrib.storage.trash import TrashStore
+from toolcrib.storage.virtual_files import VirtualFileStore
+from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.fs.ripgrep import Ripgrep
+from toolcrib.workspace.sync.reconcile import Reconciler
+
+
+class Guard(Protocol):
+    """Says no by raising. The policy's guard, or one that lets everything pass."""
+
+    def check_read(self, place: WorkspacePath) -> None: ...
+
+    def check_write(self, place: WorkspacePath) -> None: ...
+
+    def check_name(self, place: WorkspacePath) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceServices:
+    """What every tree of this server is made of."""
+
+    files: FileStore
+    blobs: BlobStore
+    changes: ChangeSetStore
+    mounts: MountTable
+    sync: Reconciler
+    undoing: UndoStore
+    regexes: PostgresRegex
+    virtual: VirtualFileStore
+    ripgrep: Ripgrep
+    trash: TrashStore
+    since: SnapshotStore
+    node: str
+    max_file_bytes: int
+    trash_bytes: int
