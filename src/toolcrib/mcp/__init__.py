@@ -1,1 +1,1 @@
-"""The MCP client: servers of others become toolsets behind our gate. The MCP server's face is in ``server/mcp``."""
+"""The MCP client: servers of others become toolsets behind our gate. The MCP server is in ``api/mcp``."""

@@ -7,17 +7,14 @@ from typing import Any, ClassVar, cast
 import anthropic
 import httpx2
 
-from toolcrib.domain.errors import ProviderFault
-from toolcrib.domain.streams import StreamEvent
-from toolcrib.providers.addresses import checked_address
-from toolcrib.providers.anthropic_wire import EventReader, request_body
-from toolcrib.providers.bodies import encoded
-from toolcrib.providers.faults import broken, refused
-from toolcrib.providers.lines import ServerSentEvents
-from toolcrib.providers.names import WireNames
-from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest
-from toolcrib.providers.reading import count_of, interrupted, read_answer
-from toolcrib.providers.transport import TIMEOUT
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.model_stream import StreamEvent
+from toolcrib.providers.anthropic_messages import AnthropicEventReader, request_body
+from toolcrib.providers.http_pool import TIMEOUT
+from toolcrib.providers.provider import ModelInfo, ModelRequest, ProviderCredentials, validate_endpoint
+from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.stream_reader import SseSplitter, count_of, encoded, interrupted, read_answer
+from toolcrib.providers.wire_history import ToolNameEncoder
 
 _MOST_MODELS = 1000
 
@@ -30,27 +27,27 @@ class Anthropic:
         self._http = http
         self._platform: Any = None
 
-    def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
-        names = WireNames.of(request.tools, request.messages)
+    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
+        names = ToolNameEncoder.of(request.tools, request.messages)
         body = encoded(request_body(request, names, provider=self.name))
 
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
             return self._answer(body, credentials)
 
-        return read_answer(opening, ServerSentEvents(), EventReader(request, names, provider=self.name))
+        return read_answer(opening, SseSplitter(), AnthropicEventReader(request, names, provider=self.name))
 
-    async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
+    async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         async with _our_errors(credentials):
             response = await self._client(credentials).get(
                 "/v1/models", cast_to=httpx2.Response, options={"params": {"limit": _MOST_MODELS}}
             )
         return _models(response)
 
-    async def validate_credentials(self, credentials: Credentials) -> None:
+    async def validate_credentials(self, credentials: ProviderCredentials) -> None:
         await self.list_models(credentials)
 
     @asynccontextmanager
-    async def _answer(self, body: bytes, credentials: Credentials) -> AsyncIterator[httpx2.Response]:
+    async def _answer(self, body: bytes, credentials: ProviderCredentials) -> AsyncIterator[httpx2.Response]:
         async with _our_errors(credentials):
             client = self._client(credentials)
             sent = await client.post(
@@ -70,11 +67,11 @@ class Anthropic:
         finally:
             await response.aclose()
 
-    def _client(self, credentials: Credentials) -> anthropic.AsyncAnthropic:
+    def _client(self, credentials: ProviderCredentials) -> anthropic.AsyncAnthropic:
         client = anthropic.AsyncAnthropic(
             # Never empty: the SDK would look for one in the server's own environment.
             api_key=credentials.secret or "none",
-            base_url=checked_address(credentials, self.address),
+            base_url=validate_endpoint(credentials, self.address),
             http_client=self._http,
             max_retries=0,
         )
@@ -86,21 +83,21 @@ class Anthropic:
 
 
 @asynccontextmanager
-async def _our_errors(credentials: Credentials) -> AsyncIterator[None]:
+async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
     try:
         yield
     except anthropic.APIStatusError as error:
         text = error.response.text
-        raise refused(error.status_code, text, error.response.headers, secret=credentials.secret) from error
+        raise response_error(error.status_code, text, error.response.headers, secret=credentials.secret) from error
     except anthropic.APIConnectionError as error:
         cause = error.__cause__
         raise (
             interrupted(cause)
             if isinstance(cause, httpx2.TransportError)
-            else broken(f"No connection to the provider: {error}.", fault=ProviderFault.UNAVAILABLE)
+            else stream_error(f"No connection to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
         ) from error
     except (anthropic.AnthropicError, httpx2.HTTPError) as error:
-        raise broken(f"The provider's answer cannot be read: {error}.") from error
+        raise stream_error(f"The provider's answer cannot be read: {error}.") from error
 
 
 def _models(response: httpx2.Response) -> list[ModelInfo]:
@@ -108,7 +105,7 @@ def _models(response: httpx2.Response) -> list[ModelInfo]:
         found = response.json()["data"]
         return [_model(entry) for entry in found if entry.get("lifecycle") != "retired"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise broken("The provider's list of models cannot be read.", fault=ProviderFault.REQUEST) from None
+        raise stream_error("The provider's list of models cannot be read.", fault=ProviderErrorKind.REQUEST) from None
 
 
 def _model(entry: Mapping[str, Any]) -> ModelInfo:

@@ -4,31 +4,30 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolcrib.domain.ids import new_id
-from toolcrib.domain.messages import (
+from toolcrib.core.ids import new_id
+from toolcrib.core.messages import (
     AssistantMessage,
     Message,
-    ProviderNote,
+    ModelToolCall,
+    ProviderMetadata,
     SystemMessage,
-    ToolCall,
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.domain.streams import (
-    Finish,
+from toolcrib.core.model_stream import (
     FinishReason,
-    Start,
     StreamEvent,
+    StreamFinish,
+    StreamStart,
     TextDelta,
     ThinkingDelta,
-    Usage,
+    TokenUsage,
 )
-from toolcrib.providers.calls import OpenCall, OpenCalls
-from toolcrib.providers.faults import broken, refused
-from toolcrib.providers.history import retold, sendable
-from toolcrib.providers.names import WireNames, wire_id
 from toolcrib.providers.provider import ModelRequest
-from toolcrib.providers.reading import Joined, count_of, parsed, text_of
+from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_of
+from toolcrib.providers.tool_call_stream import PartialToolCall, PartialToolCalls
+from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
 
 _REASONS: Mapping[str, FinishReason] = {
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -42,10 +41,12 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 _OPAQUE_FIELDS = ("reasoning_details", "reasoning_opaque")
 
 
-def request_body(request: ModelRequest, names: WireNames, *, provider: str, max_tokens_field: str) -> dict[str, Any]:
+def request_body(
+    request: ModelRequest, names: ToolNameEncoder, *, provider: str, max_tokens_field: str
+) -> dict[str, Any]:
     """The request in OpenAI's form."""
-    sent = sendable(request.messages)
-    messages = sent if request.tools else list(retold(sent))
+    sent = pair_tool_results(request.messages)
+    messages = sent if request.tools else list(without_tool_calls(sent))
     asked = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     body: dict[str, Any] = {
         "model": request.model,
@@ -77,25 +78,25 @@ def request_body(request: ModelRequest, names: WireNames, *, provider: str, max_
     return body
 
 
-def object_text(call: ToolCall) -> str:
+def object_text(call: ModelToolCall) -> str:
     """The call's arguments as a JSON object, which servers insist on; what is none is wrapped, and nothing lost."""
     if call.parsed() is not None:
         return call.arguments if call.arguments.strip() else "{}"
     return json.dumps({"INVALID_JSON": call.arguments})
 
 
-class ChunkReader:
+class ChatCompletionReader:
     """Understands the chunks of one answer."""
 
-    def __init__(self, request: ModelRequest, names: WireNames, *, provider: str) -> None:
+    def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
         self.done = False
         self._provider = provider
         self._model = request.model
-        self._text = Joined()
-        self._thinking = Joined()
-        self._calls = OpenCalls(names, request.messages)
-        self._by_index: dict[int, OpenCall] = {}
-        self._by_id: dict[str, OpenCall] = {}
+        self._text = TextJoiner()
+        self._thinking = TextJoiner()
+        self._calls = PartialToolCalls(names, request.messages)
+        self._by_index: dict[int, PartialToolCall] = {}
+        self._by_id: dict[str, PartialToolCall] = {}
         self._started = False
         self._said: FinishReason | None = None
         self._refusal = False
@@ -111,7 +112,9 @@ class ChunkReader:
             raise _told(error)
         if not self._started and "choices" in chunk:
             self._started = True
-            yield Start(text_of(chunk.get("id")) or f"msg_{new_id().hex}", text_of(chunk.get("model")) or self._model)
+            yield StreamStart(
+                text_of(chunk.get("id")) or f"msg_{new_id().hex}", text_of(chunk.get("model")) or self._model
+            )
         for choice in chunk.get("choices") or ():
             if not choice.get("index"):
                 yield from self._choice(choice)
@@ -120,10 +123,10 @@ class ChunkReader:
 
     def finish(self) -> Iterator[StreamEvent]:
         if self._said is None:
-            raise broken("The answer broke off before the model had finished.")
+            raise stream_error("The answer broke off before the model had finished.")
         reason = self._calls.reason(FinishReason.REFUSAL if self._refusal else self._said)
         yield from self._calls.end_all(reason)
-        yield Finish(reason, self._note())
+        yield StreamFinish(reason, self._note())
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
@@ -148,7 +151,7 @@ class ChunkReader:
             yield from self._call(piece)
         if said := choice.get("finish_reason"):
             if said == "error":
-                raise broken("The provider broke the answer off with an error.")
+                raise stream_error("The provider broke the answer off with an error.")
             self._said = _REASONS.get(said, FinishReason.STOP)
 
     def _content(self, content: object) -> Iterator[StreamEvent]:
@@ -173,7 +176,7 @@ class ChunkReader:
         # Some servers give an object, although it should be its text.
         yield from self._calls.add(call, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
 
-    def _find(self, index: object, call_id: str, name: str) -> OpenCall:
+    def _find(self, index: object, call_id: str, name: str) -> PartialToolCall:
         """The call that a piece belongs to: by its index, and where a server gives none, by its id, else the newest."""
         if isinstance(index, int):
             call = self._by_index.get(index)
@@ -188,7 +191,7 @@ class ChunkReader:
         newest = self._calls.last()
         return self._begin(call_id) if call_id or name or newest is None else newest
 
-    def _begin(self, call_id: str) -> OpenCall:
+    def _begin(self, call_id: str) -> PartialToolCall:
         call = self._calls.begin(call_id)
         if call_id:
             self._by_id[call_id] = call
@@ -200,13 +203,13 @@ class ChunkReader:
         else:
             self._opaque[field] = self._opaque.get(field, "") + text_of(value)
 
-    def _note(self) -> ProviderNote | None:
+    def _note(self) -> ProviderMetadata | None:
         data = dict(self._opaque)
         if self._thinking_field:
             data["thinking_field"] = self._thinking_field
         if extras := {str(at): call.extra for at, call in enumerate(self._calls.ended()) if call.extra}:
             data["call_extras"] = extras
-        return ProviderNote(self._provider, self._model, data) if data else None
+        return ProviderMetadata(self._provider, self._model, data) if data else None
 
 
 def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
@@ -215,7 +218,9 @@ def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
     return note.data if note and (note.provider, note.model) == (provider, model) else {}
 
 
-def _message(message: Message, names: WireNames, noted: Mapping[str, Any], *, with_thinking: bool) -> dict[str, Any]:
+def _message(
+    message: Message, names: ToolNameEncoder, noted: Mapping[str, Any], *, with_thinking: bool
+) -> dict[str, Any]:
     match message:
         case SystemMessage(text) | UserMessage(text):
             return {"role": message.role, "content": text}
@@ -231,7 +236,9 @@ def _message(message: Message, names: WireNames, noted: Mapping[str, Any], *, wi
             return told
 
 
-def _tool_calls(calls: Sequence[ToolCall], names: WireNames, extras: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tool_calls(
+    calls: Sequence[ModelToolCall], names: ToolNameEncoder, extras: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     return [
         {
             "id": wire_id(call.id),
@@ -243,9 +250,9 @@ def _tool_calls(calls: Sequence[ToolCall], names: WireNames, extras: Mapping[str
     ]
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     details = usage.get("prompt_tokens_details") or {}
-    return Usage(
+    return TokenUsage(
         count_of(usage.get("prompt_tokens")),
         count_of(usage.get("completion_tokens")),
         count_of(details.get("cached_tokens")),
@@ -255,10 +262,10 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 def _told(error: Any) -> Exception:
     """An error that comes within the stream, after a status of success."""
     if not isinstance(error, Mapping):
-        return refused(0, str(error))
+        return response_error(0, str(error))
     code = error.get("code")
     status = code if isinstance(code, int) else _STATUS_OF.get(str(code or error.get("type")), 500)
-    return refused(status, text_of(error.get("message")) or json.dumps(error))
+    return response_error(status, text_of(error.get("message")) or json.dumps(error))
 
 
 _STATUS_OF: Mapping[str, int] = {

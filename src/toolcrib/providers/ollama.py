@@ -8,19 +8,32 @@ from typing import Any, ClassVar
 
 import httpx2
 
-from toolcrib.domain.errors import ProviderError
-from toolcrib.domain.ids import new_id
-from toolcrib.domain.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
-from toolcrib.domain.streams import Finish, FinishReason, Start, StreamEvent, TextDelta, ThinkingDelta, Usage
-from toolcrib.providers.addresses import checked_address
-from toolcrib.providers.bodies import encoded
-from toolcrib.providers.calls import OpenCalls
-from toolcrib.providers.faults import broken, refused
-from toolcrib.providers.history import retold, sendable
-from toolcrib.providers.lines import JsonLines
-from toolcrib.providers.names import WireNames, wire_id
-from toolcrib.providers.provider import Credentials, ModelInfo, ModelRequest, ToolChoice
-from toolcrib.providers.reading import Joined, count_of, interrupted, parsed, read_answer, text_of
+from toolcrib.core.errors import ProviderError
+from toolcrib.core.ids import new_id
+from toolcrib.core.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
+from toolcrib.core.model_stream import (
+    FinishReason,
+    StreamEvent,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+)
+from toolcrib.providers.provider import ModelInfo, ModelRequest, ProviderCredentials, ToolChoice, validate_endpoint
+from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.stream_reader import (
+    JsonLineSplitter,
+    TextJoiner,
+    count_of,
+    encoded,
+    interrupted,
+    parsed,
+    read_answer,
+    text_of,
+)
+from toolcrib.providers.tool_call_stream import PartialToolCalls
+from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
 
 # A list of models needs one question for each; a server that runs on a laptop is not asked all at once.
 _QUESTIONS_AT_ONCE = 8
@@ -33,16 +46,16 @@ class Ollama:
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
 
-    def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
-        names = WireNames.of(request.tools, request.messages)
+    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
+        names = ToolNameEncoder.of(request.tools, request.messages)
         body = encoded(request_body(request, names))
 
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
             return self._answer("/api/chat", body, credentials)
 
-        return read_answer(opening, JsonLines(), LineReader(request, names))
+        return read_answer(opening, JsonLineSplitter(), OllamaLineReader(request, names))
 
-    async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
+    async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         found = (await self._ask("GET", "/api/tags", None, credentials)).get("models")
         entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
         names = [entry["name"] for entry in entries if isinstance(entry.get("name"), str)]
@@ -54,10 +67,10 @@ class Ollama:
 
         return sorted(await asyncio.gather(*map(described, names)), key=lambda model: model.id)
 
-    async def validate_credentials(self, credentials: Credentials) -> None:
+    async def validate_credentials(self, credentials: ProviderCredentials) -> None:
         await self._ask("GET", "/api/tags", None, credentials)
 
-    async def _describe(self, name: str, credentials: Credentials) -> ModelInfo:
+    async def _describe(self, name: str, credentials: ProviderCredentials) -> ModelInfo:
         try:
             shown = await self._ask("POST", "/api/show", {"model": name}, credentials)
         except ProviderError as error:
@@ -76,7 +89,7 @@ class Ollama:
         )
 
     async def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None, credentials: Credentials
+        self, method: str, path: str, body: Mapping[str, Any] | None, credentials: ProviderCredentials
     ) -> dict[str, Any]:
         try:
             async with self._answer(path, encoded(body) if body else None, credentials, method=method) as response:
@@ -84,31 +97,31 @@ class Ollama:
         except httpx2.TransportError as error:
             raise interrupted(error) from error
         except (TypeError, AttributeError, KeyError, httpx2.HTTPError) as error:
-            raise broken(f"The answer has another shape than it should: {error}.") from error
+            raise stream_error(f"The answer has another shape than it should: {error}.") from error
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, body: bytes | None, credentials: Credentials, *, method: str = "POST"
+        self, path: str, body: bytes | None, credentials: ProviderCredentials, *, method: str = "POST"
     ) -> AsyncIterator[httpx2.Response]:
         headers = {"Content-Type": "application/json"}
         if credentials.secret:
             headers["Authorization"] = f"Bearer {credentials.secret}"
-        address = checked_address(credentials, self.address) + path
+        address = validate_endpoint(credentials, self.address) + path
         async with self._http.stream(
             method, address, content=body, headers={**headers, **credentials.headers}
         ) as response:
             if not response.is_success:
                 await response.aread()
-                raise refused(response.status_code, response.text, response.headers, secret=credentials.secret)
+                raise response_error(response.status_code, response.text, response.headers, secret=credentials.secret)
             yield response
 
 
-def request_body(request: ModelRequest, names: WireNames) -> dict[str, Any]:
+def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
     """The request in Ollama's form."""
-    messages = sendable(request.messages)
+    messages = pair_tool_results(request.messages)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": _messages(messages if request.tools else list(retold(messages)), names),
+        "messages": _messages(messages if request.tools else list(without_tool_calls(messages)), names),
         "stream": True,
     }
     # It has no way to forbid calls but to offer none.
@@ -137,25 +150,25 @@ def request_body(request: ModelRequest, names: WireNames) -> dict[str, Any]:
     return body
 
 
-class LineReader:
+class OllamaLineReader:
     """Understands the lines of one answer. Calls come whole."""
 
-    def __init__(self, request: ModelRequest, names: WireNames) -> None:
+    def __init__(self, request: ModelRequest, names: ToolNameEncoder) -> None:
         self.done = False
         self._model = request.model
-        self._text = Joined()
-        self._thinking = Joined()
-        self._calls = OpenCalls(names, request.messages)
+        self._text = TextJoiner()
+        self._thinking = TextJoiner()
+        self._calls = PartialToolCalls(names, request.messages)
         self._started = False
         self._said = FinishReason.STOP
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
         line = parsed(data)
         if error := line.get("error"):
-            raise refused(500, text_of(error) or json.dumps(error))
+            raise response_error(500, text_of(error) or json.dumps(error))
         if not self._started:
             self._started = True
-            yield Start(f"msg_{new_id().hex}", text_of(line.get("model")) or self._model)
+            yield StreamStart(f"msg_{new_id().hex}", text_of(line.get("model")) or self._model)
         message = line.get("message") or {}
         # The second is how servers that imitate Ollama spell it.
         if text := self._thinking.take(message.get("thinking") or message.get("reasoning_content")):
@@ -167,13 +180,13 @@ class LineReader:
         if line.get("done") is True:
             self.done = True
             self._said = FinishReason.LENGTH if line.get("done_reason") == "length" else FinishReason.STOP
-            yield Usage(count_of(line.get("prompt_eval_count")), count_of(line.get("eval_count")))
+            yield TokenUsage(count_of(line.get("prompt_eval_count")), count_of(line.get("eval_count")))
 
     def finish(self) -> Iterator[StreamEvent]:
         if not self.done:
-            raise broken("The answer broke off before the model had finished.")
+            raise stream_error("The answer broke off before the model had finished.")
         yield from self._calls.end_all(self._said)
-        yield Finish(self._calls.reason(self._said))
+        yield StreamFinish(self._calls.reason(self._said))
 
     def _call(self, whole: Mapping[str, Any]) -> Iterator[StreamEvent]:
         function = whole["function"]
@@ -186,7 +199,7 @@ class LineReader:
         yield from self._calls.end_if_whole(call)
 
 
-def _messages(messages: Sequence[Message], names: WireNames) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     for message in messages:

@@ -1,10 +1,130 @@
 """OpenAI itself, by its chat completions."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+from typing import Any, ClassVar, cast
 
-from toolcrib.providers.openai_chat import OpenAIChat
-from toolcrib.providers.provider import ModelInfo
+import httpx2
+import openai
+
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.messages import UserMessage
+from toolcrib.core.model_stream import StreamEvent
+from toolcrib.providers.chat_completions import ChatCompletionReader, request_body
+from toolcrib.providers.provider import ModelInfo, ModelRequest, ProviderCredentials, validate_endpoint
+from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.stream_reader import SseSplitter, encoded, interrupted, read_answer
+from toolcrib.providers.wire_history import ToolNameEncoder
+
+# A provider over the vendor's SDK for OpenAI's chat completions; what differs between servers is in the subclasses.
+
+
+class OpenAIChat:
+    """The SDK makes the request; we parse the stream, since the SDK's typed events cost several times as much."""
+
+    name: ClassVar[str]
+    address: ClassVar[str]
+    max_tokens_field: ClassVar[str] = "max_tokens"
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+        self._platform: Any = None
+
+    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
+        names = ToolNameEncoder.of(request.tools, request.messages)
+        body = request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
+        content = encoded(body)
+
+        def opening() -> AbstractAsyncContextManager[httpx2.Response]:
+            return self._answer("/chat/completions", content, credentials, self.headers(request))
+
+        return read_answer(opening, SseSplitter(), ChatCompletionReader(request, names, provider=self.name))
+
+    async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
+        async with _our_errors(credentials):
+            client = self._client(credentials, {})
+            response = await client.get("/models", cast_to=httpx2.Response)
+            found = _json(response).get("data")
+        models = [self.model_info(entry) for entry in _entries(found)]
+        return sorted((model for model in models if model), key=lambda model: model.id)
+
+    async def validate_credentials(self, credentials: ProviderCredentials) -> None:
+        await self.list_models(credentials)
+
+    def headers(self, request: ModelRequest) -> Mapping[str, str]:
+        """What this server wants to be told besides the key."""
+        return {}
+
+    def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
+        """A line of the server's list; None if it is no model for chat."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, content: bytes, credentials: ProviderCredentials, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx2.Response]:
+        async with _our_errors(credentials):
+            client = self._client(credentials, headers)
+            sent = await client.post(
+                path, cast_to=httpx2.Response, content=content, stream=True, stream_cls=openai.AsyncStream[object]
+            )
+        self._platform = client._platform
+        # Asked for a bare response, the SDK gives it, whatever its signature says.
+        response = cast(httpx2.Response, sent)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _client(self, credentials: ProviderCredentials, headers: Mapping[str, str]) -> openai.AsyncOpenAI:
+        client = openai.AsyncOpenAI(
+            # Never empty: the SDK would look for one in the server's own environment.
+            api_key=credentials.secret or "none",
+            base_url=validate_endpoint(credentials, self.address),
+            http_client=self._http,
+            max_retries=0,
+        )
+        # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
+        client.organization = client.project = None
+        # Every client would find out anew, in a thread, what system this is.
+        client._platform = client._platform or self._platform
+        client._custom_headers = {**headers, **credentials.headers}
+        return client
+
+
+@asynccontextmanager
+async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
+    try:
+        yield
+    except openai.APIStatusError as error:
+        text = error.response.text
+        raise response_error(error.status_code, text, error.response.headers, secret=credentials.secret) from error
+    except openai.APIConnectionError as error:
+        cause = error.__cause__
+        raise (
+            interrupted(cause)
+            if isinstance(cause, httpx2.TransportError)
+            else stream_error(f"No connection to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
+        ) from error
+    except (openai.OpenAIError, httpx2.HTTPError) as error:
+        raise stream_error(f"The provider's answer cannot be read: {error}.") from error
+
+
+def _json(response: httpx2.Response) -> Mapping[str, Any]:
+    try:
+        found = response.json()
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise stream_error("The provider's list of models is no JSON object.", fault=ProviderErrorKind.REQUEST)
+    return found
+
+
+def _entries(found: object) -> Iterable[Mapping[str, Any]]:
+    entries = found if isinstance(found, list) else []
+    return (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
+
 
 # OpenAI lists names only. What they mean, by the longest beginning that fits; None: not for chat, or not this way.
 _FAMILIES: Mapping[str, tuple[int, bool] | None] = {
@@ -57,3 +177,69 @@ class OpenAI(OpenAIChat):
 def base(model: str) -> str:
     """The model that a fine-tuned one was made from: `ft:gpt-4o-mini:who::id`."""
     return model.split(":")[1] if model.startswith("ft:") and ":" in model[3:] else model
+
+
+# GitHub Copilot, by its chat completions. The credentials are a token of GitHub's that may use Copilot.
+
+_VERSION = version("toolcrib")
+
+
+class Copilot(OpenAIChat):
+    name: ClassVar[str] = "copilot"
+    address: ClassVar[str] = "https://api.githubcopilot.com"
+
+    def headers(self, request: ModelRequest) -> Mapping[str, str]:
+        last = request.messages[-1] if request.messages else None
+        return {
+            "User-Agent": f"toolcrib/{_VERSION}",
+            "Openai-Intent": "conversation-edits",
+            # What a person asks is counted against their plan; what the loop asks by itself is not.
+            "X-Initiator": "user" if isinstance(last, UserMessage) else "agent",
+        }
+
+    def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
+        capabilities = _mapping(entry.get("capabilities"))
+        if capabilities.get("type", "chat") != "chat":
+            return None
+        limits, supports = _mapping(capabilities.get("limits")), _mapping(capabilities.get("supports"))
+        window, output = limits.get("max_context_window_tokens"), limits.get("max_output_tokens")
+        name = entry.get("name")
+        return ModelInfo(
+            entry["id"],
+            name if isinstance(name, str) and name else entry["id"],
+            window if isinstance(window, int) else None,
+            supports_tools=bool(supports.get("tool_calls", not supports)),
+            max_output_tokens=output if isinstance(output, int) else None,
+        )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# Any server that imitates OpenAI's chat completions at an address of the user's: vLLM, llama.cpp, OpenRouter …
+
+# Where those who tell the size of the context put it.
+_WINDOW_FIELDS = ("context_length", "max_model_len", "context_window", "max_context_length")
+
+
+class OpenAICompatible(OpenAIChat):
+    name: ClassVar[str] = "openai-compatible"
+    address: ClassVar[str] = ""
+
+    def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
+        windows = [entry.get(field) for field in _WINDOW_FIELDS]
+        meta = entry.get("meta")
+        if isinstance(meta, dict):
+            # llama.cpp: what it was started with, else what the model was trained for.
+            windows += [meta.get("n_ctx"), meta.get("n_ctx_train")]
+        window = next((found for found in windows if isinstance(found, int) and found > 0), None)
+        told = entry.get("supported_parameters")
+        name = entry.get("name")
+        return ModelInfo(
+            entry["id"],
+            name if isinstance(name, str) and name else entry["id"],
+            window,
+            # Most do not tell. If it was wrong, the server says so and the error tells it apart.
+            supports_tools="tools" in told if isinstance(told, list) else True,
+        )

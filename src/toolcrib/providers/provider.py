@@ -1,15 +1,19 @@
 """What a model provider is to the rest of the program. Knows no wire."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from toolcrib.domain.messages import Message
-from toolcrib.domain.streams import StreamEvent
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.messages import Message
+from toolcrib.core.model_stream import StreamEvent
+from toolcrib.providers.provider_errors import stream_error
 
 
-class OfferedTool(Protocol):
+class ToolSpec(Protocol):
     """A tool as a model is told of it."""
 
     @property
@@ -38,7 +42,7 @@ class ModelRequest:
 
     model: str
     messages: tuple[Message, ...]
-    tools: tuple[OfferedTool, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -47,7 +51,7 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ProviderCredentials:
     """A user's own access to a provider. Never shown: neither secret nor headers appear in a representation."""
 
     secret: str = field(default="", repr=False)
@@ -71,14 +75,56 @@ class Provider(Protocol):
 
     name: str
 
-    def stream(self, request: ModelRequest, credentials: Credentials) -> AsyncGenerator[StreamEvent, None]:
+    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
         """One answer of the model. Failures come as the last event; closing the generator closes the connection."""
         ...
 
-    async def list_models(self, credentials: Credentials) -> list[ModelInfo]:
+    async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         """The models that these credentials may use; raises ProviderError."""
         ...
 
-    async def validate_credentials(self, credentials: Credentials) -> None:
+    async def validate_credentials(self, credentials: ProviderCredentials) -> None:
         """Raises ProviderError unless the provider accepts them."""
         ...
+
+
+# Whether credentials can be used at all: the address, the key and the headers. Does not look anything up.
+
+# What may stand in the head of a request.
+_VALUE = re.compile(r"[\x20-\x7e]*")
+_NAME = re.compile(r"[a-zA-Z0-9!#$%&'*+.^_`|~-]+")
+# They say how the body is carried, or for whom it is, and are not the user's to set.
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"})
+
+
+def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
+    """Where the provider is; raises ProviderError if that is no address, or key or headers cannot be sent."""
+    if not _VALUE.fullmatch(credentials.secret):
+        raise stream_error(
+            "The key holds what no key can hold, such as a line end or an accent. Copy it again.",
+            fault=ProviderErrorKind.CREDENTIALS,
+        )
+    for name, value in credentials.headers.items():
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
+            raise stream_error(
+                f"The header {name!r} cannot be sent with requests to a model.", fault=ProviderErrorKind.REQUEST
+            )
+    address = credentials.base_url or default
+    if not _is_address(address):
+        # Not repeated: it may hold a password.
+        raise stream_error(
+            "This is no address of a model server. Give one such as http://127.0.0.1:8000/v1, with no password in it.",
+            fault=ProviderErrorKind.REQUEST,
+        )
+    return address.rstrip("/")
+
+
+def _is_address(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return (
+        sound and parts.username is None and not parts.query and not parts.fragment and bool(_VALUE.fullmatch(address))
+    )

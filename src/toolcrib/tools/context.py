@@ -5,23 +5,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.places import Place
-from toolcrib.domain.questions import Item
-from toolcrib.workspace.draft import Draft
-from toolcrib.workspace.tree import Tree
+from toolcrib.core.callers import Caller
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.questions import Question
+from toolcrib.workspace.changes.draft import Draft
+from toolcrib.workspace.tree import WorkspaceTree
 
 
 @dataclass(slots=True)
-class Remarks:
+class ToolReport:
     """What a tool says of a call beside its result, for the gate.
 
     ``isolation`` is how well a program was held. ``protected`` are places of the draft whose names are closed to the
-    caller: they are committed only if a person says yes to them.
+    caller, noted by the guard or by the tool: they are committed only if a person says yes to them.
     """
 
     isolation: str | None = None
-    protected: list[Place] = field(default_factory=list)
+    protected: list[WorkspacePath] = field(default_factory=list)
     # Hosts that a program reached, and those that it was refused, with the reason.
     contacted: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -36,13 +36,13 @@ class ToolContext:
     """
 
     caller: Caller
-    tree: Tree
+    tree: WorkspaceTree
     draft: Draft
     deadline: float
     emit: Callable[[str], None]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: list[Item] = field(default_factory=list)
-    remarks: Remarks = field(default_factory=Remarks)
+    asked: list[Question] = field(default_factory=list)
+    remarks: ToolReport = field(default_factory=ToolReport)
 
     @property
     def seconds_left(self) -> float:

@@ -1,16 +1,21 @@
 """What a tool is. Knows nothing of who calls it or of what is decided about it."""
 
+import asyncio
+import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import BadArguments, ToolcribError
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import MOST_FIELDS, BadArguments, Misconfigured, ToolcribError
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.context import ToolContext
 
 
@@ -37,11 +42,13 @@ ToolFunction = Callable[[Any, ToolContext], Awaitable[Any]]
 class Tool:
     """A name, what it takes, what a call would touch, and the function.
 
-    ``repeatable``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
+    ``idempotent``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
     ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
     one that does not, or that names no places, the gate asks beforehand.
     ``offered``: whether models are shown it; not so one that this server cannot do, and that says why when called.
     ``replans``: whether it is called anew when others were quicker than its change; if not, that is a conflict.
+    ``drafts``: whether all that it does is a change set whose places its arguments do not name, so that it is worked
+    out before anyone is asked, and no grant can cover it beforehand.
     ``seconds``: how long the gate lets a call of this caller run; without it the agent's limit or the server's counts.
     ``failure``: how this tool's dialect tells that a call failed or was refused; none where errors are told as errors.
     """
@@ -49,24 +56,32 @@ class Tool:
     name: str
     toolset: str
     description: str
-    category: Category
+    category: ToolCategory
     danger: Danger
     arguments: type[BaseModel]
     effects: Callable[[Any], Effects]
     function: ToolFunction
-    repeatable: bool = True
-    looks: bool = True
-    offered: bool | Callable[[], bool] = True
-    replans: bool = True
-    seconds: Callable[[Any, Caller], float] | None = None
-    failure: Callable[[ToolcribError], Any] | None = None
+    idempotent: bool = True
+    checks_membership: bool = True
+    available: bool | Callable[[], bool] = True
+    replannable: bool = True
+    drafts: bool = False
+    timeout: Callable[[Any, Caller], float] | None = None
+    encode_error: Callable[[ToolcribError], Any] | None = None
 
     @property
-    def is_offered(self) -> bool:
-        return self.offered if isinstance(self.offered, bool) else self.offered()
+    def is_available(self) -> bool:
+        return self.available if isinstance(self.available, bool) else self.available()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a call waits for nothing but the tree and the database. Of tools that others wrote nobody knows."""
+        is_ours = self.function.__module__.startswith("toolcrib.tools.")
+        return is_ours and self.timeout is None and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """The arguments, checked; BadArguments says which field is wrong and what was expected."""
+        _refuse_many_unknown(arguments, self.arguments)
         try:
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
@@ -86,6 +101,15 @@ class Tool:
         return ToolDefinition(name=self.name, description=self.description, input_schema=self.input_schema)
 
 
+def _refuse_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -> None:
+    """Of thousands of unknown fields, no model has to look at more than a few."""
+    if len(arguments) <= len(model.model_fields) + MOST_FIELDS or model.model_config.get("extra") != "forbid":
+        return
+    unknown = islice((name for name in arguments if name not in model.model_fields), MOST_FIELDS)
+    fields = dict.fromkeys(unknown, f"Unknown field. This tool takes: {', '.join(model.model_fields)}.")
+    raise BadArguments(fields | {"…": f"{len(arguments):,} fields were given."})
+
+
 def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for detail in error.errors(include_url=False, include_context=False):
@@ -98,3 +122,120 @@ def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, s
             case _:
                 fields[name] = f"{detail['msg']} (got {type(detail['input']).__name__})"
     return fields
+
+
+# A tool from one typed function: its schema comes from the signature, its words from the docstring.
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    toolset: str = "custom",
+    category: ToolCategory = ToolCategory.FILE,
+    danger: Danger = Danger.DANGEROUS,
+    effects: Callable[[Any], Effects] | None = None,
+    idempotent: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    toolset: str = "custom",
+    category: ToolCategory = ToolCategory.FILE,
+    danger: Danger = Danger.DANGEROUS,
+    effects: Callable[[Any], Effects] | None = None,
+    idempotent: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a tool of a function: ``@tool`` alone, or ``@tool(danger=Danger.SAFE)``.
+
+    A parameter annotated ``ToolContext`` is filled by Toolcrib; the others are the arguments. Paths are declared
+    with the types of ``toolcrib.core.paths``; unless ``effects`` says otherwise, a safe tool reads them and a
+    dangerous one writes them. A new tool counts as dangerous and not idempotent until its author says otherwise.
+    """
+
+    def made(function: Callable[..., Any]) -> Tool:
+        description, parameter_words = _words(function)
+        context_name, model = _arguments(function, parameter_words)
+        return Tool(
+            name=name or function.__name__,
+            toolset=toolset,
+            description=description,
+            category=category,
+            danger=danger,
+            arguments=model,
+            effects=effects or (_reads if danger is Danger.SAFE else _writes),
+            function=_called(function, context_name),
+            idempotent=idempotent,
+            checks_membership=False,
+        )
+
+    return made if function is None else made(function)
+
+
+def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str | None, type[BaseModel]]:
+    hints = get_type_hints(function, include_extras=True)
+    context_name = None
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints.get(parameter.name)
+        if hint is ToolContext:
+            context_name = parameter.name
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise Misconfigured(
+                f"The tool {function.__name__!r} takes the parameter {parameter.name!r} by position only. "
+                "Arguments come by name: remove the `/`."
+            )
+        if hint is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Misconfigured(
+                f"The tool {function.__name__!r} has the parameter {parameter.name!r} without a type. "
+                "Annotate every parameter: the tool's schema is made from them."
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hint, Field(default, description=words.get(parameter.name)))
+    return context_name, create_model(function.__name__, __base__=ToolArguments, **fields)
+
+
+def _words(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The docstring's text, and what its ``Args:`` section says of each parameter."""
+    text = inspect.getdoc(function)
+    if not text:
+        raise Misconfigured(f"The tool {function.__name__!r} has no docstring. A model reads it to know what it does.")
+    description, _, arguments = text.partition("\nArgs:\n")
+    section = re.split(r"\n(?=\S)", arguments, maxsplit=1)[0]
+    found = re.findall(r"^\s+(\w+)(?: \([^)]*\))?:\s*(.+(?:\n\s{6,}.+)*)", section, re.MULTILINE)
+    return description.strip(), {name: " ".join(words.split()) for name, words in found}
+
+
+def _called(function: Callable[..., Any], context_name: str | None) -> ToolFunction:
+    async def call(arguments: BaseModel, context: ToolContext) -> Any:
+        given = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+        if context_name:
+            given[context_name] = context
+        if inspect.iscoroutinefunction(function):
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
+
+    return call
+
+
+def _reads(arguments: BaseModel) -> Effects:
+    return Effects(reads=_places(arguments))
+
+
+def _writes(arguments: BaseModel) -> Effects:
+    return Effects(reads=_places(arguments), writes=_places(arguments))
+
+
+def _places(arguments: BaseModel) -> tuple[WorkspacePath, ...]:
+    values = [getattr(arguments, name) for name in type(arguments).model_fields]
+    flat = [item for value in values for item in (value if isinstance(value, list | tuple) else [value])]
+    return tuple(item for item in flat if isinstance(item, WorkspacePath))

@@ -1,14 +1,12 @@
-"""The Brave Search API, asked with the operator's key. The key goes to its host only and into no message."""
+"""The Brave Search API, by the operator's key or a person's own. The key goes to its host only and into no message."""
 
 import httpx2
 from pydantic import SecretStr
 
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.websearch.addresses import is_loopback, parsed
-from toolcrib.websearch.answers import Answer, ask
-from toolcrib.websearch.engine import EngineFailed, Page
-from toolcrib.websearch.pages import pages
-from toolcrib.websearch.words import plain
+from toolcrib.core.errors import Misconfigured
+from toolcrib.websearch.engine_http import EngineResponse, ask, is_loopback, parsed
+from toolcrib.websearch.search_engine import EngineFailed, SearchResult
+from toolcrib.websearch.text_sanitizer import pages, to_plain_text
 
 ADDRESS = "https://api.search.brave.com/res/v1/web/search"
 # What its documentation allows.
@@ -17,21 +15,22 @@ _MOST_WORDS = 50
 
 
 class Brave:
-    """The API at ``url``, which differs from Brave's own only behind a relay."""
+    """The API at ``url``, which differs from Brave's own only behind a relay. ``source`` names the key's origin."""
 
     name = "brave"
 
-    def __init__(self, key: SecretStr, *, url: str = ADDRESS) -> None:
+    def __init__(self, key: SecretStr, *, url: str = ADDRESS, source: str = "TOOLCRIB_BRAVE_API_KEY") -> None:
+        self._source = source
         self._key = SecretStr(key.get_secret_value().strip())
         self._url = _secured(url)
-        if not _is_a_header(self._key.get_secret_value()):
-            raise Misconfigured("TOOLCRIB_BRAVE_API_KEY is not a key: it is empty or has blanks or signs in it.")
+        if not is_key(self._key.get_secret_value()):
+            raise Misconfigured(f"{source} is not a key: it is empty or has blanks or signs in it.")
 
     @property
     def host(self) -> str:
         return self._url.host
 
-    async def search(self, query: str, *, most: int, seconds: float) -> list[Page]:
+    async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
         if len(query.split()) > _MOST_WORDS:
             raise EngineFailed(f"it takes at most {_MOST_WORDS} words; shorten the query")
         params = {
@@ -44,7 +43,7 @@ class Brave:
         answer = await ask(self._url, params=params, headers=headers, seconds=seconds)
         if not answer.ok:
             # A server may repeat what it was sent.
-            raise EngineFailed(_refusal(answer).replace(self._key.get_secret_value(), "[key]"))
+            raise EngineFailed(self._refusal(answer).replace(self._key.get_secret_value(), "[key]"))
         told = answer.json_object()
         if told.get("type") == "search" and told.get("web") is None:
             # So it says that it found nothing.
@@ -52,6 +51,20 @@ class Brave:
         web = told.get("web")
         results = web.get("results") if isinstance(web, dict) else None
         return pages(results, title="title", address="url", snippet="description", most=most)
+
+    def _refusal(self, answer: EngineResponse) -> str:
+        code, detail = _error(answer)
+        if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
+            return f"it refuses the key (HTTP {answer.status}); check {self._source} and its plan"
+        if answer.status == 429:
+            return "its limit of requests is reached; wait, or take a larger plan"
+        said = ": ".join(filter(None, (code, detail)))
+        return f"{answer.refusal} ({said})" if said else answer.refusal
+
+
+def is_key(value: str) -> bool:
+    """Whether it can be sent as a key."""
+    return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def _secured(url: str) -> httpx2.URL:
@@ -64,21 +77,7 @@ def _secured(url: str) -> httpx2.URL:
     return address
 
 
-def _refusal(answer: Answer) -> str:
-    code, detail = _error(answer)
-    if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
-        return f"it refuses the key (HTTP {answer.status}); check TOOLCRIB_BRAVE_API_KEY and its plan"
-    if answer.status == 429:
-        return "its limit of requests is reached; wait, or take a larger plan"
-    said = ": ".join(filter(None, (code, detail)))
-    return f"{answer.refusal} ({said})" if said else answer.refusal
-
-
-def _is_a_header(value: str) -> bool:
-    return bool(value) and value.isascii() and value.isprintable() and " " not in value
-
-
-def _error(answer: Answer) -> tuple[str, str]:
+def _error(answer: EngineResponse) -> tuple[str, str]:
     """The code and the words of ``{"type": "ErrorResponse", "error": {"code": …, "detail": …}}``."""
     try:
         error = answer.json_object().get("error")
@@ -86,4 +85,4 @@ def _error(answer: Answer) -> tuple[str, str]:
         return "", ""
     if not isinstance(error, dict):
         return "", ""
-    return plain(error.get("code"), most=80), plain(error.get("detail"), most=300)
+    return to_plain_text(error.get("code"), most=80), to_plain_text(error.get("detail"), most=300)

@@ -6,12 +6,10 @@ from typing import Any
 
 import httpx2
 
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.websearch.addresses import parsed
-from toolcrib.websearch.answers import Answer, ask
-from toolcrib.websearch.engine import EngineFailed, Page
-from toolcrib.websearch.pages import pages
-from toolcrib.websearch.words import plain
+from toolcrib.core.errors import Misconfigured
+from toolcrib.websearch.engine_http import EngineResponse, ask, parsed
+from toolcrib.websearch.search_engine import EngineFailed, SearchResult
+from toolcrib.websearch.text_sanitizer import pages, to_plain_text
 
 
 class SearXNG:
@@ -26,7 +24,7 @@ class SearXNG:
     def host(self) -> str:
         return self._url.host
 
-    async def search(self, query: str, *, most: int, seconds: float) -> list[Page]:
+    async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
         params = {"q": _without_commands(query), "format": "json"}
         answer = await ask(self._url, params=params, headers={}, seconds=seconds)
         if not answer.ok:
@@ -52,7 +50,7 @@ def _without_commands(query: str) -> str:
     return " ".join(re.sub(r"^(?:!!+|<(?=\d+$))", "", word) or word for word in query.split())
 
 
-def _refusal(answer: Answer) -> str:
+def _refusal(answer: EngineResponse) -> str:
     match answer.status:
         case 403:
             return "it does not give JSON; add `json` to `search.formats` in its settings.yml"
@@ -68,7 +66,7 @@ def _silent(engines: Any) -> str:
     """``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
     if not isinstance(engines, list):
         return ""
-    said = [": ".join(plain(word, most=80) for word in _words(engine)) for engine in engines[:5]]
+    said = [": ".join(to_plain_text(word, most=80) for word in _words(engine)) for engine in engines[:5]]
     return ", ".join(said) + (f" and {len(engines) - 5} more" if len(engines) > 5 else "")
 
 

@@ -6,18 +6,19 @@ from uuid import UUID
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import ProtectedName
-from toolcrib.domain.files import Version
-from toolcrib.storage.undo import Deeds, FileHistory
+from toolcrib.core.errors import ProtectedPath, TooCostly
+from toolcrib.core.files import Version
+from toolcrib.core.paths import shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.storage.file_history import FileTimeline, UndoScope
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.content import is_binary
-from toolcrib.workspace.diffs import MOST_BYTES, unified
-from toolcrib.workspace.paths import shown
+from toolcrib.workspace.text.comparison import compared
+from toolcrib.workspace.text.content import is_binary
+from toolcrib.workspace.text.text_diff import MOST_BYTES
 
 
-class Arguments(ToolArguments):
+class ChangesArguments(ToolArguments):
     calls: list[UUID] = Field(default=[], max_length=1000, description="The calls, by their ids.")
     run_id: UUID | None = Field(default=None, description="All that a run did.")
     session_id: UUID | None = Field(default=None, description="All that was done in a session.")
@@ -30,16 +31,16 @@ class Arguments(ToolArguments):
         return self
 
 
-async def changes(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    deeds = Deeds(tuple(arguments.calls), arguments.run_id, arguments.session_id)
-    histories = await context.tree.past.histories(deeds)
+async def changes(arguments: ChangesArguments, context: ToolContext) -> dict[str, Any]:
+    deeds = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.history.histories(deeds)
     return {
         "changes": [await _change(history, context) for history in histories[: arguments.limit]],
         "total": len(histories),
     }
 
 
-async def _change(history: FileHistory, context: ToolContext) -> dict[str, Any]:
+async def _change(history: FileTimeline, context: ToolContext) -> dict[str, Any]:
     """From what the file was before the first of these calls to what the last of them made of it."""
     first, after = history.versions[0], next(v for v in reversed(history.versions) if v.id in history.ours)
     before = None if first.id in history.ours or first.deleted else first
@@ -61,14 +62,17 @@ async def _diff(before: Version | None, after: Version | None, context: ToolCont
     try:
         for version in (before, after):
             if version is not None:
-                await context.tree.past.version(version.id)
-    except ProtectedName:
+                await context.tree.history.version(version.id)
+    except ProtectedPath:
         return {}
     bodies = [await _body(version, context) for version in (before, after)]
     if any(body is None or is_binary(body) for body in bodies) or bodies[0] == bodies[1]:
         return {}
     names = tuple(shown((version or after or before).state.place) for version in (before, after))  # type: ignore[union-attr]
-    found = unified(bodies[0] or b"", bodies[1] or b"", (names[0], names[1]))
+    try:
+        found = await compared(bodies[0] or b"", bodies[1] or b"", (names[0], names[1]))
+    except TooCostly:
+        return {}
     return {"added": found.added, "removed": found.removed, "diff": found.text}
 
 
@@ -77,16 +81,16 @@ async def _body(version: Version | None, context: ToolContext) -> bytes | None:
         return b""
     if version.state.sha256 is None or version.state.size > MOST_BYTES:
         return None
-    return await context.tree.past.body(version)
+    return await context.tree.history.body(version)
 
 
 tool = Tool(
     name="changes",
     toolset="history",
     description="Show what calls, a run or a session did to files, with a unified diff of each.",
-    category=Category.FILE,
+    category=ToolCategory.FILE,
     danger=Danger.SAFE,
-    arguments=Arguments,
+    arguments=ChangesArguments,
     effects=lambda _: Effects(),
     function=changes,
 )

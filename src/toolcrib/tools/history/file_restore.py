@@ -5,24 +5,24 @@ from uuid import UUID
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.files import File, Version
-from toolcrib.domain.ids import FileId, VersionId
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import File, Version
+from toolcrib.core.ids import FileId, VersionId
+from toolcrib.core.paths import shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.paths import shown
 
 
-class Arguments(ToolArguments):
+class FileRestoreArguments(ToolArguments):
     file_id: UUID = Field(description="The file to restore.")
     version_id: UUID | None = Field(
         default=None, description="The version to bring back; of a deleted file by default its last one."
     )
 
 
-async def file_restore(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    file = await context.tree.past.file(FileId(arguments.file_id))
+async def file_restore(arguments: FileRestoreArguments, context: ToolContext) -> dict[str, Any]:
+    file = await context.tree.history.file(FileId(arguments.file_id))
     version = await _wanted(arguments, file, context)
     change = await context.draft.restore(file, version)
     assert change.after is not None
@@ -35,9 +35,9 @@ async def file_restore(arguments: Arguments, context: ToolContext) -> dict[str, 
     }
 
 
-async def _wanted(arguments: Arguments, file: File, context: ToolContext) -> Version:
+async def _wanted(arguments: FileRestoreArguments, file: File, context: ToolContext) -> Version:
     if arguments.version_id is not None:
-        version = await context.tree.past.version(VersionId(arguments.version_id))
+        version = await context.tree.history.version(VersionId(arguments.version_id))
         if version.file_id != file.id:
             raise BadArguments({"version_id": "Is a version of another file."})
         if version.deleted:
@@ -46,7 +46,7 @@ async def _wanted(arguments: Arguments, file: File, context: ToolContext) -> Ver
     if not file.deleted:
         raise BadArguments({"version_id": "The file is not deleted; say which version to bring back."})
     # A deletion is one version, so the one before it is what was deleted.
-    [version] = await context.tree.past.versions(file, before=file.number, limit=1)
+    [version] = await context.tree.history.versions(file, before=file.number, limit=1)
     return version
 
 
@@ -54,9 +54,10 @@ tool = Tool(
     name="file_restore",
     toolset="history",
     description="Bring back an earlier version of a file, or a deleted file. Makes a new version; nothing is lost.",
-    category=Category.FILE,
+    category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
-    arguments=Arguments,
+    arguments=FileRestoreArguments,
     effects=lambda _: Effects(),
     function=file_restore,
+    drafts=True,
 )

@@ -5,21 +5,25 @@ from uuid import UUID
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.ids import VersionId
+from toolcrib.core.ids import VersionId
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.history.shapes import version_shape
+from toolcrib.tools.history.version_results import version_shape
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.content import decoded
+from toolcrib.workspace.text.content import decode_content
 
 
-class Arguments(ToolArguments):
+class FileVersionArguments(ToolArguments):
     version_id: UUID = Field(description="The version to read.")
 
 
-async def file_version(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    version = await context.tree.past.version(VersionId(arguments.version_id))
-    content = decoded(await context.tree.past.body(version), version.state.content) if version.state.sha256 else None
+async def file_version(arguments: FileVersionArguments, context: ToolContext) -> dict[str, Any]:
+    version = await context.tree.history.version(VersionId(arguments.version_id))
+    content = (
+        decode_content(await context.tree.history.body(version), version.state.content)
+        if version.state.sha256
+        else None
+    )
     return {**version_shape(version), "content": content}
 
 
@@ -27,9 +31,9 @@ tool = Tool(
     name="file_version",
     toolset="history",
     description="Read a version of a file as it was.",
-    category=Category.FILE,
+    category=ToolCategory.FILE,
     danger=Danger.SAFE,
-    arguments=Arguments,
+    arguments=FileVersionArguments,
     effects=lambda _: Effects(),
     function=file_version,
 )

@@ -6,17 +6,17 @@ from uuid import UUID
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import NotFound
-from toolcrib.storage.undo import Deeds
+from toolcrib.core.errors import NotFound
+from toolcrib.core.paths import shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.storage.file_history import UndoScope
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.history.shapes import version_shape
+from toolcrib.tools.history.version_results import version_shape
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.paths import shown
-from toolcrib.workspace.undo import Clash, Reversal, draft_undo, plan
+from toolcrib.workspace.changes.undo_plan import FileRevert, UndoConflict, draft_undo, plan_undo
 
 
-class Arguments(ToolArguments):
+class UndoArguments(ToolArguments):
     calls: list[UUID] = Field(default=[], max_length=1000, description="The calls to take back, by their ids.")
     run_id: UUID | None = Field(default=None, description="Take back all that a run did.")
     session_id: UUID | None = Field(default=None, description="Take back all that was done in a session.")
@@ -30,12 +30,12 @@ class Arguments(ToolArguments):
         return self
 
 
-async def undo(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
-    deeds = Deeds(tuple(arguments.calls), arguments.run_id, arguments.session_id)
-    histories = await context.tree.past.histories(deeds)
+async def undo(arguments: UndoArguments, context: ToolContext) -> dict[str, Any]:
+    deeds = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.history.histories(deeds)
     if not histories:
         raise NotFound("These calls changed no file here that is still in the history.")
-    found = await plan(context.tree, histories, force=arguments.force)
+    found = await plan_undo(context.tree, histories, force=arguments.force)
     if not arguments.dry_run:
         await draft_undo(context.tree, context.draft, found.reversals)
     return {
@@ -46,7 +46,7 @@ async def undo(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
     }
 
 
-def _change(reversal: Reversal) -> dict[str, Any]:
+def _change(reversal: FileRevert) -> dict[str, Any]:
     """What happens to a file, told as a change from what it is now."""
     now, then = reversal.file.state, reversal.state
     gone = reversal.file.deleted
@@ -64,7 +64,7 @@ def _change(reversal: Reversal) -> dict[str, Any]:
     }
 
 
-def _conflict(clash: Clash) -> dict[str, Any]:
+def _conflict(clash: UndoConflict) -> dict[str, Any]:
     return {
         "path": shown(clash.file.state.place),
         "reason": clash.reason,
@@ -80,9 +80,10 @@ tool = Tool(
         "Take back what calls did to files. Files that others have changed since are reported and left alone unless "
         "`force` is set. `dry_run` shows what would happen. To redo, undo the undo: give its `call_id`."
     ),
-    category=Category.FILE,
+    category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
-    arguments=Arguments,
+    arguments=UndoArguments,
     effects=lambda _: Effects(),
     function=undo,
+    drafts=True,
 )

@@ -4,18 +4,18 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.changes import ChangeSet
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import TimedOut, ToolcribError, ToolFailed
-from toolcrib.domain.places import Place
+from toolcrib.core.callers import Caller
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.policy.permissions import permission_for
-from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, Contact
+from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, HostContact
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.shell import TOOL_NAME, Ran, Shell
-from toolcrib.tools.shell.telling import MOST_PATHS, effect_told
-from toolcrib.tools.studio import shapes
-from toolcrib.tools.studio.paths import written
+from toolcrib.tools.dialects.studio.studio_paths import written
+from toolcrib.tools.shell.effect_summary import MOST_PATHS, summarize_effect
+from toolcrib.tools.shell.shell import TOOL_NAME, CommandRun, Shell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 LONGEST_SECONDS: Final = 600.0
@@ -24,7 +24,7 @@ _AFTERWARDS: Final = 300.0
 _LAST_WORDS: Final = 4_000
 
 
-class Arguments(ToolArguments):
+class BashArguments(ToolArguments):
     command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the project's root.")
     timeout: int | None = Field(
         default=None, ge=1, description=f"Timeout in seconds (default {DEFAULT_SECONDS:.0f}, at most what is allowed)."
@@ -34,7 +34,7 @@ class Arguments(ToolArguments):
 def bash_with(shell: Shell) -> Tool:
     """The tool on this shell. Where nothing can be isolated it is shown to no model, and says why when called."""
 
-    async def bash(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash(arguments: BashArguments, context: ToolContext) -> dict[str, Any]:
         seconds = _seconds(arguments, context.caller)
         ran = await shell.run(arguments.command, context, seconds=seconds)
         _refuse_unended(ran.result, seconds)
@@ -49,26 +49,26 @@ def bash_with(shell: Shell) -> Tool:
             "timeout, none do. /central and /state can be written too, /pkg can be read. Processes do not outlive the "
             "command."
         ),
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.DANGEROUS,
-        arguments=Arguments,
-        effects=lambda arguments: Effects(runs=arguments.command),
+        arguments=BashArguments,
+        effects=lambda arguments: Effects(command=arguments.command),
         function=bash,
-        failure=_failed,
-        offered=shell.is_offered,
-        replans=False,
-        seconds=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
+        encode_error=_failed,
+        available=shell.is_offered,
+        replannable=False,
+        timeout=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
     )
 
 
-def _seconds(arguments: Arguments, caller: Caller) -> float:
+def _seconds(arguments: BashArguments, caller: Caller) -> float:
     """As long as was asked for, and no longer than the agent's owner allows."""
     permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
     most = permission.timeout if permission and permission.timeout else LONGEST_SECONDS
     return min(arguments.timeout or DEFAULT_SECONDS, most)
 
 
-class _Ended(ToolFailed):
+class _CommandEnded(ToolFailed):
     """A command that was ended before its end, with its last words."""
 
     def __init__(self, message: str, result: CommandResult) -> None:
@@ -76,21 +76,21 @@ class _Ended(ToolFailed):
         self.result = result
 
 
-class _EndedInTime(_Ended, TimedOut):
+class _CommandTimedOut(_CommandEnded, TimedOut):
     code = TimedOut.code
 
 
 def _refuse_unended(result: CommandResult, allowed: float) -> None:
     if result.timed_out:
-        raise _EndedInTime(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
+        raise _CommandTimedOut(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
     if result.stopped:
-        raise _Ended(f"The command was ended: {result.stopped}. Nothing was changed. Let it use less.", result)
+        raise _CommandEnded(f"The command was ended: {result.stopped}. Nothing was changed. Let it use less.", result)
 
 
-def _told(ran: Ran, change_set: ChangeSet) -> dict[str, Any]:
+def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
     result = ran.result
     failed = result.exit_code != 0
-    effect = effect_told([change_set])
+    effect = summarize_effect([change_set])
     notes = [f"[exit code {result.exit_code}; its changes to files were kept]"] if failed and effect else []
     notes += [f"[not taken: {left_out}]" for left_out in ran.left_out]
     metadata = {
@@ -104,7 +104,7 @@ def _told(ran: Ran, change_set: ChangeSet) -> dict[str, Any]:
     return {"output": output, "metadata": metadata, "is_error": failed}
 
 
-def _unkept(place: Place, size: int) -> dict[str, Any]:
+def _unkept(place: WorkspacePath, size: int) -> dict[str, Any]:
     """Something that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
     return {"path": written(place), "bytes": size}
 
@@ -118,14 +118,14 @@ def _facts(result: CommandResult) -> dict[str, Any]:
     }
 
 
-def _contact(contact: Contact) -> dict[str, Any]:
+def _contact(contact: HostContact) -> dict[str, Any]:
     refused = {"refused": contact.refused} if contact.refused else {}
     return {"host": contact.host, "port": contact.port, **refused}
 
 
 def _failed(error: ToolcribError) -> dict[str, Any] | None:
-    told = shapes.failed(error)
-    if told is None or not isinstance(error, _Ended):
+    told = text_result.failed(error)
+    if told is None or not isinstance(error, _CommandEnded):
         return told
     said = error.result.output.text[-_LAST_WORDS:]
     told["output"] = f"{said}\n{told['output']}" if said else told["output"]

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import ToolFailed
+from toolcrib.core.errors import ToolFailed
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.answers import process_id, told
-from toolcrib.tools.shell.background import BackgroundShell
-from toolcrib.tools.studio import shapes
+from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 # What a pipe holds: more would be taken in part only.
@@ -18,7 +18,7 @@ _MOST: Final = 65_536
 _ANSWER_SECONDS: Final = 1.0
 
 
-class Arguments(ToolArguments):
+class BashInputArguments(ToolArguments):
     process_id: str = Field(description="The process, as `bash_start` told it.")
     text: str = Field(max_length=_MOST, description="What to write. A line ends with a newline of yours.")
     offset: int = Field(
@@ -28,7 +28,7 @@ class Arguments(ToolArguments):
 
 
 def bash_input_with(shell: BackgroundShell) -> Tool:
-    async def bash_input(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash_input(arguments: BashInputArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.find(context.caller, process_id(arguments.process_id))
         data = arguments.text.encode()
         taken = shell.write(job, data, end=arguments.end)
@@ -43,13 +43,13 @@ def bash_input_with(shell: BackgroundShell) -> Tool:
         name="bash_input",
         toolset="studio",
         description="Write to the standard input of a background process, and read what it answers within a second.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         # Told to a shell, a text is a command.
         danger=Danger.DANGEROUS,
-        arguments=Arguments,
-        effects=lambda arguments: Effects(runs=arguments.text),
+        arguments=BashInputArguments,
+        effects=lambda arguments: Effects(command=arguments.text),
         function=bash_input,
-        failure=shapes.failed,
-        offered=shell.is_offered,
-        repeatable=False,
+        encode_error=text_result.failed,
+        available=shell.is_offered,
+        idempotent=False,
     )

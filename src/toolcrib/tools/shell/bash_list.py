@@ -3,36 +3,38 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from toolcrib.domain.background import BackgroundProcess
-from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.answers import ending, facts
-from toolcrib.tools.shell.background import BackgroundShell
-from toolcrib.tools.studio import shapes
+from toolcrib.tools.shell.background_results import ending, facts
+from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 
-class Arguments(ToolArguments):
+class BashListArguments(ToolArguments):
     pass
 
 
 def bash_list_with(shell: BackgroundShell) -> Tool:
-    async def bash_list(_: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash_list(_: BashListArguments, context: ToolContext) -> dict[str, Any]:
         processes = await shell.all_of(context.caller)
         lines = [f"{process.id}  {ending(process)}  {process.command.splitlines()[0]}" for process in processes]
-        return shapes.text("\n".join(lines) or "No background processes.", processes=[_told(one) for one in processes])
+        return text_result.text(
+            "\n".join(lines) or "No background processes.", processes=[_told(one) for one in processes]
+        )
 
     return Tool(
         name="bash_list",
         toolset="studio",
         description="List the background processes of this session: those that run and the last that have ended.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.SAFE,
-        arguments=Arguments,
+        arguments=BashListArguments,
         effects=lambda _: Effects(),
         function=bash_list,
-        failure=shapes.failed,
-        offered=shell.is_offered,
+        encode_error=text_result.failed,
+        available=shell.is_offered,
     )
 
 

@@ -4,15 +4,15 @@ from typing import Any
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.answers import process_id, told
-from toolcrib.tools.shell.background import BackgroundShell
-from toolcrib.tools.studio import shapes
+from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 
-class Arguments(ToolArguments):
+class BashOutputArguments(ToolArguments):
     process_id: str = Field(description="The process, as `bash_start` told it.")
     offset: int = Field(default=0, ge=0, description="Where to read from: `nextOffset` of the answer before.")
     wait: float = Field(
@@ -21,7 +21,7 @@ class Arguments(ToolArguments):
 
 
 def bash_output_with(shell: BackgroundShell) -> Tool:
-    async def bash_output(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash_output(arguments: BashOutputArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.find(context.caller, process_id(arguments.process_id))
         return await told(shell, job, offset=arguments.offset, wait=arguments.wait)
 
@@ -29,11 +29,11 @@ def bash_output_with(shell: BackgroundShell) -> Tool:
         name="bash_output",
         toolset="studio",
         description="Read what a background process has said since an offset, and whether it still runs.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.SAFE,
-        arguments=Arguments,
+        arguments=BashOutputArguments,
         effects=lambda _: Effects(),
         function=bash_output,
-        failure=shapes.failed,
-        offered=shell.is_offered,
+        encode_error=text_result.failed,
+        available=shell.is_offered,
     )

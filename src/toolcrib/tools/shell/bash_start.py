@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.answers import told
-from toolcrib.tools.shell.background import TOOL_NAME, BackgroundShell
-from toolcrib.tools.studio import shapes
+from toolcrib.tools.shell.background_results import told
+from toolcrib.tools.shell.background_shell import TOOL_NAME, BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 # For its first words, or its failing at once.
@@ -17,12 +17,12 @@ _FIRST_SECONDS: Final = 1.0
 _LONGEST: Final = 300.0
 
 
-class Arguments(ToolArguments):
+class BashStartArguments(ToolArguments):
     command: str = Field(min_length=1, description="Shell command to start, with `sh -c` in the project's root.")
 
 
 def bash_start_with(shell: BackgroundShell) -> Tool:
-    async def bash_start(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash_start(arguments: BashStartArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.start(arguments.command, context)
         return await told(
             shell, job, offset=0, wait=_FIRST_SECONDS, first=f"[process {job.row.id}; read on with bash_output]"
@@ -37,13 +37,13 @@ def bash_start_with(shell: BackgroundShell) -> Tool:
             "files. `.git` can be read and not written, and a protected name that it makes is moved away and ends it: "
             "use `bash` for git and for installing packages. No network. It ends with its session."
         ),
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.DANGEROUS,
-        arguments=Arguments,
-        effects=lambda arguments: Effects(runs=arguments.command),
+        arguments=BashStartArguments,
+        effects=lambda arguments: Effects(command=arguments.command),
         function=bash_start,
-        failure=shapes.failed,
-        offered=shell.is_offered,
-        repeatable=False,
-        seconds=lambda _, __: _LONGEST,
+        encode_error=text_result.failed,
+        available=shell.is_offered,
+        idempotent=False,
+        timeout=lambda _, __: _LONGEST,
     )

@@ -4,25 +4,25 @@ from typing import Any
 
 from pydantic import Field
 
-from toolcrib.domain.effects import Category, Danger, Effects
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.answers import process_id, told
-from toolcrib.tools.shell.background import BackgroundShell
-from toolcrib.tools.studio import shapes
+from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 
-class Arguments(ToolArguments):
+class BashStopArguments(ToolArguments):
     process_id: str = Field(description="The process, as `bash_start` told it.")
     offset: int = Field(default=0, ge=0, description="Where to read its last words from.")
 
 
 def bash_stop_with(shell: BackgroundShell) -> Tool:
-    async def bash_stop(arguments: Arguments, context: ToolContext) -> dict[str, Any]:
+    async def bash_stop(arguments: BashStopArguments, context: ToolContext) -> dict[str, Any]:
         wanted = process_id(arguments.process_id)
         job = await shell.stop(context.caller, wanted)
         if job is None:
-            return shapes.text(
+            return text_result.text(
                 "It runs on another server, or ran on one, which was asked to end it.", processId=str(wanted)
             )
         return await told(shell, job, offset=arguments.offset, wait=0)
@@ -31,11 +31,11 @@ def bash_stop_with(shell: BackgroundShell) -> Tool:
         name="bash_stop",
         toolset="studio",
         description="End a background process and everything that it started. What it did to files stays.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.SAFE,
-        arguments=Arguments,
+        arguments=BashStopArguments,
         effects=lambda _: Effects(),
         function=bash_stop,
-        failure=shapes.failed,
-        offered=shell.is_offered,
+        encode_error=text_result.failed,
+        available=shell.is_offered,
     )

@@ -4,42 +4,47 @@ Joins the sandbox, which knows directories, with the workspace, which knows chan
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import ProtectedName
-from toolcrib.domain.files import NodeKind
-from toolcrib.domain.ids import WorkspaceId
-from toolcrib.domain.places import Mount, Place
-from toolcrib.policy.guard import Access, Guard
-from toolcrib.policy.permissions import hosts_granted
-from toolcrib.policy.protected import Protection
-from toolcrib.sandbox.command import Command, CommandResult
-from toolcrib.sandbox.effect import Change, Effect, Entry, Kind
+from toolcrib.core.agents import ToolPermission
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import Overloaded, ProtectedPath
+from toolcrib.core.files import EntryKind
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.path_guard import PathAccess, PathGuard
+from toolcrib.policy.permissions import granted_hosts, permission_for
+from toolcrib.policy.protected_paths import ProtectedPaths
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.fair_queue import FairQueue
+from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
+from toolcrib.sandbox.command import CommandResult, SandboxCommand
+from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType, FilesystemEffect
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.zones import Zone
+from toolcrib.sandbox.staging_directory import StagingDirectory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.staging import Staging
-from toolcrib.workspace.adopting import Adopted, adopt
-from toolcrib.workspace.base import Base
-from toolcrib.workspace.bulk import Bulk
-from toolcrib.workspace.hidden import Hidden, Protects
-from toolcrib.workspace.mounts import VIEWED
-from toolcrib.workspace.residue import Residue
-from toolcrib.workspace.threads import in_thread
+from toolcrib.tools.shell.uncovered_paths import outside_paths
+from toolcrib.workspace.effects.effect_import import CommandBase, ImportResult, import_effects
+from toolcrib.workspace.effects.path_effects import PathEffect, UntrackedFiles
+from toolcrib.workspace.fs.mounts import VIEWED
+from toolcrib.workspace.fs.protected_scan import ProtectedPathScanner, Protects
 
 TOOL_NAME: Final = "bash"
-# How many commands run at once: here, and in one workspace.
+# How many commands run at once: here, and in one workspace. An account has no more than half of what others leave.
 _AT_ONCE: Final = 16
 _IN_ONE: Final = 4
+# How many more wait for their turn in one workspace.
+_WAITING_IN_ONE: Final = 32
 # What stands at the root of every view.
 _TAKEN: Final = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "mnt", "proc", "sbin", "sys", "tmp", "usr"})
-_KINDS: Final = {Kind.FILE: NodeKind.FILE, Kind.FOLDER: NodeKind.FOLDER, Kind.LINK: NodeKind.LINK}
+_KINDS: Final = {EntryType.FILE: EntryKind.FILE, EntryType.FOLDER: EntryKind.FOLDER, EntryType.LINK: EntryKind.LINK}
 # Whose commits they are: what git would say of a person is in files that are hidden from agents.
 _IDENTITY: Final = {
     f"GIT_{role}_{field}": value
@@ -51,12 +56,12 @@ ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandRun:
     """How a command ended, and what of its effect is no part of the draft."""
 
     result: CommandResult
     left_out: tuple[str, ...] = ()
-    unkept: tuple[tuple[Place, int], ...] = ()
+    unkept: tuple[tuple[WorkspacePath, int], ...] = ()
 
 
 class Shell:
@@ -65,13 +70,14 @@ class Shell:
     def __init__(self, sandbox: Sandbox, staging: Path) -> None:
         self._sandbox = sandbox
         self._data = staging.parent.resolve()
-        self._staging = Staging(staging)
-        self._hidden = Hidden()
+        self._staging = StagingDirectory(staging)
+        self._hidden = ProtectedPathScanner()
         self._off: str | None = None
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = FairQueue(_AT_ONCE, what="commands", waiting_of_one=_WAITING_IN_ONE)
+        self._waiting: Counter[WorkspaceId] = Counter()
         self._rooms: WeakValueDictionary[WorkspaceId, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def prove(self) -> None:
+    async def probe(self) -> None:
         """Finds out whether commands can be run here at all."""
         self._off = (await self._sandbox.probe()).reason
 
@@ -87,43 +93,64 @@ class Shell:
     def close(self) -> None:
         self._staging.close()
 
-    async def run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
+    async def run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
         """Runs a command to its end. Whatever it changed is in the draft then, if it ended by itself."""
         isolation = await self._sandbox.probe()
         isolation.require()
         context.remarks.isolation = isolation.level
-        # A workspace waits for itself first, so that it cannot fill the server's room with commands that wait.
-        async with self._rooms.setdefault(context.caller.workspace_id, asyncio.Semaphore(_IN_ONE)), self._room:
-            return await self._run(text, context, seconds=seconds)
+        caller = context.caller
+        # A workspace waits for itself first, so that it cannot fill its account's room with commands that wait.
+        room = self._rooms.setdefault(caller.workspace_id, asyncio.Semaphore(_IN_ONE))
+        with self._in_line(caller.workspace_id):
+            async with room, self._room.turn(caller.user_id):
+                return await self._run(text, context, seconds=seconds)
 
-    async def _run(self, text: str, context: ToolContext, *, seconds: float) -> Ran:
-        base = await Base.now(context.tree)
+    @contextmanager
+    def _in_line(self, workspace_id: WorkspaceId) -> Iterator[None]:
+        if self._waiting[workspace_id] >= _IN_ONE + _WAITING_IN_ONE:
+            raise Overloaded("Too many commands wait in this workspace already. Try again when some have ended.")
+        self._waiting[workspace_id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[workspace_id] -= 1
+            if not self._waiting[workspace_id]:
+                del self._waiting[workspace_id]
+
+    async def _run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
+        base = await CommandBase.capture(context.tree)
         # From here on: nothing is masked, or copied, of a tree that is not yet what the command began on.
-        zones, _ = await asyncio.gather(self.zones(context), base.over())
+        agent = context.caller.agent
+        permission = permission_for(agent.rules, TOOL_NAME) if agent else None
+        zones, _ = await asyncio.gather(self.zones(context, permission), base.wait_for_clock_tick())
         staging = self._staging.folder
         async with self._sandbox.transaction(
             [zone for _, zone in zones], staging, dispose=self._staging.dispose
         ) as view:
-            agent = context.caller.agent
-            hosts = hosts_granted(agent.rules if agent else None, TOOL_NAME)
-            command = Command(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)
+            hosts = granted_hosts(agent.rules if agent else None, TOOL_NAME)
+            command = SandboxCommand(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)
             result = await view.run(command, context.emit)
             context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
             if result.timed_out or result.stopped:
-                return Ran(result)
+                return CommandRun(result)
             left_out, adopted = await _adopted(
                 await view.effect(), {zone.name: root for root, zone in zones}, context, base
             )
-        return Ran(result, left_out, adopted.unkept)
+        return CommandRun(result, left_out, adopted.unkept)
 
-    async def zones(self, context: ToolContext) -> list[tuple[Place, Zone]]:
-        """The four mounts as the command sees them, the project first: there it starts."""
+    async def zones(
+        self, context: ToolContext, permission: ToolPermission | None = None
+    ) -> list[tuple[WorkspacePath, ViewMount]]:
+        """The four mounts as the command sees them, the project first: there it starts.
+
+        What the ``paths`` of a permission do not cover is empty there, as what is closed to agents is.
+        """
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
-        protects = Protection(agent.rules.unprotect).protects_reading if agent else None
-        masked = await in_thread(self._masked, roots, protects) if protects else {}
+        protects = ProtectedPaths(agent.rules.unprotect).protects_reading if agent else None
+        masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
         return [
-            (place, Zone(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
+            (place, ViewMount(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
             for mount, (place, root) in roots.items()
         ]
 
@@ -133,62 +160,78 @@ class Shell:
         is_ours = root.is_relative_to(self._data)
         return VIEWED[mount] if is_ours or root.parts[1:2] == () or root.parts[1] in _TAKEN else str(root)
 
-    def _masked(self, roots: Mapping[Mount, tuple[Place, Path]], protects: Protects) -> dict[Mount, frozenset[str]]:
-        return {mount: self._hidden.below(root, place, protects) for mount, (place, root) in roots.items()}
+    def _masked(
+        self,
+        roots: Mapping[Mount, tuple[WorkspacePath, Path]],
+        protects: Protects,
+        permission: ToolPermission | None,
+    ) -> dict[Mount, frozenset[str]]:
+        masked = {mount: self._hidden.below(root, place, protects) for mount, (place, root) in roots.items()}
+        if permission is None or permission.paths is None:
+            return masked
+        outside = {mount: outside_paths(root, place, permission) for mount, (place, root) in roots.items()}
+        return {mount: _topmost(masked[mount] | outside[mount]) for mount in masked}
 
-    def closed_names(self, root: Path, place: Place, protects: Protects) -> frozenset[str]:
+    def protected_paths(self, root: Path, place: WorkspacePath, protects: Protects) -> frozenset[str]:
         """What stands below a mount's root under names that are protected, whatever other names it has."""
         return self._hidden.below(root, place, protects, aliases=False)
 
 
+def _topmost(paths: frozenset[str]) -> frozenset[str]:
+    """Without those that lie beneath another."""
+    return frozenset(path for path in paths if not is_masked(path.rpartition("/")[0], paths))
+
+
 async def _adopted(
-    effect: Effect, roots: dict[str, Place], context: ToolContext, base: Base
-) -> tuple[tuple[str, ...], Adopted]:
+    effect: FilesystemEffect, roots: dict[str, WorkspacePath], context: ToolContext, base: CommandBase
+) -> tuple[tuple[str, ...], ImportResult]:
     """Puts the effect into the draft; says what of it cannot be taken."""
     taken, left_out = _sorted_out(effect, roots)
     if not taken:
-        return left_out, Adopted()
+        return left_out, ImportResult()
     context.remarks.protected += _judged(context.caller, taken)
     residues = [_residue(effect, entry, place) for entry, place in taken]
-    bulk = Bulk({roots[zone].tree: written for zone, written in effect.written.items()})
-    return left_out, await adopt(context.tree, context.draft, residues, base, bulk)
+    bulk = UntrackedFiles({roots[zone].mount_key: written for zone, written in effect.written.items()})
+    return left_out, await import_effects(context.tree, context.draft, residues, base, bulk)
 
 
-def _sorted_out(effect: Effect, roots: dict[str, Place]) -> tuple[list[tuple[Entry, Place]], tuple[str, ...]]:
-    taken: list[tuple[Entry, Place]] = []
+def _sorted_out(
+    effect: FilesystemEffect, roots: dict[str, WorkspacePath]
+) -> tuple[list[tuple[ChangedEntry, WorkspacePath]], tuple[str, ...]]:
+    taken: list[tuple[ChangedEntry, WorkspacePath]] = []
     left_out: list[str] = []
     for entry in effect:
         root = roots[entry.zone]
         if entry.path == ".":
             left_out.append(f"the mode of {root}, which is a mount's root")
-        elif entry.kind is Kind.SPECIAL and entry.change is not Change.DELETED:
+        elif entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED:
             left_out.append(f"{root}/{entry.path}, which is a special file")
         else:
-            taken.append((entry, Place(root.mount, f"/{entry.path}", root.scope)))
+            taken.append((entry, WorkspacePath(root.mount, f"/{entry.path}", root.scope)))
     return taken, tuple(left_out)
 
 
-def _judged(caller: Caller, taken: Sequence[tuple[Entry, Place]]) -> Iterator[Place]:
+def _judged(caller: Caller, taken: Sequence[tuple[ChangedEntry, WorkspacePath]]) -> Iterator[WorkspacePath]:
     """The places that only a person can let pass. What nobody can is raised, and nothing of the effect counts."""
-    guard = Guard(caller, TOOL_NAME)
+    guard = PathGuard(caller, TOOL_NAME)
     for entry, place in taken:
-        objection = guard.objection(Access.WRITE, place)
+        objection = guard.denial(PathAccess.WRITE, place)
         if objection is None and not entry.masked:
             continue
-        if objection is not None and not isinstance(objection.error, ProtectedName):
+        if objection is not None and not isinstance(objection.error, ProtectedPath):
             raise objection.error
         yield place
 
 
-def _residue(effect: Effect, entry: Entry, place: Place) -> Residue:
-    gone = entry.change is Change.DELETED
-    return Residue(
+def _residue(effect: FilesystemEffect, entry: ChangedEntry, place: WorkspacePath) -> PathEffect:
+    gone = entry.change is EntryChange.DELETED
+    return PathEffect(
         place,
         None if gone else _KINDS[entry.kind],
-        was_there=entry.change is not Change.MADE,
+        was_there=entry.change is not EntryChange.MADE,
         mode=entry.mode & 0o777,
         size=entry.size,
         target=entry.target,
         open=partial(effect.open, entry) if entry.body else None,
-        was_folder=gone and entry.kind is Kind.FOLDER,
+        was_folder=gone and entry.kind is EntryType.FOLDER,
     )

@@ -1,0 +1,197 @@
+"""Joins pieces of a stream that come close together. A model's tokens are many; a screen shows thirty a second."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from toolcrib.core.events import Delta, DeltaType
+from toolcrib.events.event_bus import Key, key_of
+
+# Pieces that come closer together than this are joined. A server that is hard pressed joins more, and so sends less.
+SECONDS: Final = 0.01
+MOST_SECONDS: Final = 0.05
+# A piece is sent at once when it has grown to this, and a longer one is cut: no message of ours is larger.
+MAX_COALESCED_CHARACTERS: Final = 16_000
+
+
+class DeltaCoalescer:
+    """Sends a piece that comes after a pause at once, and joins those that follow on it too soon. Order is kept."""
+
+    def __init__(self, send: Callable[[Delta], None], *, seconds: float = SECONDS) -> None:
+        self._send = send
+        self._least = self._seconds = seconds
+        self._held: dict[Key, list[_DeltaRun]] = {}
+        # Sessions to which something was sent since the last round, or the one before.
+        self._recent: dict[Key, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, delta: Delta) -> None:
+        key = key_of(delta)
+        if key not in self._recent and key not in self._held and len(delta.text) <= MAX_COALESCED_CHARACTERS:
+            # Nearly all come after a pause.
+            self._send(delta)
+            self._recent[key] = asyncio.get_running_loop().time()
+        else:
+            for piece in _cut(delta):
+                self._hold(key, piece)
+            if key not in self._recent:
+                self.flush(key)
+        self._set_timer()
+
+    def flush(self, key: Key) -> None:
+        """Sends what is held of a session: something is about to be told that comes after it."""
+        held = self._held.pop(key, ())
+        for run in held:
+            self._send(run.joined())
+        if held:
+            self._recent[key] = asyncio.get_running_loop().time()
+
+    def flush_all(self) -> None:
+        for key in list(self._held):
+            self.flush(key)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flush_all()
+
+    def _hold(self, key: Key, piece: Delta) -> None:
+        held = self._held.setdefault(key, [])
+        for run in held:
+            if run.takes(piece):
+                run.add(piece)
+                break
+        else:
+            held.append(run := _DeltaRun(piece))
+        if run.length >= MAX_COALESCED_CHARACTERS:
+            self.flush(key)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and (self._held or self._recent):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(loop.time() + self._seconds, self._round, loop.time() + self._seconds)
+
+    def _round(self, due: float) -> None:
+        """Sends what is held. How late it is, and how long it takes, says how hard pressed the server is."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        began = loop.time()
+        self._recent = {key: at for key, at in self._recent.items() if began - at < self._seconds}
+        self.flush_all()
+        pressed = 4 * (loop.time() - due)
+        self._seconds = min(MOST_SECONDS, max(self._least, pressed))
+        self._set_timer()
+
+
+class _DeltaRun:
+    """Pieces of one source that follow on each other."""
+
+    def __init__(self, first: Delta) -> None:
+        self._first = first
+        self._texts = [first.text]
+        self.length = len(first.text)
+
+    def takes(self, piece: Delta) -> bool:
+        first = self._first
+        return (
+            piece.source == first.source
+            and piece.type is first.type
+            and piece.attempt == first.attempt
+            and piece.offset == first.offset + self.length
+        )
+
+    def add(self, piece: Delta) -> None:
+        self._texts.append(piece.text)
+        self.length += len(piece.text)
+
+    def joined(self) -> Delta:
+        return self._first if len(self._texts) == 1 else replace(self._first, text="".join(self._texts))
+
+
+def _cut(delta: Delta) -> list[Delta]:
+    if len(delta.text) <= MAX_COALESCED_CHARACTERS:
+        return [delta]
+    return [
+        replace(delta, text=delta.text[start : start + MAX_COALESCED_CHARACTERS], offset=delta.offset + start)
+        for start in range(0, len(delta.text), MAX_COALESCED_CHARACTERS)
+    ]
+
+
+# What sources have said so far, for who joins late. In memory only: the whole text becomes an event.
+
+# Of a longer text the beginning is forgotten; its offset says so.
+MAX_PARTIAL_CHARACTERS: Final = 200_000
+# A source that says nothing for so long has ended, or its node has.
+SILENT_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class _PartialText:
+    last: Delta
+    start: int
+    texts: list[str]
+    length: int
+    at: float
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    def as_delta(self) -> Delta:
+        if len(self.texts) > 1:
+            self.texts = ["".join(self.texts)]
+        return replace(self.last, text=self.texts[0], offset=self.start)
+
+
+class PartialTexts:
+    """The texts that are still growing, by session, source and kind."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sessions: dict[Key, dict[tuple[str, DeltaType], _PartialText]] = {}
+
+    def add(self, delta: Delta) -> None:
+        sources = self._sessions.setdefault(key_of(delta), {})
+        said = sources.get((delta.source, delta.type))
+        if said is not None and delta.attempt < said.last.attempt:
+            return
+        if said is None or delta.attempt > said.last.attempt or not said.start <= delta.offset <= said.end:
+            # A new source or attempt, or a gap: what is known begins here.
+            begun = _PartialText(delta, delta.offset, [delta.text], len(delta.text), self._clock())
+            sources[delta.source, delta.type] = begun
+            return
+        said.at = self._clock()
+        news = delta.text[said.end - delta.offset :]
+        said.texts.append(news)
+        said.length += len(news)
+        if said.length > 2 * MAX_PARTIAL_CHARACTERS:
+            kept = "".join(said.texts)[-MAX_PARTIAL_CHARACTERS:]
+            said.start, said.texts, said.length = said.end - len(kept), [kept], len(kept)
+
+    def of(self, key: Key) -> list[Delta]:
+        """Each source's whole text as one delta, in the order in which they began."""
+        return [said.as_delta() for said in self._sessions.get(key, {}).values()]
+
+    def all(self) -> list[Delta]:
+        return [delta for key in self._sessions for delta in self.of(key)]
+
+    def end(self, key: Key, source: str) -> None:
+        """The source has finished: what it said is an event by now."""
+        sources = self._sessions.get(key, {})
+        for kind in DeltaType:
+            sources.pop((source, kind), None)
+        if not sources:
+            self._sessions.pop(key, None)
+
+    def drop(self, key: Key) -> None:
+        self._sessions.pop(key, None)
+
+    def forget_silent(self) -> None:
+        before = self._clock() - SILENT_SECONDS
+        for key, sources in list(self._sessions.items()):
+            for silent in [one for one, said in sources.items() if said.at < before]:
+                del sources[silent]
+            if not sources:
+                self.drop(key)

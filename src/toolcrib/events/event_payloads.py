@@ -1,0 +1,172 @@
+"""How a session's watchers are told of calls, approvals and questions: the payloads of its durable events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantRule
+from toolcrib.core.errors import error_text
+from toolcrib.core.events import EventType
+from toolcrib.core.ids import CallId
+from toolcrib.core.json_text import json_text
+from toolcrib.core.questions import QuestionRequest
+from toolcrib.core.tool_calls import Outcome, text_result
+from toolcrib.policy.model_text import model_text
+from toolcrib.policy.truncation import truncate
+
+# How much of a call's input and of its result an event carries; the whole is fetched by the call's id.
+_INPUT_BYTES = 16_000
+_RESULT_BYTES = 60_000
+# Whoever joins a session is told its events again: an approval of a thousand files must not be a megabyte each time.
+_CHANGES_BYTES = 60_000
+
+Told = dict[str, Any]
+
+
+def tool_start_event(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> Told:
+    return _event(EventType.TOOL_START, toolId=call_id, toolName=tool, input=truncated_input(arguments))
+
+
+def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> Told:
+    """The result as text, whatever the tool's own form is; of tools that return text it is that text."""
+    result, error, metadata = outcome.result, outcome.error, dict(outcome.metadata)
+    failed = error is not None
+    if (spoken := text_result(result)) is not None:
+        text, metadata, failed = spoken.text, {**spoken.metadata, **metadata}, spoken.is_error
+    elif result is None and error is not None:
+        text = error_text(error)
+    else:
+        text, _ = model_text(result)
+    if error is not None:
+        metadata = {"code": error.code, **metadata}
+    bounded = truncate(text, limit_bytes=_RESULT_BYTES)
+    if bounded.was_truncated:
+        metadata = {**metadata, "cut": True, "bytes": bounded.total_bytes}
+    return _event(
+        EventType.TOOL_RESULT,
+        toolId=outcome.call_id,
+        toolName=tool,
+        status="error" if failed else "success",
+        result=bounded.value,
+        metadata=metadata,
+        durationMs=round(duration_us / 1000),
+        isolation=isolation,
+    )
+
+
+def tool_confirm_event(approval: Mapping[str, Any]) -> Told:
+    """``approval`` as ``approval_payload`` makes it."""
+    return _event(EventType.TOOL_CONFIRM, **approval)
+
+
+def tool_decided_event(approval: Approval, judgement: ApprovalDecision, *, by: str | None) -> Told:
+    return _event(
+        EventType.TOOL_DECIDED,
+        toolId=approval.call_id,
+        toolName=approval.tool,
+        approvalId=approval.id,
+        approved=judgement.approved,
+        state=ApprovalState.ALLOWED if judgement.approved else ApprovalState.DENIED,
+        scope=judgement.scope if judgement.approved else None,
+        reason=judgement.reason,
+        decidedBy=by,
+    )
+
+
+def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) -> Told:
+    """An approval that nobody decided, or that does not count any more."""
+    return _event(
+        EventType.TOOL_DECIDED,
+        toolId=approval.call_id,
+        toolName=approval.tool,
+        approvalId=approval.id,
+        approved=False,
+        state=state,
+        scope=None,
+        reason=reason,
+        decidedBy=None,
+    )
+
+
+def approval_payload(approval: Approval) -> dict[str, Any]:
+    """An approval as watchers see it."""
+    return {
+        "toolId": approval.call_id,
+        "toolName": approval.tool,
+        "input": approval.shown,
+        "approvalId": approval.id,
+        "agent": approval.agent_name,
+        "argumentsSha256": approval.arguments_sha256,
+        "changes": _fit_changes(approval.changes),
+        "effects": truncate(dict(approval.effects), limit_bytes=_INPUT_BYTES).value,
+        "rule": approval.rule,
+        "reason": approval.reason,
+        "isolation": approval.isolation,
+        "offeredRule": rule_payload(approval.offered),
+        "replaces": approval.replaces,
+        "expiresAt": approval.expires_at,
+    }
+
+
+def rule_payload(rule: GrantRule) -> dict[str, Any]:
+    return {"tool": rule.tool, "paths": rule.paths, "commands": rule.commands}
+
+
+def question_event(question: QuestionRequest) -> Told:
+    return _event(EventType.QUESTION, **question_payload(question))
+
+
+def question_payload(question: QuestionRequest) -> dict[str, Any]:
+    return {
+        "questionId": question.id,
+        "toolId": question.call_id,
+        "questions": question_items(question),
+        "expiresAt": question.expires_at,
+    }
+
+
+def question_items(question: QuestionRequest) -> list[dict[str, Any]]:
+    """The items as the seeds spell them; ``buttons`` only where there are some."""
+    return [
+        {"name": item.name, "question": item.question, "schema": item.schema}
+        | ({"buttons": [{"label": b.label, "value": b.value} for b in item.buttons]} if item.buttons else {})
+        for item in question.items
+    ]
+
+
+def question_ended_event(
+    question: QuestionRequest, state: str, answers: Mapping[str, Any] | None, *, by: str | None
+) -> Told:
+    return _event(
+        EventType.ANSWER,
+        questionId=question.id,
+        toolId=question.call_id,
+        state=state,
+        answers=None if answers is None else truncate(dict(answers), limit_bytes=_INPUT_BYTES).value,
+        answeredBy=by,
+    )
+
+
+def truncated_input(arguments: Mapping[str, Any]) -> Any:
+    """Arguments for people's eyes: whole if they are short."""
+    return truncate(dict(arguments), limit_bytes=_INPUT_BYTES).value
+
+
+def _fit_changes(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Changes while there is room: diffs go first (``cut``), then files, which are counted. The row has them all."""
+    shown: list[Mapping[str, Any]] = []
+    room = _CHANGES_BYTES
+    for number, change in enumerate(changes):
+        size = len(json_text(change))
+        if size > room and "diff" in change:
+            change = {key: value for key, value in change.items() if key != "diff"} | {"cut": True}
+            size = len(json_text(change))
+        if size > room:
+            missing = sum(int(one.get("count", 1)) for one in changes[number:])
+            return [*shown, {"path": None, "change": "more", "count": missing}]
+        shown.append(change)
+        room -= size
+    return shown
+
+
+def _event(type_: EventType, **payload: Any) -> Told:
+    return {"type": type_, "payload": payload}

@@ -1,0 +1,292 @@
+"""One watcher of one session: what it missed, then what is being said, then what happens. Knows no protocol."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from toolcrib.core.errors import Forbidden, ToolcribError
+from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.events.event_bus import Key
+from toolcrib.storage.database import NOT_A_MEMBER, OperationalError, Tenant
+from toolcrib.storage.events import EventStore
+from toolcrib.storage.sessions import Session, SessionStore
+
+# What one watcher has heard of each source, so that nothing is told twice and an end is an end.
+
+# Which field of an event names the source that it ends.
+_ENDS: Final[Mapping[str, str]] = {EventType.TOOL_RESULT: "toolId", EventType.STREAM_END: "messageId"}
+# Sources that have ended are remembered for stragglers, this many.
+_REMEMBERED: Final = 256
+
+
+def source_ended_by(event: Event) -> str | None:
+    """The source that has no more to say after this event."""
+    field = _ENDS.get(event.type)
+    return None if field is None else event.payload.get(field)
+
+
+@dataclass(slots=True)
+class _SourceOffset:
+    attempt: int
+    start: int
+    end: int
+
+
+class DeliveredOffsets:
+    """Decides what of a delta is news to this watcher."""
+
+    def __init__(self) -> None:
+        # A message's words and its thoughts are counted apart.
+        self._heard: dict[tuple[str, DeltaType], _SourceOffset] = {}
+        self._ended: dict[str, None] = {}
+
+    def record(self, event: Event) -> None:
+        source = source_ended_by(event)
+        if source is None:
+            return
+        for kind in DeltaType:
+            self._heard.pop((source, kind), None)
+        self._ended[source] = None
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def undelivered(self, delta: Delta) -> Delta | None:
+        """The part that was not heard yet; none if there is none, or if it comes too late."""
+        if delta.source in self._ended:
+            return None
+        key = (delta.source, delta.type)
+        heard = self._heard.get(key)
+        if heard is not None and delta.attempt < heard.attempt:
+            return None
+        end = delta.offset + len(delta.text)
+        if heard is None or delta.attempt > heard.attempt:
+            self._heard[key] = _SourceOffset(delta.attempt, delta.offset, end)
+            return delta
+        if delta.offset < heard.start:
+            # What was missed at the beginning: told whole, and put in its place by its offset.
+            heard.start, heard.end = delta.offset, max(heard.end, end)
+            return delta
+        if end <= heard.end:
+            return None
+        known = max(0, heard.end - delta.offset)
+        heard.end = end
+        return replace(delta, text=delta.text[known:], offset=delta.offset + known) if known else delta
+
+
+# What may wait for one watcher. One that falls further behind reads on from the database, at its own pace.
+MAX_WAITING: Final = 1_000
+PAGE: Final = 200
+
+
+class Subscription:
+    """An endless series of events, each once and in order, with the deltas between them.
+
+    It holds at most ``MAX_WAITING`` items. A reader that is slower than the session loses none of it: it is brought
+    back to the database, and then to the text so far. Ends by raising what ended it.
+    """
+
+    def __init__(
+        self,
+        tenant: Tenant,
+        session: Session,
+        *,
+        after: int,
+        sessions: SessionStore,
+        so_far: Callable[[], Sequence[Delta]],
+    ) -> None:
+        self.tenant = tenant
+        # As it was when this began.
+        self.session = session
+        self._last = after
+        self._sessions = sessions
+        self._so_far = so_far
+        self._ledger = DeliveredOffsets()
+        self._waiting: deque[Event | Delta] = deque()
+        self._arrived = asyncio.Event()
+        self._behind = True
+        self._ending: ToolcribError | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was given out."""
+        return self._last
+
+    async def __aiter__(self) -> AsyncIterator[Event | Delta]:
+        while True:
+            if self._behind:
+                async for missed in self._catch_up():
+                    yield missed
+            item = await self._next()
+            if item is None:
+                continue
+            if isinstance(item, Delta):
+                if (news := self._ledger.undelivered(item)) is not None:
+                    yield news
+                continue
+            assert item.seq is not None
+            if item.seq > self._last + 1:
+                self._behind = True
+            elif item.seq == self._last + 1:
+                yield self._given(item)
+
+    def offer(self, item: Event | Delta) -> None:
+        """Something happened. Never waits for the reader."""
+        if self._behind:
+            # Whatever it is, catching up will find it in the database or in the text so far.
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            self._behind = True
+            self._waiting.clear()
+        else:
+            self._waiting.append(item)
+        self._arrived.set()
+
+    def end(self, error: ToolcribError) -> None:
+        """Nothing more is given out, not even what waits."""
+        self._ending = error
+        self._waiting.clear()
+        self._arrived.set()
+
+    async def _catch_up(self) -> AsyncIterator[Event | Delta]:
+        """From the database, page by page; the last page is read when news is being kept already.
+
+        The text so far is taken before that page is read, so that it never runs ahead of the events.
+        """
+        while True:
+            self._behind = False
+            growing = self._so_far()
+            page = await self._sessions.events_after(self.tenant, self.session.id, self._last, limit=PAGE)
+            is_last = len(page) < PAGE
+            if not is_last:
+                self._behind = True
+                self._waiting.clear()
+            for event in page:
+                self._raise_if_ended()
+                yield self._given(event)
+            if is_last:
+                break
+        for delta in await self._not_ended(growing):
+            if (news := self._ledger.undelivered(delta)) is not None:
+                yield news
+
+    async def _not_ended(self, growing: Sequence[Delta]) -> list[Delta]:
+        """Without sources whose end this watcher knew before it came."""
+        if not growing:
+            return []
+        sources = [delta.source for delta in growing]
+        ended = await self._sessions.ended_sources(self.tenant, self.session.id, sources)
+        return [delta for delta in growing if delta.source not in ended]
+
+    def _given(self, event: Event) -> Event:
+        assert event.seq is not None
+        self._last = event.seq
+        self._ledger.record(event)
+        return event
+
+    async def _next(self) -> Event | Delta | None:
+        """The next item that waits; none if there are too many to wait here."""
+        while not self._waiting and not self._behind:
+            self._raise_if_ended()
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._raise_if_ended()
+        return None if self._behind else self._waiting.popleft()
+
+    def _raise_if_ended(self) -> None:
+        if self._ending is not None:
+            raise self._ending
+
+
+# One session that is watched on this node: reads what happens once, and tells every watcher.
+
+_PAGE: Final = 200
+# Deltas that wait for a database which does not answer; who misses one is given the text so far.
+_MOST_HELD: Final = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+class SessionChannel:
+    """The watchers of one session, and the number up to which they were told."""
+
+    def __init__(self, key: Key, *, known: int, watching: EventStore, ended: Callable[[Key, str], None]) -> None:
+        self.key = key
+        self.known = known
+        self.subscribers: list[Subscription] = []
+        self.joined: asyncio.Task[None] | None = None
+        self._watching = watching
+        self._ended = ended
+        self._notified = asyncio.Event()
+        # How often it was poked, and which of these pokes were followed by a look.
+        self._notifications = 0
+        self._read_notifications = 0
+        self._held: deque[tuple[int, Delta]] = deque(maxlen=_MOST_HELD)
+        self._reading = asyncio.create_task(self._read())
+
+    def notify(self) -> None:
+        """There may be news."""
+        self._notifications += 1
+        self._notified.set()
+
+    def publish(self, delta: Delta) -> None:
+        """What is said after an event is told after it: until that was read, deltas wait."""
+        if self._notifications > self._read_notifications:
+            self._held.append((self._notifications, delta))
+        else:
+            self._offer(delta)
+
+    def end_all(self, error: ToolcribError) -> None:
+        for watcher in self.subscribers:
+            watcher.end(error)
+
+    async def close(self) -> None:
+        tasks = [task for task in (self._reading, self.joined) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while True:
+            await self._notified.wait()
+            self._notified.clear()
+            pokes = self._notifications
+            try:
+                await self._read_news()
+            except OperationalError as error:
+                # The poll sees that we lag behind, and pokes again.
+                log.warning("events_not_read", session_id=str(self.key[1]), error=str(error))
+            self._read_notifications = pokes
+            while self._held and self._held[0][0] <= pokes:
+                self._offer(self._held.popleft()[1])
+
+    async def _read_news(self) -> None:
+        while True:
+            watchers = list(self.subscribers)
+            news = await self._watching.events_since(
+                *self.key, self.known, [watcher.tenant for watcher in watchers], limit=_PAGE
+            )
+            for position in news.non_members:
+                watchers[position].end(Forbidden(NOT_A_MEMBER))
+            for event in news.events:
+                self._publish_event(event)
+            if len(news.events) < _PAGE:
+                return
+
+    def _offer(self, item: Event | Delta) -> None:
+        for watcher in self.subscribers:
+            watcher.offer(item)
+
+    def _publish_event(self, event: Event) -> None:
+        assert event.seq is not None
+        self.known = event.seq
+        if (source := source_ended_by(event)) is not None:
+            self._ended(self.key, source)
+            # What waits of the source was said before its end.
+            for _, delta in self._held:
+                if delta.source == source:
+                    self._offer(delta)
+        self._offer(event)

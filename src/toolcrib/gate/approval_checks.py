@@ -1,0 +1,54 @@
+"""Why a person's decision on an approval cannot stand, and how a no is told to whoever called. Words only."""
+
+from datetime import UTC, datetime
+
+from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState
+from toolcrib.core.errors import ApprovalRejected, BadArguments, Conflict, Forbidden
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.core.tool_calls import UNSTORABLE_TEXT, is_storable_text
+from toolcrib.storage.database import Tenant
+
+
+def rejection_error(approval: Approval, judgement: ApprovalDecision) -> ApprovalRejected:
+    who = approval.decided_by_name or "A person"
+    why = f": {judgement.reason.rstrip(' .')}" if judgement.reason else ", without giving a reason"
+    return ApprovalRejected(f"{who} denied this call{why}. Nothing was changed. Do not repeat it unchanged.")
+
+
+def require_person(tenant: Tenant) -> None:
+    if tenant.agent_id is not None or tenant.user_id is None:
+        raise Forbidden("Only a person decides on an approval. An agent's key cannot.")
+
+
+def require_storable(judgement: ApprovalDecision) -> None:
+    """BadArguments for texts that no row can hold."""
+    rule = judgement.rule
+    texts: dict[str, tuple[str, ...]] = {"reason": (judgement.reason or "",)}
+    if rule is not None:
+        texts |= {"rule.tool": (rule.tool,), "rule.paths": rule.paths or (), "rule.commands": rule.commands or ()}
+    if flaws := {name: UNSTORABLE_TEXT for name, said in texts.items() if not all(map(is_storable_text, said))}:
+        raise BadArguments(flaws)
+
+
+def require_pending(approval: Approval) -> None:
+    match approval.state:
+        case ApprovalState.OPEN if approval.expires_at > datetime.now(UTC):
+            return
+        case ApprovalState.OPEN | ApprovalState.EXPIRED:
+            raise Conflict(f"This approval expired at {approval.expires_at.isoformat(timespec='seconds')}.")
+        case ApprovalState.ALLOWED | ApprovalState.DENIED:
+            when = approval.decided_at.isoformat(timespec="seconds") if approval.decided_at else "some time ago"
+            raise Conflict(f"Already {approval.state} by {approval.decided_by_name or 'someone'} at {when}.")
+        case ApprovalState.STALE:
+            raise Conflict("What this was about has changed since. It is asked again; decide on the new approval.")
+        case ApprovalState.WITHDRAWN:
+            raise Conflict("The call was withdrawn; there is nothing to decide any more.")
+
+
+def stale_message(places: list[tuple[WorkspacePath, str]]) -> str:
+    place, who = places[0]
+    others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return (
+        f"{shown(place)}{others} was changed by {who} since this was asked, so the answer would not be about the same "
+        "thing. It is asked again with the present content; decide on the new approval."
+    )

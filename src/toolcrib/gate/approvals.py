@@ -1,0 +1,385 @@
+"""Approvals: a call that must wait becomes a row, a person decides it once, and the row is what is carried out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantScope
+from toolcrib.core.callers import Agent, Caller, WorkspaceRole
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.errors import (
+    BadArguments,
+    CallDenied,
+    Conflict,
+    NotDecided,
+    NotFound,
+    ToolcribError,
+)
+from toolcrib.core.ids import ApprovalId, CallId, SessionId, UserId, new_id
+from toolcrib.core.json_text import json_text
+from toolcrib.core.tool_calls import (
+    Effects,
+    Outcome,
+    OutcomeState,
+    ToolCall,
+    arguments_sha256,
+    canonical_json,
+    parse_canonical_json,
+)
+from toolcrib.events.event_bus import EventPublisher
+from toolcrib.events.event_payloads import (
+    approval_ended_event,
+    approval_payload,
+    tool_confirm_event,
+    tool_decided_event,
+    truncated_input,
+)
+from toolcrib.gate.approval_checks import (
+    rejection_error,
+    require_pending,
+    require_person,
+    require_storable,
+    stale_message,
+)
+from toolcrib.gate.call_stages import CallRecording, ToolRun, effects_to_row, pause_reason
+from toolcrib.policy.authorization import PROTECTED_NAME, Authorization, AuthorizationAction
+from toolcrib.policy.grants import check_rule, suggest_rule
+from toolcrib.storage import approvals as storage
+from toolcrib.storage.approvals import ApprovalRequest
+from toolcrib.storage.approved_calls import ApprovedCall
+from toolcrib.storage.audit import audit_row
+from toolcrib.storage.blobs import BlobStore
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.proposed_change_sets import changed_since_proposal, drop_proposal, load_proposal, save_proposal
+from toolcrib.storage.tool_calls import record_call
+from toolcrib.storage.trash import extend_staged
+from toolcrib.tools.tool_registry import ToolRegistry
+from toolcrib.workspace.changes.change_preview import preview_changes
+from toolcrib.workspace.fs.trash import list_restored
+
+log = structlog.get_logger(__name__)
+
+_LONGEST_REASON = 2_000
+
+
+class Approvals:
+    """Asking and deciding. Carrying out is the gate's, when ``gate/resume_worker`` brings it what was allowed."""
+
+    def __init__(
+        self,
+        rows: storage.ApprovalStore,
+        blobs: BlobStore,
+        registry: ToolRegistry,
+        live: EventPublisher,
+        *,
+        process: str,
+        patience: timedelta,
+        decided: Callable[[], None],
+    ) -> None:
+        """``decided`` is called whenever something was, for whoever carries it out."""
+        self._rows = rows
+        self._blobs = blobs
+        self._registry = registry
+        self._live = live
+        self._process = process
+        self._patience = patience
+        self._decided = decided
+
+    async def ask(
+        self,
+        entry: CallRecording,
+        effects: Effects,
+        plan: ToolRun | None,
+        *,
+        replaces: Approval | None = None,
+    ) -> Outcome:
+        """The call waits from here on: its row, the proposed set and the event are one transaction."""
+        caller, decision = entry.caller, entry.decision
+        assert decision is not None and entry.tool is not None
+        tenant, arguments = Tenant.of(caller), canonical_json(entry.call.arguments)
+        rule, reason = pause_reason(decision, plan)
+        approval = ApprovalRequest(
+            id=ApprovalId(new_id()),
+            arguments=arguments,
+            arguments_sha256=arguments_sha256(arguments),
+            shown=truncated_input(entry.call.arguments),
+            changes=await preview_changes(self._blobs, tenant, plan.change_set, plan.unkept) if plan else [],
+            change_set_id=plan.change_set.id if plan else None,
+            result=plan.result if plan else None,
+            effects=effects_to_row(effects, plan),
+            rule=rule,
+            reason=reason,
+            isolation=plan.isolation if plan else None,
+            offered=suggest_rule(entry.tool, effects),
+            patience=self._patience,
+            replaces=replaces.id if replaces else None,
+        )
+        async with self._rows.transaction(tenant, decision.required_role) as connection:
+            if replaces is not None:
+                await self._rows.replace(connection, tenant, replaces.id)
+            if plan is not None:
+                await save_proposal(connection, tenant, plan.change_set)
+                staged = [one.token for one in list_restored(plan.change_set)]
+                await extend_staged(connection, tenant, staged, self._patience)
+            await self._rows.insert(connection, tenant, approval, caller, entry.call.name)
+            asked = (await self._rows.lock(connection, tenant, approval.id)).approval
+            await record_call(connection, tenant, entry.waiting(tool_confirm_event(approval_payload(asked))))
+        self._wake(asked)
+        return Outcome(
+            caller.call_id,
+            OutcomeState.WAITING,
+            metadata={
+                "status": "approval_pending",
+                "approval_id": asked.id,
+                "call_id": caller.call_id,
+                "reason": reason,
+                "expires_at": asked.expires_at,
+            },
+        )
+
+    async def decide(
+        self, tenant: Tenant, approval_id: ApprovalId, judgement: ApprovalDecision, *, via: str
+    ) -> Approval:
+        """A person's decision. The first one counts; Conflict tells the second who it was, and the late that it is."""
+        require_person(tenant)
+        require_storable(judgement)
+        needs = (
+            WorkspaceRole.OWNER if judgement.approved and judgement.scope is GrantScope.ALWAYS else WorkspaceRole.MEMBER
+        )
+        async with self._rows.transaction(tenant, needs) as connection:
+            found = await self._rows.lock(connection, tenant, approval_id)
+            approval = found.approval
+            require_pending(approval)
+            stale = await self._sessionless(connection, tenant, found)
+            if stale is None:
+                stale = await self._flaw(found, judgement)
+                stale = stale or await self._staleness(connection, tenant, approval, judgement)
+                if stale is not None:
+                    await self._rows.end(connection, tenant, approval_id, ApprovalState.STALE)
+                    event = approval_ended_event(approval, ApprovalState.STALE, stale)
+                    await self._tell(connection, tenant, approval, event)
+            if stale is None:
+                await self._rows.save_decision(connection, tenant, approval, judgement, via=via)
+                approval = (await self._rows.lock(connection, tenant, approval_id)).approval
+                event = tool_decided_event(approval, judgement, by=approval.decided_by_name)
+                await self._tell(connection, tenant, approval, event)
+                if not judgement.approved:
+                    refusal = rejection_error(approval, judgement)
+                    await self._close(connection, tenant, found, ApprovalState.DENIED, refusal, by=tenant.user_id)
+        self._wake(approval)
+        self._decided()
+        if stale is not None:
+            raise Conflict(stale)
+        return approval
+
+    async def withdraw(self, tenant: Tenant, call_id: CallId) -> Approval:
+        """Whoever called wants it no more."""
+        refusal = NotDecided("The call was withdrawn before anyone decided. Nothing was changed.")
+        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            approval = await self._rows.latest_of_call(connection, tenant, call_id)
+            found = await self._rows.lock(connection, tenant, approval.id)
+            require_pending(found.approval)
+            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        self._wake(approval)
+        return await self._rows.get(tenant, approval.id)
+
+    async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
+        """The run that called has ended; nothing if the call waits for no decision."""
+        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            try:
+                approval = await self._rows.latest_of_call(connection, tenant, call_id)
+            except NotFound:
+                return
+            found = await self._rows.lock(connection, tenant, approval.id)
+            if found.approval.state in (ApprovalState.OPEN, ApprovalState.ALLOWED, ApprovalState.STALE):
+                allowed = found.approval.state is ApprovalState.ALLOWED
+                what = "this was carried out" if allowed else "anyone decided"
+                refusal = NotDecided(f"The run ended before {what}. Nothing was changed.")
+                await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        self._wake(approval)
+
+    async def abandon(self, allowed: ApprovedCall, refusal: CallDenied) -> None:
+        """What was allowed cannot be carried out any more."""
+        tenant = Tenant(allowed.approval.workspace_id)
+        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            found = await self._rows.lock(connection, tenant, allowed.approval.id)
+            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        self._wake(allowed.approval)
+
+    async def expire(self, *, limit: int) -> int:
+        """Ends what nobody decided in time. Returns how many it has ended; one that cannot be holds up no other."""
+        ended = 0
+        for workspace_id, approval_id in await self._rows.list_expired(limit=limit):
+            try:
+                ended += await self._expire(Tenant(workspace_id), approval_id)
+            except ToolcribError as error:
+                log.warning("approvals.not_expired", approval_id=str(approval_id), error=error.message)
+        return ended
+
+    async def _expire(self, tenant: Tenant, approval_id: ApprovalId) -> bool:
+        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            found = await self._rows.lock(connection, tenant, approval_id)
+            if found.approval.state is not ApprovalState.OPEN or found.approval.expires_at > datetime.now(UTC):
+                return False
+            if await self._sessionless(connection, tenant, found) is None:
+                asked = found.approval.created_at.isoformat(timespec="minutes")
+                refusal = NotDecided(
+                    f"Nobody decided in time: it was asked at {asked}. Nothing was changed. Ask for it again if needed."
+                )
+                await self._close(connection, tenant, found, ApprovalState.EXPIRED, refusal)
+        self._wake(found.approval)
+        return True
+
+    async def proposal(self, tenant: Tenant, approval: Approval) -> ChangeSet | None:
+        """The very set that the approval is about, if there is one."""
+        if approval.change_set_id is None:
+            return None
+        async with self._rows.transaction(tenant, WorkspaceRole.VIEWER) as connection:
+            return await load_proposal(connection, tenant, approval.change_set_id)
+
+    async def is_overtaken(self, tenant: Tenant, approval: Approval) -> bool:
+        """Whether the history has moved on since it was asked about."""
+        if approval.change_set_id is None:
+            return False
+        async with self._rows.transaction(tenant, WorkspaceRole.VIEWER) as connection:
+            return bool(await changed_since_proposal(connection, tenant, approval.change_set_id))
+
+    async def get(self, tenant: Tenant, approval_id: ApprovalId) -> Approval:
+        return await self._rows.get(tenant, approval_id)
+
+    async def of_call(self, tenant: Tenant, call_id: CallId) -> Approval:
+        return await self._rows.of_call(tenant, call_id)
+
+    async def open(self, tenant: Tenant, *, session_id: SessionId | None = None) -> list[Approval]:
+        return await self._rows.page(tenant, session_id=session_id)
+
+    async def page(
+        self,
+        tenant: Tenant,
+        *,
+        session_id: SessionId | None,
+        only_open: bool,
+        after: ApprovalId | None,
+        limit: int,
+    ) -> list[Approval]:
+        return await self._rows.page(tenant, session_id=session_id, only_open=only_open, after=after, limit=limit)
+
+    async def _sessionless(self, connection: Connection, tenant: Tenant, found: ApprovedCall) -> str | None:
+        """Ends what waits in a session that was deleted. Why nothing can be decided any more, if it was."""
+        approval = found.approval
+        if approval.session_id is None or await self._rows.session_exists(connection, approval):
+            return None
+        refusal = NotDecided("The session of this call was deleted before anyone decided. Nothing was changed.")
+        await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+        return refusal.message
+
+    async def _flaw(self, found: ApprovedCall, judgement: ApprovalDecision) -> str | None:
+        """Why the decision cannot stand: BadArguments for what the person must mend, words for what changed."""
+        if judgement.reason is not None and len(judgement.reason) > _LONGEST_REASON:
+            raise BadArguments({"reason": f"At most {_LONGEST_REASON:,} characters."})
+        if judgement.scope is not GrantScope.ONCE and judgement.approved:
+            await self._check_grant(found, judgement)
+        if not arguments_unchanged(found):
+            return "The call's arguments are not those that were asked about. It is asked again."
+        return None
+
+    async def _check_grant(self, found: ApprovedCall, judgement: ApprovalDecision) -> None:
+        approval, rule = found.approval, judgement.rule
+        if approval.agent_id is None:
+            raise BadArguments({"scope": "Only an agent's calls can be allowed beforehand."})
+        if judgement.scope is GrantScope.SESSION and approval.session_id is None:
+            raise BadArguments({"scope": "This call belongs to no session. Allow it `once` or `always`."})
+        if approval.rule == PROTECTED_NAME:
+            raise BadArguments({"scope": "Names that are closed to agents are allowed one call at a time: `once`."})
+        if rule is None:
+            raise BadArguments(
+                {"rule": "Say the rule that is to be stored: the one offered, or another you have read."}
+            )
+        registry = await self._registry.for_workspace(approval.workspace_id, approval.tool)
+        tool = registry.require(approval.tool)
+        check_rule(rule, tool, tool.effects(tool.parse(parse_canonical_json(found.arguments))))
+
+    async def _staleness(
+        self, connection: Connection, tenant: Tenant, approval: Approval, judgement: ApprovalDecision
+    ) -> str | None:
+        if judgement.arguments_sha256 is not None and judgement.arguments_sha256 != approval.arguments_sha256:
+            raise Conflict("What you were shown is not what this approval is about. Look at it again, then decide.")
+        if not judgement.approved or approval.change_set_id is None:
+            return None
+        places = await changed_since_proposal(connection, tenant, approval.change_set_id)
+        return stale_message(places) if places else None
+
+    async def _close(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        found: ApprovedCall,
+        state: ApprovalState,
+        refusal: CallDenied,
+        *,
+        by: UserId | None = None,
+    ) -> None:
+        """The call ends without having run: its row, its record in the book, its events."""
+        approval = found.approval
+        if approval.session_id is not None and not await self._rows.session_exists(connection, approval):
+            approval = replace(approval, session_id=None)
+            found = replace(found, approval=approval)
+        await self._rows.end(connection, tenant, approval.id, state)
+        if approval.change_set_id is not None:
+            await drop_proposal(connection, tenant, approval.change_set_id)
+        if state is not ApprovalState.DENIED:
+            await self._tell(connection, tenant, approval, approval_ended_event(approval, state, refusal.message))
+        entry = recording_of(found, _agent_then(approval), process=self._process)
+        entry.allowed = None
+        entry.decision = Authorization(
+            AuthorizationAction.ASK, approval.rule, approval.reason, WorkspaceRole.MEMBER, None, ()
+        )
+        tool = self._registry.get(approval.tool)
+        result = tool.encode_error(refusal) if tool and tool.encode_error else None
+        outcome = Outcome(approval.call_id, OutcomeState.REFUSED, result=result, error=refusal)
+        await record_call(connection, tenant, entry.ended(outcome))
+        audit = entry.audit_record("refused", error=refusal, approver_id=by)
+        await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+
+    async def _tell(self, connection: Connection, tenant: Tenant, approval: Approval, event: Mapping[str, Any]) -> None:
+        if approval.session_id is not None:
+            await connection.execute(
+                "select toolcrib.append_event(%s, %s, %s, %s)",
+                (tenant.workspace_id, approval.session_id, event["type"], json_text(event["payload"])),
+            )
+
+    def _wake(self, approval: Approval) -> None:
+        if approval.session_id is not None:
+            self._live.notify(approval.workspace_id, approval.session_id)
+
+
+def arguments_unchanged(found: ApprovedCall) -> bool:
+    """Whether the arguments are, byte for byte, those that a person was asked about."""
+    return arguments_sha256(found.arguments).hex() == found.approval.arguments_sha256
+
+
+def recording_of(found: ApprovedCall, agent: Agent | None, *, process: str, fence: int | None = None) -> CallRecording:
+    """The call that waited, as it passes the gate again: with exactly the arguments that were approved."""
+    approval = found.approval
+    caller = Caller(
+        workspace_id=approval.workspace_id,
+        user_id=approval.user_id,
+        agent=agent,
+        session_id=approval.session_id,
+        run_id=approval.run_id,
+        call_id=approval.call_id,
+        run_epoch=fence,
+        via=found.via,
+    )
+    return CallRecording(ToolCall(approval.tool, parse_canonical_json(found.arguments)), caller, process, found)
+
+
+def _agent_then(approval: Approval) -> Agent | None:
+    """Enough of the agent to write down that it was its call."""
+    if approval.agent_id is None:
+        return None
+    return Agent(approval.agent_id, approval.agent_name or "", AgentRules())

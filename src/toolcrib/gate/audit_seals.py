@@ -1,0 +1,212 @@
+"""Seals the audit log. A seal is a keyed hash over the seal before it and the records it covers.
+
+The key lies outside the database: who can rewrite rows cannot rewrite seals. What is not sealed yet is not
+protected by it, and ``verify`` says how much that is. The newest seal is noted in a file too, the anchor: a chain that
+does not contain that seal was cut off, rolled back or sealed anew. It is not sealed any further until an operator says
+that the database was restored.
+"""
+
+import asyncio
+import hmac
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from toolcrib.core.audit import AuditRecord
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import Conflict
+from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.gate.audit_checkpoints import (
+    AnchorNote,
+    CheckpointSigner,
+    UnreadableCheckpoint,
+    read_anchor,
+    write_anchor,
+)
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage.audit import ADMIN_RULE, SERVER, AuditSeal, AuditSealStore, AuditStore, StoredAuditRecord
+from toolcrib.storage.database import Connection
+
+log = structlog.get_logger(__name__)
+
+# Small enough that sealing a batch does not hold up the calls of a busy server.
+_BATCH = 500
+_FIELDS = tuple(field.name for field in fields(StoredAuditRecord))
+ACCEPT_RESTORE = "audit.accept-restore"
+SPOILED = "This node's note of the newest seal cannot be read, so a cut at the chain's end would not be seen."
+REMEDY = (
+    "If the database was restored from a backup, run `toolcrib audit accept-restore`, which is recorded; if not, "
+    "someone has removed records. Until then nothing is sealed."
+)
+START = AuditSeal(number=0, covered=(), open=(), top=0, records=0, mac=bytes(32))
+
+
+class SealingRefused(Conflict):
+    """The chain does not contain the seal that this node has noted: sealing it would hide that it was cut."""
+
+
+class AuditSealer:
+    """Closes what was written since the last seal."""
+
+    def __init__(self, sealing: AuditSealStore, key: bytes, *, anchor: Path | None = None) -> None:
+        self._sealing = sealing
+        self._key = key
+        self._anchor = anchor
+
+    async def run(self, every_seconds: float) -> None:
+        """Seals until it is cancelled, and then once more, so that a server that was stopped leaves nothing unsealed.
+
+        A failure is logged and tried again: calls go on meanwhile, unsealed.
+        """
+        try:
+            while True:
+                await self._seal_all()
+                await asyncio.sleep(every_seconds)
+        finally:
+            await self._seal_all()
+
+    async def _seal_all(self) -> None:
+        try:
+            while await self.seal() == _BATCH:
+                pass
+        except SealingRefused as refusal:
+            log.critical("audit.sealing_refused", reason=str(refusal))
+        except Exception:
+            log.exception("audit.sealing_failed", remedy="Records are kept and will be sealed at the next try.")
+
+    async def seal(self) -> int:
+        """Seals one batch and returns how many records are in it. Refuses a chain that this node's anchor is not in."""
+        async with self._sealing.lock() as connection:
+            last = await self._sealing.last(connection) or START
+            await self._require_anchor(connection, last)
+            records = await self._sealing.unsealed(connection, top=last.top, open=last.open, limit=_BATCH)
+            if not records:
+                return 0
+            positions = [record.position for record in records]
+            top = max(last.top, positions[-1])
+            dead = await self._sealing.open_for_long(connection)
+            still_open = set(members((*last.open, range(last.top + 1, top + 1)))) - set(positions) - set(members(dead))
+            seal = signed_seal(self._key, last, records, runs(positions), runs(sorted(still_open)), top)
+            await self._sealing.add(connection, seal)
+        if self._anchor is not None:
+            await in_thread(write_anchor, self._anchor, seal)
+        return len(records)
+
+    async def _require_anchor(self, connection: Connection, last: AuditSeal) -> None:
+        try:
+            noted = read_anchor(self._anchor)
+        except UnreadableCheckpoint as error:
+            raise SealingRefused(f"{SPOILED} {error} {REMEDY}") from None
+        if noted is None or noted.number == 0:
+            return
+        found = last if noted.number == last.number else await self._sealing.numbered(connection, noted.number)
+        if problem := _differs(noted, found, last):
+            raise SealingRefused(f"{problem} {REMEDY}")
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A restore that was accepted: from which seal back to which."""
+
+    before: int | None
+    after: int
+
+
+async def accept_restore(
+    sealing: AuditSealStore, audit: AuditStore, key: bytes, *, anchor: Path, mark: Path, by: str
+) -> Restore:
+    """Declares that the database was restored from a backup, in the audit log itself, and anchors what is there.
+
+    Raises Conflict if there is nothing to accept: what is recorded must have happened.
+    """
+    signer = CheckpointSigner(key)
+    newest = await sealing.newest() or START
+    try:
+        noted = read_anchor(anchor)
+    except UnreadableCheckpoint:
+        noted, is_broken = None, True
+    else:
+        is_broken = noted is not None and await contradiction(sealing, noted, newest) is not None
+    if not is_broken:
+        raise Conflict("The audit log contains the newest seal of this node: there is no restore to accept.")
+    given_up = {"number": noted.number, "mac": noted.mac} if noted else {"number": None, "mac": None}
+    told = signer.signed_restore(given_up=given_up, chain={"number": newest.number, "mac": newest.mac.hex()})
+    await audit.append([server_record(ACCEPT_RESTORE, {**told, "by": by})])
+    await in_thread(write_anchor, anchor, newest)
+    await in_thread(partial(mark.unlink, missing_ok=True))
+    return Restore(noted.number if noted else None, newest.number)
+
+
+def server_record(action: str, given: Mapping[str, Any]) -> AuditRecord:
+    """What an operator did to the server as a whole."""
+    caller = Caller(WorkspaceId(SERVER), UserId(SERVER), via="cli")
+    return AuditRecord(caller, action, "allow", ADMIN_RULE, given, "done", datetime.now(UTC), 0)
+
+
+async def contradiction(sealing: AuditSealStore, noted: AnchorNote, last: AuditSeal) -> str | None:
+    """In which way a chain that ends at ``last`` does not contain the noted seal; none if it does."""
+    found = last if noted.number == last.number else await sealing.seal(noted.number)
+    return _differs(noted, found, last)
+
+
+def _differs(noted: AnchorNote, found: AuditSeal | None, last: AuditSeal) -> str | None:
+    if noted.number > last.number:
+        return (
+            f"The chain ends at seal {last.number}, but there was a seal {noted.number}: it was cut off or rolled back."
+        )
+    if found is None:
+        return f"Seal {noted.number} is missing."
+    if not hmac.compare_digest(noted.mac, found.mac.hex()):
+        return f"Seal {noted.number} is not the one that was noted: the chain was rolled back and sealed anew."
+    return None
+
+
+def signed_seal(
+    key: bytes,
+    last: AuditSeal,
+    records: Sequence[StoredAuditRecord],
+    covered: tuple[range, ...],
+    open: tuple[range, ...],
+    top: int,
+) -> AuditSeal:
+    mac = hmac.new(key, digestmod=sha256)
+    mac.update(last.mac)
+    head = [last.number + 1, [[r.start, r.stop] for r in covered], [[r.start, r.stop] for r in open], top]
+    mac.update(_canonical(head))
+    for record in records:
+        mac.update(_canonical([getattr(record, name) for name in _FIELDS]))
+    return AuditSeal(last.number + 1, covered, open, top, len(records), mac.digest())
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    assert isinstance(value, UUID)
+    return str(value)
+
+
+def runs(positions: Sequence[int]) -> tuple[range, ...]:
+    """Ascending positions as ranges of neighbours."""
+    found: list[range] = []
+    for position in positions:
+        if found and found[-1].stop == position:
+            found[-1] = range(found[-1].start, position + 1)
+        else:
+            found.append(range(position, position + 1))
+    return tuple(found)
+
+
+def members(ranges: Iterable[range]) -> Iterable[int]:
+    return (position for part in ranges for position in part)

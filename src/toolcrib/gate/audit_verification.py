@@ -1,0 +1,282 @@
+"""Verifies the audit log: recomputes its seals and holds them against what was noted outside the database.
+
+Recomputing begins where the last verification ended, by a signed mark; what lies before is counted only, unless all is
+asked for.
+"""
+
+import asyncio
+import hmac
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolcrib.gate.audit_checkpoints import (
+    AnchorNote,
+    Checkpoint,
+    CheckpointSigner,
+    UnreadableCheckpoint,
+    read_anchor,
+    replace_file,
+)
+from toolcrib.gate.audit_seals import (
+    ACCEPT_RESTORE,
+    REMEDY,
+    SPOILED,
+    START,
+    SealingRefused,
+    contradiction,
+    members,
+    runs,
+    signed_seal,
+)
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage.audit import AuditSeal, AuditSealStore
+
+# How many seals, or records under them, are verified at one asking.
+_STRETCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerification:
+    """What ``verify`` found. ``problems`` is empty when the book is whole.
+
+    Records under the seals up to ``since`` were recomputed by an earlier verification, and only counted by this one.
+    """
+
+    seals: int
+    sealed: int
+    unsealed: int
+    problems: tuple[str, ...]
+    since: int = 0
+    restores: tuple[str, ...] = ()
+
+
+async def verify(
+    sealing: AuditSealStore,
+    key: bytes,
+    *,
+    anchor: Path | None = None,
+    mark: Path | None = None,
+    full: bool = False,
+    checkpoints: Iterable[Checkpoint] = (),
+) -> AuditVerification:
+    """Recomputes the chain: from where the last verification ended, which ``mark`` says, or from its beginning."""
+    signer = CheckpointSigner(key)
+    # Read first: a seal that is made while we read the chain must not look as if it had been cut off.
+    problems, claims = _claims(signer, anchor, mark, checkpoints)
+    start = None if full else await _verified_before(sealing, signer, mark)
+    last = start or START
+    since, sealed = last.number, 0
+    while seals := await sealing.seals_after(last.number, limit=100):
+        for seal in seals:
+            problems += await _faults(sealing, key, last, seal)
+            sealed += seal.records
+            last = seal
+    outside = await sealing.unsealed_below()
+    slipped_in = _among_sealed(outside, last)
+    problems += _slipped_in(outside, last)
+    if since and (missing := await sealing.missing()):
+        problems.append(f"{missing} sealed records are missing. `--full` says which.")
+    problems += [problem for claim in claims if (problem := await _contradicts(sealing, claim, last))]
+    restores, forged = await _restores(sealing, signer)
+    problems += forged
+    if mark is not None and not problems and last.number:
+        await in_thread(replace_file, mark, json.dumps(signer.signed(Checkpoint.of(last))))
+    unsealed = len(outside) - len(slipped_in)
+    return AuditVerification(last.number, sealed, unsealed, tuple(problems), since, restores)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRange:
+    """What ``AuditVerifier`` found in a part of the chain: from the seal after ``first`` to ``last``, of ``newest``."""
+
+    first: int
+    last: int
+    newest: int
+    top: int
+    sealed: int
+    problems: tuple[str, ...]
+    first_mac: bytes = bytes(32)
+
+
+class AuditVerifier:
+    """Recomputes the chain piece by piece, for those who ask while the server serves: one piece at a time."""
+
+    def __init__(
+        self, sealing: AuditSealStore, key: bytes, *, anchor: Path | None = None, mark: Path | None = None
+    ) -> None:
+        self._sealing = sealing
+        self._key = key
+        self._signer = CheckpointSigner(key)
+        self._anchor = anchor
+        self._mark = mark
+        # Up to here the chain was recomputed without a gap and without a fault.
+        self._reached = 0
+        self._busy = asyncio.Lock()
+
+    async def stretch(self, after: int | None) -> VerifiedRange:
+        """The next few seals; ``_STRETCH`` records or a little more, so that the work has a bound.
+
+        Without ``after`` it begins where the last verification ended.
+        """
+        async with self._busy:
+            problems, claims = _claims(self._signer, self._anchor, self._mark, ())
+            newest = await self._sealing.newest() or START
+            if after is None:
+                start = await _verified_before(self._sealing, self._signer, self._mark) or START
+                self._reached = max(self._reached, start.number) if self._reached <= newest.number else start.number
+            else:
+                found = START if after == 0 else await self._sealing.seal(after)
+                if found is None:
+                    return VerifiedRange(after, after, newest.number, newest.top, 0, (f"Seal {after} is missing.",))
+                start = found
+            return await self._from(start, newest, problems, claims)
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Where the chain ends, signed; refused if the chain contradicts this node's anchor."""
+        newest = await self._sealing.newest() or START
+        try:
+            noted = read_anchor(self._anchor)
+        except UnreadableCheckpoint as error:
+            raise SealingRefused(f"{SPOILED} {error} {REMEDY}") from None
+        if noted and noted.number and (problem := await contradiction(self._sealing, noted, newest)):
+            raise SealingRefused(f"{problem} {REMEDY}")
+        return self._signer.signed(Checkpoint.of(newest))
+
+    async def _from(
+        self, start: AuditSeal, newest: AuditSeal, problems: list[str], claims: list["_Claim"]
+    ) -> VerifiedRange:
+        last, sealed = start, 0
+        for seal in await self._sealing.seals_after(start.number, limit=_STRETCH):
+            problems += await _faults(self._sealing, self._key, last, seal)
+            sealed += seal.records
+            last = seal
+            if sealed >= _STRETCH:
+                break
+        # Someone may have put a record before the first.
+        above = start.top if start.number else None
+        outside = await self._sealing.outside_seals_between(above, last.top)
+        problems += _slipped_in(outside, newest if newest.number > last.number else last)
+        if last.number >= newest.number:
+            problems += [told for claim in claims if (told := await _contradicts(self._sealing, claim, last))]
+            if missing := await self._sealing.missing():
+                problems.append(f"{missing} sealed records are missing.")
+        await self._remember(start, last, problems)
+        return VerifiedRange(
+            start.number,
+            last.number,
+            max(newest.number, last.number),
+            last.top,
+            sealed,
+            tuple(problems),
+            first_mac=start.mac,
+        )
+
+    async def _remember(self, start: AuditSeal, last: AuditSeal, problems: list[str]) -> None:
+        if problems:
+            self._reached = min(self._reached, start.number)
+        elif start.number <= self._reached <= last.number:
+            self._reached = last.number
+            if self._mark is not None and last.number:
+                await in_thread(replace_file, self._mark, json.dumps(self._signer.signed(Checkpoint.of(last))))
+
+
+# Whose word it is, and which seal there must be.
+_Claim = tuple[str, AnchorNote]
+
+
+def _claims(
+    signer: CheckpointSigner, anchor: Path | None, mark: Path | None, checkpoints: Iterable[Checkpoint]
+) -> tuple[list[str], list[_Claim]]:
+    """Which seals the chain must contain, by words from outside the database; and what is wrong with those words."""
+    problems: list[str] = []
+    claims: list[_Claim] = []
+    try:
+        noted = read_anchor(anchor)
+    except UnreadableCheckpoint as error:
+        problems.append(f"{SPOILED} {error}")
+    else:
+        claims += [("", noted)] if noted and noted.number else []
+    try:
+        verified = _read_mark(signer, mark)
+    except UnreadableCheckpoint as error:
+        problems.append(f"The note of the last verification cannot be believed. {error}")
+    else:
+        claims += [("The last verification: ", AnchorNote(verified.number, verified.mac.hex()))] if verified else []
+    claims += [
+        (f"Checkpoint of {point.at:%Y-%m-%d %H:%M:%S}: ", AnchorNote(point.number, point.mac.hex()))
+        for point in checkpoints
+        if point.number
+    ]
+    return problems, claims
+
+
+def _read_mark(signer: CheckpointSigner, mark: Path | None) -> Checkpoint | None:
+    return signer.read(mark.read_text()) if mark is not None and mark.exists() else None
+
+
+async def _verified_before(sealing: AuditSealStore, signer: CheckpointSigner, mark: Path | None) -> AuditSeal | None:
+    """The seal up to which the chain was verified, if it is still there; none if all must be recomputed."""
+    try:
+        verified = _read_mark(signer, mark)
+    except UnreadableCheckpoint:
+        return None
+    seal = await sealing.seal(verified.number) if verified else None
+    return seal if seal and verified and hmac.compare_digest(seal.mac, verified.mac) else None
+
+
+async def _contradicts(sealing: AuditSealStore, claim: _Claim, last: AuditSeal) -> str | None:
+    whose, noted = claim
+    problem = await contradiction(sealing, noted, last)
+    return f"{whose}{problem}" if problem else None
+
+
+async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[tuple[str, ...], list[str]]:
+    """The restores that were accepted, and those that somebody without the key has written down."""
+    told: list[str] = []
+    forged: list[str] = []
+    for at, given in await sealing.server_records(ACCEPT_RESTORE):
+        by = given.get("by") if isinstance(given, dict) else None
+        statement = {name: value for name, value in given.items() if name != "by"} if isinstance(given, dict) else None
+        if statement is None or not signer.is_restore(statement):
+            forged.append(
+                f"The restore that is recorded at {at:%Y-%m-%d %H:%M:%S} was not accepted with the audit key."
+            )
+            continue
+        before, after = statement["before"]["number"], statement["after"]["number"]
+        told.append(f"{at:%Y-%m-%d %H:%M:%S}: {by} accepted a restore, from seal {before} back to seal {after}.")
+    return tuple(told), forged
+
+
+async def _faults(sealing: AuditSealStore, key: bytes, last: AuditSeal, seal: AuditSeal) -> Iterable[str]:
+    if seal.number != last.number + 1:
+        return [f"Seal {last.number + 1} is missing; the next one is {seal.number}."]
+    records = await sealing.records_in_range(seal.covered)
+    missing = sorted(set(members(seal.covered)) - {record.position for record in records})
+    if missing:
+        return [f"Seal {seal.number}: records are missing: {_listed(runs(missing))}."]
+    if seal.records != len(records):
+        return [f"Seal {seal.number} says that it covers {seal.records} records; there are {len(records)}."]
+    expected = signed_seal(key, last, records, seal.covered, seal.open, seal.top)
+    if not hmac.compare_digest(expected.mac, seal.mac):
+        return [
+            f"Seal {seal.number} does not fit: a record in {_listed(seal.covered)}, the seal itself or the one before "
+            "it was changed, or the key is not the one it was sealed with."
+        ]
+    return []
+
+
+def _among_sealed(outside: Iterable[int], newest: AuditSeal) -> list[int]:
+    waiting = {*members(newest.open)}
+    return [position for position in outside if position <= newest.top and position not in waiting]
+
+
+def _slipped_in(outside: Iterable[int], newest: AuditSeal) -> Iterable[str]:
+    found = _among_sealed(outside, newest)
+    return [f"Records that no seal covers stand among sealed ones: {_listed(runs(found))}."] if found else []
+
+
+def _listed(ranges: Iterable[range]) -> str:
+    return ", ".join(str(r.start) if len(r) == 1 else f"{r.start}–{r.stop - 1}" for r in ranges)

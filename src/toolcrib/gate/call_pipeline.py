@@ -1,0 +1,409 @@
+"""The gate. Executes one tool call, whoever makes it. Knows nothing of HTTP or of models."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolcrib.core.agents import ApprovalPoint
+from toolcrib.core.callers import Agent, Caller
+from toolcrib.core.errors import (
+    BaseChanged,
+    CallDenied,
+    Conflict,
+    Forbidden,
+    NotFound,
+    PermissionDenied,
+    Superseded,
+    TimedOut,
+    ToolcribError,
+    ToolFailed,
+)
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
+from toolcrib.gate.approvals import Approvals, arguments_unchanged, recording_of
+from toolcrib.gate.call_recorder import CallRecorder
+from toolcrib.gate.call_stages import CallRecording, ToolRun, paths_shown_to_person
+from toolcrib.gate.execution_log import ExecutionLog
+from toolcrib.gate.questions import Questions
+from toolcrib.gate.workflow_guard import WorkflowGuard
+from toolcrib.policy.authorization import Authorization, AuthorizationAction, Explanation, authorize, explain
+from toolcrib.policy.path_guard import PathGuard
+from toolcrib.policy.permissions import granted_hosts, permission_for
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.fair_queue import FairQueue, working_for
+from toolcrib.storage.approved_calls import ApprovedCall
+from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.tools.context import ToolContext, ToolReport
+from toolcrib.tools.tool import Tool
+from toolcrib.tools.tool_registry import ToolRegistry
+from toolcrib.workspace.changes.draft import Draft
+from toolcrib.workspace.changes.untracked_hashes import with_hashes
+from toolcrib.workspace.effects.effect_import import overtaken
+from toolcrib.workspace.fs.trash import list_restored, list_trashed
+from toolcrib.workspace.tree import WorkspaceServices, WorkspaceTree
+
+# How often a change is planned anew because someone else was quicker.
+_PLANS = 100
+# How often a change that a person approved is tried again because the disk looked different and was not.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GateLimits:
+    """What a call may cost."""
+
+    call_seconds: float = 60.0
+    # Of quick calls. More would only wait for each other, and whoever comes next for all of them.
+    at_once: int = 16
+    beside_others: int = 2
+    waiting: int = 1_024
+    waiting_of_one: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """A call that was understood: the tool, its checked arguments, and what it would touch."""
+
+    tool: Tool
+    arguments: Any
+    effects: Effects
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether doing it again is safe when nobody knows whether it was done. Not if it may speak to others."""
+        return self.tool.idempotent and not (self.effects.command and self.effects.hosts)
+
+    def can_be_planned(self, caller: Caller) -> bool:
+        """Whether all that it would do is a change set, which can be worked out without doing it.
+
+        Of a command it is worked out by running it, so only if the agent's owner wants to be asked about the effect.
+        """
+        if self.effects.hosts:
+            return False
+        if self.effects.command is None:
+            return bool(self.effects.writes) or self.tool.drafts
+        permission = permission_for(caller.agent.rules, self.tool.name) if caller.agent else None
+        return permission is not None and permission.approve is ApprovalPoint.EFFECT and not self.tool.replannable
+
+
+class Gate:
+    """Find, validate, effects, decide, ask, run, bound, record: the one way to any tool."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        shelves: WorkspaceServices,
+        recorder: CallRecorder,
+        journal: ExecutionLog,
+        approvals: Approvals,
+        questions: Questions,
+        workflows: WorkflowGuard,
+        *,
+        process: str,
+        limits: GateLimits | None = None,
+    ) -> None:
+        self._registry = registry
+        self._shelves = shelves
+        self._recorder = recorder
+        self._journal = journal
+        self._approvals = approvals
+        self._questions = questions
+        self._workflows = workflows
+        self._process = process
+        self._limits = limits or GateLimits()
+        self._turns = FairQueue(
+            self._limits.at_once,
+            what="calls",
+            beside_others=self._limits.beside_others,
+            waiting=self._limits.waiting,
+            waiting_of_one=self._limits.waiting_of_one,
+        )
+
+    async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
+        """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too, and so
+        is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
+        return await self._pass(await self._entry(call, caller), emit)
+
+    async def resume(self, allowed: ApprovedCall, agent: Agent | None, *, fence: int | None = None) -> Outcome:
+        """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
+        entry = recording_of(allowed, agent, process=self._process, fence=fence)
+        entry.tool = await self._tool(entry.call, entry.caller)
+        return await self._pass(entry, None)
+
+    async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
+        """Ends a call that cannot even be tried, so that it has a result like any other."""
+        return await self._recorder.fail(await self._entry(call, caller), error)
+
+    async def mark_unknown(self, call: ToolCall, caller: Caller) -> Outcome:
+        """Ends a call of which nobody knows whether it took effect, and which must not be done twice."""
+        return await self._recorder.mark_unknown(await self._entry(call, caller))
+
+    def explain(self, call: ToolCall, caller: Caller, *, tool: Tool | None = None) -> Explanation:
+        """Which rule would decide this call, and why. Runs nothing and writes nothing down.
+
+        ``tool`` is the workspace's own, if it is one of those.
+        """
+        heard = self._resolve(call, tool)
+        return explain(caller, heard.tool, _with_hosts(heard, caller).effects)
+
+    def effects_of(self, call: ToolCall) -> Effects | None:
+        """What a call would touch; nothing is known of one that cannot be understood."""
+        try:
+            return self._resolve(call).effects
+        except (ToolFailed, CallDenied):
+            return None
+
+    async def _pass(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
+        if not self._journal.is_enabled(entry.caller, entry.tool):
+            return await self._execute(entry, emit)
+        async with self._journal.line(entry.call.name, entry.call.arguments, entry.caller) as line:
+            line.outcome = await self._execute(entry, emit)
+        return line.outcome
+
+    async def _execute(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
+        with working_for(entry.caller.user_id):
+            return await self._recorded(entry, emit)
+
+    async def _recorded(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
+        try:
+            return await self._in_turn(entry, emit)
+        except (ToolFailed, CallDenied) as error:
+            return await self._recorder.fail(entry, error)
+        except Forbidden as error:
+            await self._recorder.audit_only(entry.audit_record("refused", error=error, rule="membership"))
+            raise
+        except Superseded as error:
+            await self._recorder.audit_only(entry.audit_record("failed", error=error))
+            raise
+        except asyncio.CancelledError:
+            # What a person allowed is not lost with the server that was about to do it: the next one does. Neither is
+            # a run's call, which is ended by its run: that knows whether a person stopped it, or only its process.
+            if not entry.committing and entry.allowed is None and entry.caller.run_epoch is None:
+                await asyncio.shield(self._recorder.cancelled(entry))
+            raise
+        except Exception as error:
+            # The book says that it was tried, if it can still be written. A commit has written its own record.
+            lost_database = isinstance(error, OperationalError) and entry.allowed is not None
+            if not entry.committing and not lost_database:
+                with suppress(Exception):
+                    await self._recorder.fail(entry, ToolcribError("Our own fault. The server's log says more."))
+            raise
+
+    async def _in_turn(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
+        """Quick calls take turns by account. What runs a program, or waits for others, waits elsewhere."""
+        if entry.tool is None or not entry.tool.is_quick:
+            return await self._decided(entry, emit)
+        async with self._turns.turn():
+            return await self._decided(entry, emit)
+
+    async def _decided(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
+        if entry.tool is None and entry.caller.run_id is not None:
+            raise NotFound(f"Unknown tool: {entry.call.name}")
+        heard = self._resolve(entry.call, entry.tool)
+        heard = _with_hosts(heard, entry.caller)
+        entry.repeatable = heard.is_repeatable
+        decision = entry.decision = authorize(entry.caller, heard.tool, heard.effects)
+        if decision.error is not None:
+            raise decision.error
+        if entry.allowed is not None:
+            return await self._resume(heard, decision, entry, entry.allowed)
+        if decision.action is AuthorizationAction.ASK:
+            return await self._pause(heard, decision, entry)
+        return await self._run(heard, decision, entry, emit)
+
+    async def _entry(self, call: ToolCall, caller: Caller) -> CallRecording:
+        entry = CallRecording(call, caller, self._process)
+        entry.tool = await self._tool(call, caller)
+        return entry
+
+    async def _tool(self, call: ToolCall, caller: Caller) -> Tool | None:
+        """The tool that this name means in the caller's workspace."""
+        return (await self._registry.for_workspace(caller.workspace_id, call.name)).get(call.name)
+
+    def _resolve(self, call: ToolCall, tool: Tool | None = None) -> ResolvedCall:
+        tool = tool or self._registry.require(call.name)
+        arguments = tool.parse(call.arguments)
+        return ResolvedCall(tool, arguments, tool.effects(arguments))
+
+    async def _pause(
+        self,
+        heard: ResolvedCall,
+        decision: Authorization,
+        entry: CallRecording,
+        *,
+        replaces: ApprovedCall | None = None,
+    ) -> Outcome:
+        """A person must decide. They are shown what would change, where that can be worked out beforehand."""
+        # Why a call would fail, or that it would change nothing, may tell what a file holds: one who is supervised
+        # hears it with permission only.
+        has_permission = replaces is not None and not replaces.is_stale
+        plan = None
+        if heard.can_be_planned(entry.caller):
+            try:
+                plan = await self._preview(heard, decision, entry)
+            except ToolFailed:
+                if not decision.is_supervised or has_permission:
+                    raise
+            if plan is not None and plan.is_empty and (not decision.is_supervised or has_permission):
+                # Answered with what was found, not run again: by then it might change something.
+                await self._recorder.start(entry)
+                return await self._recorder.answer(entry, plan.result)
+        effect = None if plan is None or plan.is_empty else plan
+        return await self._approvals.ask(entry, heard.effects, effect, replaces=replaces.approval if replaces else None)
+
+    async def _preview(self, heard: ResolvedCall, decision: Authorization, entry: CallRecording) -> ToolRun:
+        """What the call would do."""
+        context = self._context(heard, decision, entry, None)
+        result = await self._call(heard, context)
+        return await _plan_of(context, result)
+
+    async def _resume(
+        self, heard: ResolvedCall, decision: Authorization, entry: CallRecording, allowed: ApprovedCall
+    ) -> Outcome:
+        tenant = Tenant.of(entry.caller)
+        if allowed.is_stale:
+            return await self._pause(heard, decision, entry, replaces=allowed)
+        if not arguments_unchanged(allowed):
+            raise PermissionDenied("The call's arguments are not those that were approved. Nothing was done.")
+        if allowed.begun_before and not heard.is_repeatable:
+            return await self._recorder.mark_unknown(entry)
+        proposal = await self._approvals.proposal(tenant, allowed.approval)
+        if proposal is None and heard.can_be_planned(entry.caller):
+            # The yes was given without knowing what would change. Now it can be shown, if anything would.
+            return await self._pause(heard, decision, entry, replaces=allowed)
+        if proposal is None:
+            return await self._run(heard, decision, entry, None)
+        # The agent's rules may have changed since it was asked.
+        granted, unseen = paths_shown_to_person(proposal, allowed.approval), list[WorkspacePath]()
+        guard = PathGuard(entry.caller, heard.tool.name, granted=granted, ask=unseen.append)
+        on_the_way = proposal.folders_on_the_way
+        for place in proposal.paths:
+            if place in on_the_way:
+                guard.check_name(place)
+            else:
+                guard.check_write(place)
+        if unseen:
+            return await self._pause(heard, decision, entry, replaces=allowed)
+        await self._recorder.start(entry)
+        for _ in range(_TRIES):
+            try:
+                return await self._recorder.commit(entry, allowed.result, proposal, decision)
+            except BaseChanged as moved_on:
+                entry.committing = False
+                if moved_on.drifted:
+                    await self._shelves.sync.reconcile(tenant, proposal.paths)
+                if moved_on.unlike_shown or await self._approvals.is_overtaken(tenant, allowed.approval):
+                    break
+        return await self._pause(heard, decision, entry, replaces=allowed)
+
+    async def _run(
+        self, heard: ResolvedCall, decision: Authorization, entry: CallRecording, emit: Callable[[str], None] | None
+    ) -> Outcome:
+        await self._recorder.start(entry)
+        deadline = self._deadline(heard, entry.caller)
+        for _ in range(_PLANS):
+            context = self._context(heard, decision, entry, emit, deadline)
+            result = await self._call(heard, context)
+            if context.asked:
+                return await self._questions.ask(entry, tuple(context.asked))
+            if context.draft.is_empty:
+                return await self._recorder.answer(entry, result)
+            unseen = entry.allowed is not None and heard.effects.command is None
+            if unseen or (context.remarks.protected and entry.caller.is_agent):
+                # The yes, if there was one, was given without knowing that this would change.
+                replaces = entry.allowed.approval if entry.allowed else None
+                plan = await _plan_of(context, result)
+                return await self._approvals.ask(entry, heard.effects, plan, replaces=replaces)
+            if not heard.tool.replannable:
+                return await self._commit(entry, result, context, decision)
+            try:
+                return await self._recorder.commit(entry, result, context.draft.change_set(entry.caller), decision)
+            except BaseChanged as moved_on:
+                # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
+                entry.committing = False
+                if moved_on.drifted:
+                    places = context.draft.change_set(entry.caller).paths
+                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), places)
+        raise _others_keep_changing()
+
+    async def _commit(
+        self, entry: CallRecording, result: Any, context: ToolContext, decision: Authorization
+    ) -> Outcome:
+        """What cannot be planned anew is in conflict with whoever was quicker, and says who that was."""
+        change_set = context.draft.change_set(entry.caller)
+        for _ in range(_TRIES):
+            try:
+                return await self._recorder.commit(entry, result, change_set, decision)
+            except BaseChanged as moved_on:
+                entry.committing = False
+                if moved_on.drifted:
+                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), change_set.paths)
+                if conflict := await overtaken(context.tree, change_set):
+                    raise conflict from None
+        raise _others_keep_changing()
+
+    def _context(
+        self,
+        heard: ResolvedCall,
+        decision: Authorization,
+        entry: CallRecording,
+        emit: Callable[[str], None] | None,
+        deadline: float | None = None,
+    ) -> ToolContext:
+        caller = entry.caller
+        remarks = ToolReport()
+        guard = PathGuard(caller, heard.tool.name, ask=remarks.protected.append)
+        tree = WorkspaceTree(self._shelves, caller, guard, needs=decision.required_role)
+        context = ToolContext(
+            caller,
+            tree,
+            Draft(tree),
+            deadline or self._deadline(heard, caller),
+            emit or self._recorder.publish_output(caller),
+            remarks=remarks,
+        )
+        entry.remarks = remarks
+        return context
+
+    async def _call(self, heard: ResolvedCall, context: ToolContext) -> Any:
+        if not heard.tool.checks_membership or not heard.effects.paths:
+            await context.tree.check_membership()
+        seconds = context.seconds_left
+        try:
+            async with asyncio.timeout(seconds):
+                result = await heard.tool.function(heard.arguments, context)
+                await self._workflows.check(context)
+                return result
+        except TimeoutError:
+            raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
+
+    def _deadline(self, heard: ResolvedCall, caller: Caller) -> float:
+        """When the call will be ended: an agent's own limit for the tool, or the server's."""
+        if heard.tool.timeout is not None:
+            return time.monotonic() + heard.tool.timeout(heard.arguments, caller)
+        permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
+        allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
+        return time.monotonic() + allowed
+
+
+def _with_hosts(heard: ResolvedCall, caller: Caller) -> ResolvedCall:
+    """A program may contact what its agent was granted: that is part of what the call would do."""
+    if heard.effects.command is None or caller.agent is None:
+        return heard
+    hosts = granted_hosts(caller.agent.rules, heard.tool.name)
+    return replace(heard, effects=replace(heard.effects, hosts=(*heard.effects.hosts, *hosts)))
+
+
+async def _plan_of(context: ToolContext, result: Any) -> ToolRun:
+    change_set, unkept = context.draft.change_set(context.caller), None
+    if list_trashed(change_set) or list_restored(change_set):
+        change_set, unkept = await in_thread(with_hashes, await context.tree.disks(), change_set)
+    remarks = context.remarks
+    return ToolRun(change_set, result, tuple(dict.fromkeys(remarks.protected)), remarks.isolation, unkept)
+
+
+def _others_keep_changing() -> Conflict:
+    return Conflict("Others keep changing the same files. Try again in a moment.")

@@ -1,0 +1,221 @@
+"""What is written down of one call while it passes the gate: its row, its record in the book, its events."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toolcrib.core.approvals import Approval
+from toolcrib.core.audit import AuditRecord, CallRecord, audit_files, redact_content
+from toolcrib.core.callers import Caller
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.errors import ProtectedPath, SandboxViolation, ToolcribError
+from toolcrib.core.ids import UserId
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
+from toolcrib.events.event_payloads import Told, tool_result_event, tool_start_event
+from toolcrib.policy.authorization import PROTECTED_NAME, Authorization
+from toolcrib.policy.truncation import truncate
+from toolcrib.storage.approved_calls import ApprovedCall
+from toolcrib.tools.context import ToolReport
+from toolcrib.tools.tool import Tool
+from toolcrib.workspace.changes.untracked_hashes import UntrackedHash
+
+
+@dataclass
+class CallRecording:
+    """One call, from when it is heard to when it has ended. ``allowed`` is the person's yes that carries it on."""
+
+    call: ToolCall
+    caller: Caller
+    process: str
+    allowed: ApprovedCall | None = None
+    tool: Tool | None = None
+    decision: Authorization | None = None
+    remarks: ToolReport | None = None
+    # Whether doing it again is safe when nobody knows whether it was done.
+    repeatable: bool = True
+    # From here on the commit writes the record, and nobody else may.
+    committing: bool = False
+
+    def __post_init__(self) -> None:
+        self._at = datetime.now(UTC)
+        self._started = time.perf_counter_ns()
+
+    @property
+    def is_row(self) -> bool:
+        """Whether the call is kept as a row however it ends: someone watches its session, or fetches it later."""
+        return self.caller.session_id is not None or self.allowed is not None
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether nothing is harmed if it was done and is done again: so it is with what only drafts."""
+        return self.repeatable and (self.tool is None or self.tool.idempotent)
+
+    @property
+    def _isolation(self) -> str | None:
+        """How well what ran was held; of what a person was asked about, how well it was then."""
+        if self.remarks is not None and self.remarks.isolation is not None:
+            return self.remarks.isolation
+        return self.allowed.approval.isolation if self.allowed else None
+
+    @property
+    def _contacts(self) -> list[dict[str, Any]]:
+        """Whom a program spoke to, or tried to, for the book."""
+        contacted = self.remarks.contacted if self.remarks else ()
+        return [{"contacted": host, "refused": refused} for host, refused in contacted]
+
+    @property
+    def _is_watched(self) -> bool:
+        return self.caller.session_id is not None
+
+    def audit_record(
+        self,
+        outcome: str,
+        *,
+        error: ToolcribError | None = None,
+        rule: str | None = None,
+        change_set: ChangeSet | None = None,
+        approver_id: UserId | None = None,
+    ) -> AuditRecord:
+        decision = self.decision
+        refused_by_gate = outcome == "refused" and (rule is not None or decision is None)
+        return AuditRecord(
+            caller=self.caller,
+            tool=self.call.name,
+            decision="refuse" if refused_by_gate else str(decision.action) if decision else "none",
+            rule=rule or (decision.rule if decision else "arguments"),
+            input=redact_content(self.call.arguments),
+            outcome=outcome,
+            at=self._at,
+            duration_us=self._duration_us,
+            error_code=error.code if error else None,
+            approver_id=self.allowed.approval.decided_by if self.allowed else approver_id,
+            files=[*(audit_files(change_set) if change_set else ()), *self._contacts],
+            isolation=self._isolation,
+        )
+
+    def begun(self) -> CallRecord:
+        """The call as it starts to run."""
+        return self._record(
+            "running", events=(tool_start_event(self.caller.call_id, self.call.name, self.call.arguments),)
+        )
+
+    def waiting(self, *events: Told) -> CallRecord:
+        """The call as it waits for a person."""
+        return self._record("waiting", events=events)
+
+    def ended(self, outcome: Outcome, *, result: Any = None, change_set: ChangeSet | None = None) -> CallRecord:
+        """The call as it ended. ``result`` is the whole one, if its reader gets less."""
+        error = outcome.error
+        events: tuple[Told, ...] = ()
+        if self._is_watched:
+            events = (
+                tool_result_event(self.call.name, outcome, duration_us=self._duration_us, isolation=self._isolation),
+            )
+        return self._record(
+            outcome.state,
+            result=outcome.result if result is None else result,
+            error=None if error is None else _kept(error),
+            change_set=change_set,
+            events=events,
+            violation=isinstance(error, SandboxViolation),
+        )
+
+    @property
+    def _duration_us(self) -> int:
+        return (time.perf_counter_ns() - self._started) // 1000
+
+    def _record(
+        self,
+        state: str,
+        *,
+        result: Any = None,
+        error: dict[str, Any] | None = None,
+        change_set: ChangeSet | None = None,
+        events: tuple[Told, ...] = (),
+        violation: bool = False,
+    ) -> CallRecord:
+        return CallRecord(
+            caller=self.caller,
+            tool=self.call.name,
+            arguments=redact_content(self.call.arguments),
+            state=state,
+            result=result,
+            error=error,
+            change_set_id=change_set.id if change_set else None,
+            node=self.process,
+            repeatable=self.may_be_repeated,
+            approval_id=self.allowed.approval.id if self.allowed else None,
+            events=events if self._is_watched else (),
+            violation=violation,
+        )
+
+
+def _kept(error: ToolcribError) -> dict[str, Any]:
+    """An error as its row has it. A protected name is marked: the first few do not count against a run."""
+    kept = {"code": error.code, "message": error.message, "fields": error.fields}
+    return {**kept, "protected": True} if isinstance(error, ProtectedPath) else kept
+
+
+# What a call would do, worked out before anyone is asked, and how that is put to a person. Writes nothing.
+
+_NAMED = 10
+_SAID_BYTES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What a call would do and answer, worked out before anyone is asked."""
+
+    change_set: ChangeSet
+    result: Any
+    # Places whose names are closed to agents, and how well the program was held that would write them.
+    protected: tuple[WorkspacePath, ...] = ()
+    isolation: str | None = None
+    # Of contents that the history does not keep, what can be shown.
+    unkept: UntrackedHash | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.change_set.changes
+
+
+def paths_shown_to_person(change_set: ChangeSet, approval: Approval) -> frozenset[WorkspacePath]:
+    """The places of a proposed set whose protected names the person saw in front of them."""
+    seen = frozenset(approval.effects.get("protected", ()))
+    return frozenset(place for place in change_set.paths if shown(place) in seen)
+
+
+def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, str]:
+    """The rule by which a person is asked, and why, with protected names in front."""
+    if plan is None or not plan.protected:
+        return decision.rule, decision.reason
+    names = [shown(place) for place in plan.protected]
+    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return PROTECTED_NAME, (
+        f"It would write {', '.join(names[:_NAMED])}{others}: names that hold secrets or become code on a person's "
+        "machine. Only a person can let that pass."
+    )
+
+
+def effects_to_row(effects: Effects, plan: ToolRun | None) -> dict[str, Any]:
+    protected = {"protected": [shown(place) for place in plan.protected]} if plan and plan.protected else {}
+    ran = {"output": _said(plan.result)} if plan and effects.command is not None else {}
+    # Of a tool that drafts, only the plan knows the places.
+    writes = effects.writes or (plan.change_set.paths if plan and effects.command is None else ())
+    return {
+        "reads": [shown(place) for place in (*effects.reads, *effects.reads_batch)],
+        "writes": [shown(place) for place in writes],
+        "runs": effects.command,
+        "contacts": list(effects.hosts),
+        **protected,
+        **ran,
+    }
+
+
+def _said(result: Any) -> Any:
+    """What a command said whose effect is asked about."""
+    said = result.get("output") if isinstance(result, Mapping) else result
+    return truncate(said, limit_bytes=_SAID_BYTES).value

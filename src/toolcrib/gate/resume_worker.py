@@ -1,0 +1,251 @@
+"""Sees to what waits: carries out what people allowed, asks again what is stale, ends what nobody decided in time.
+
+All of it is rows. This may stop at any moment, on any node; the next one goes on.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.callers import Agent, Caller, WorkspaceRole
+from toolcrib.core.errors import (
+    Forbidden,
+    GivenUp,
+    Interrupted,
+    NotDecided,
+    NotFound,
+    Superseded,
+    ToolcribError,
+    Unauthenticated,
+)
+from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
+from toolcrib.gate.approvals import Approvals
+from toolcrib.gate.call_pipeline import Gate
+from toolcrib.gate.call_stages import CallRecording
+from toolcrib.gate.questions import Questions
+from toolcrib.policy.phases import in_phase
+from toolcrib.storage import approvals as storage
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.approved_calls import ApprovedCall
+from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.storage.tool_calls import InterruptedCall as InterruptedCall
+from toolcrib.storage.tool_calls import ToolCallStore
+
+log = structlog.get_logger(__name__)
+
+# A node that carries something out says so this often, and is believed to be dead after the lease.
+_BEAT = 15.0
+_LEASE = timedelta(seconds=60)
+# What one node carries out at a time.
+_AT_ONCE = 8
+_BATCH = 100
+# Decisions made here are carried out at once; those made elsewhere are found by looking this often.
+_ROUND = 1.0
+_EXPIRY_ROUND = 5.0
+
+
+class _CallerGone(Exception):
+    """Nobody is left for whom it could be carried out."""
+
+
+class ResumeWorker:
+    """One per server. ``decided`` is set when something was decided here; what was elsewhere is found by looking."""
+
+    def __init__(
+        self,
+        executor: Gate,
+        approvals: Approvals,
+        questions: Questions,
+        rows: storage.ApprovalStore,
+        agents: AgentStore,
+        calls: ToolCallStore,
+        *,
+        node: str,
+        process: str,
+        decided: asyncio.Event,
+        lease: float = 15.0,
+        max_attempts: int = 3,
+    ) -> None:
+        """``process`` is who claims what is carried out; ``lease`` is after how many silent seconds one is dead.
+
+        What ``max_attempts`` processes did not survive is given up. The last attempt is made alone.
+        """
+        self._executor = executor
+        self._approvals = approvals
+        self._questions = questions
+        self._rows = rows
+        self._agents = agents
+        self._calls = calls
+        self._node = node
+        self._process = process
+        self._process_lease = lease
+        self._max_attempts = max_attempts
+        self._poked = decided
+        self._at_work: dict[asyncio.Task[None], ApprovedCall] = {}
+
+    async def recover(self) -> int:
+        """What processes had in hand that are dead by now. Returns how many calls of theirs were ended."""
+        await self._rows.release_dead(lease=self._process_lease)
+        found = 0
+        while batch := await self._calls.interrupted(lease=self._process_lease, limit=_BATCH):
+            for call in batch:
+                await self._end(call)
+            found += len(batch)
+        return found
+
+    async def run(self) -> None:
+        """Until it is cancelled; what is under way then is taken up by whoever comes next."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._resume_loop(tasks))
+            tasks.create_task(self._renew_loop())
+            tasks.create_task(self._expire_loop())
+
+    async def _resume_loop(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            try:
+                await self._carry_out_some(tasks)
+            except OperationalError as error:
+                log.warning("waiting.database", error=str(error))
+            except Exception:
+                # Nobody else carries out what people allow: whatever this was, it must not be the end of it.
+                log.exception("waiting.round_failed")
+            await self._wait_for_signal(_ROUND)
+
+    async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
+        while (room := _AT_ONCE - len(self._at_work)) and not any(map(self._is_alone, self._at_work.values())):
+            claimed = await self._rows.claim(
+                node=self._node,
+                holder=self._process,
+                lease=_LEASE,
+                limit=room,
+                alone_after=max(self._max_attempts - 1, 1),
+                idle=not self._at_work,
+            )
+            for allowed in claimed:
+                task = tasks.create_task(self._carry_out(allowed))
+                self._at_work[task] = allowed
+                task.add_done_callback(self._done)
+            if len(claimed) < room:
+                return
+
+    def _is_alone(self, allowed: ApprovedCall) -> bool:
+        return allowed.attempts > max(self._max_attempts - 1, 1)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._at_work[task]
+        self._poked.set()
+
+    async def _carry_out(self, allowed: ApprovedCall) -> None:
+        approval_id = str(allowed.approval.id)
+        try:
+            await self._carry_out_or_abandon(allowed)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_back(allowed))
+            raise
+        except ToolcribError as error:
+            log.warning("waiting.not_carried_out", approval_id=approval_id, error=error.message)
+        except OperationalError as error:
+            log.warning("waiting.database", approval_id=approval_id, error=str(error))
+        except Exception:
+            # Its claim stays until the lease is over, so that what always fails is not tried without pause.
+            log.exception("waiting.not_carried_out", approval_id=approval_id)
+
+    async def _give_back(self, allowed: ApprovedCall) -> None:
+        """This process stops: another goes on, and does not count this as an attempt."""
+        try:
+            await self._rows.give_back(self._process, allowed.approval.id)
+        except OperationalError as error:
+            log.warning("waiting.not_given_back", approval_id=str(allowed.approval.id), error=str(error))
+
+    async def _carry_out_or_abandon(self, allowed: ApprovedCall) -> None:
+        approval = allowed.approval
+        if allowed.attempts > self._max_attempts:
+            log.error("waiting.given_up", approval_id=str(approval.id), tool=approval.tool)
+            await self._approvals.abandon(allowed, GivenUp.after(self._max_attempts))
+            return
+        try:
+            agent = await self._agent(allowed)
+            await self._executor.resume(allowed, agent)
+        except _CallerGone as gone:
+            await self._approvals.abandon(allowed, NotDecided(str(gone)))
+        except (Forbidden, Unauthenticated):
+            refusal = NotDecided("Whoever answers for this agent does not belong to the workspace any more.")
+            await self._approvals.abandon(allowed, refusal)
+        except Superseded:
+            await self._rows.release(approval, self._node)
+
+    async def _agent(self, allowed: ApprovedCall) -> Agent | None:
+        """Who called, as its rules are now. _Gone if there is nobody left to do it for."""
+        approval = allowed.approval
+        tenant = Tenant(approval.workspace_id)
+        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            phase = None
+            if approval.session_id is not None:
+                try:
+                    phase = await self._rows.session_phase(connection, approval)
+                except NotFound:
+                    raise _CallerGone("The session of this call was deleted. Nothing was changed.") from None
+        if approval.agent_id is None:
+            return None
+        try:
+            return in_phase((await self._agents.get(tenant, approval.agent_id)).as_caller, phase)
+        except NotFound:
+            raise _CallerGone("The agent that called was deleted. Nothing was changed.") from None
+
+    async def _renew_loop(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT)
+            ids = [allowed.approval.id for allowed in self._at_work.values()]
+            if ids:
+                try:
+                    await self._rows.renew(self._process, ids)
+                except OperationalError as error:
+                    log.warning("waiting.no_beat", error=str(error))
+                except Exception:
+                    log.exception("waiting.no_beat")
+
+    async def _expire_loop(self) -> None:
+        while True:
+            try:
+                while await self._approvals.expire(limit=_BATCH) + await self._questions.expire(limit=_BATCH):
+                    pass
+                await self.recover()
+            except OperationalError as error:
+                log.warning("waiting.database", error=str(error))
+            except Exception:
+                log.exception("waiting.expiry_failed")
+            await asyncio.sleep(_EXPIRY_ROUND)
+
+    async def _wait_for_signal(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+        except TimeoutError:
+            pass
+        self._poked.clear()
+
+    async def _end(self, call: InterruptedCall) -> None:
+        known = " Nothing was changed." if call.repeatable else " Nobody can tell whether it took effect."
+        error = Interrupted(f"The server stopped while this ran.{known} Call it again if it is still wanted.")
+        state = OutcomeState.DONE if call.repeatable else OutcomeState.UNKNOWN
+        agent = Agent(call.agent_id, "", AgentRules()) if call.agent_id else None
+        caller = Caller(
+            call.workspace_id, call.user_id, agent=agent, session_id=call.session_id, call_id=call.id, via="recovery"
+        )
+        entry = CallRecording(ToolCall(call.tool, {}), caller, self._process)
+        outcome = Outcome(call.id, state, error=error)
+        try:
+            await self._calls.record(
+                Tenant(call.workspace_id), entry.ended(outcome), entry.audit_record("failed", error=error)
+            )
+        except Superseded:
+            return
+        except NotFound:
+            # Its session was deleted, so there is nobody to tell.
+            quiet = CallRecording(entry.call, replace(caller, session_id=None), self._process)
+            await self._calls.record(
+                Tenant(call.workspace_id), quiet.ended(outcome), quiet.audit_record("failed", error=error)
+            )

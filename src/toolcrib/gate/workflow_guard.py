@@ -1,0 +1,65 @@
+"""Holds agents to the workflow that their session runs, whichever tool they change its document with.
+
+People are not held to it: who mends a run that went wrong needs no edge for it.
+"""
+
+from dataclasses import replace
+
+from toolcrib.core.change_sets import FileChange
+from toolcrib.core.errors import InvalidFrontmatter, NotFound
+from toolcrib.core.files import EntryKind
+from toolcrib.core.packages import WORKFLOW, Workflow
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.policy.workflows import mismatch, refused, require_step
+from toolcrib.storage.blobs import BlobStore
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.tools.context import ToolContext
+from toolcrib.workspace.text.worker_calls import answer_flaw, frontmatter_in
+
+
+class WorkflowGuard:
+    """Judges drafts before anyone is asked about them, and before they are committed."""
+
+    def __init__(self, sessions: SessionStore, blobs: BlobStore) -> None:
+        self._sessions = sessions
+        self._blobs = blobs
+
+    async def check(self, context: ToolContext) -> None:
+        """SchemaMismatch, InvalidTransition or BadFrontmatter if the draft breaks the session's workflow."""
+        caller = context.caller
+        if context.draft.is_empty or caller.session_id is None or not caller.is_agent:
+            return
+        document = replace(WORKFLOW, scope=caller.state_scope)
+        changes = [one for one in context.draft.change_set(caller).changes if document in one.paths]
+        if not changes:
+            return
+        workflow = await self._sessions.workflow(Tenant.of(caller), caller.session_id)
+        if workflow is None:
+            return
+        body = await self._body(changes, document, workflow, Tenant.of(caller))
+        after = await frontmatter_in(body)
+        if workflow.schema is not None and (flaw := await answer_flaw(workflow.schema, after)):
+            raise mismatch(flaw)
+        require_step(workflow, await _before(context, document), after)
+
+    async def _body(
+        self, changes: list[FileChange], document: WorkspacePath, workflow: Workflow, tenant: Tenant
+    ) -> bytes:
+        """What the document holds after the draft."""
+        put = [one for one in changes if one.after is not None and one.after.place == document]
+        if not put or changes[-1].vacates_path:
+            raise refused(workflow, f"{WORKFLOW} is the run's own document and stays where it is.")
+        after = put[-1].after
+        assert after is not None
+        if after.kind is not EntryKind.FILE or after.sha256 is None:
+            raise refused(workflow, f"{WORKFLOW} is a document, and this is none.")
+        return put[-1].body if put[-1].body is not None else await self._blobs.get(tenant, after.sha256)
+
+
+async def _before(context: ToolContext, document: WorkspacePath) -> dict[str, object] | None:
+    """The frontmatter as it is now; none if nothing stands there that can be read."""
+    try:
+        return await frontmatter_in((await context.tree.read(document)).body)
+    except (NotFound, InvalidFrontmatter):
+        return None

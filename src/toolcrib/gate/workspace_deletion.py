@@ -1,0 +1,115 @@
+"""Removes what is left of deleted workspaces: rows, trees, trash, background processes. Goes on after any crash."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from secrets import token_hex
+
+import structlog
+
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.private_directory import make_private
+from toolcrib.sandbox.transaction import remove_staging
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.deleted_workspaces import DeletedWorkspace, DeletedWorkspaceStore
+from toolcrib.workspace.fs.mounts import MountTable
+
+log = structlog.get_logger(__name__)
+
+# What was deleted here is removed at once; what was elsewhere is found by looking this often.
+_ROUND = 10.0
+# Rows of one table that go in one transaction.
+_BATCH = 1_000
+# A call that was under way when its workspace was deleted has ended by then, and what it left is removed, too.
+_AGAIN_AFTER = timedelta(days=1)
+
+EndProcesses = Callable[[WorkspaceId], Awaitable[None]]
+
+
+class WorkspaceDeletion:
+    """One per server. Nothing outside ``data_dir`` is ever removed: a directory of a person's own stays as it is."""
+
+    def __init__(
+        self,
+        rows: DeletedWorkspaceStore,
+        mounts: MountTable,
+        end_processes: EndProcesses,
+        *,
+        data_dir: Path,
+        node: str,
+        process: str,
+        lease: float,
+        deleted: asyncio.Event,
+    ) -> None:
+        self._rows = rows
+        self._mounts = mounts
+        self._end_processes = end_processes
+        self._data_dir = data_dir
+        self._node = node
+        self._process = process
+        self._lease = lease
+        self._deleted = deleted
+
+    async def run(self) -> None:
+        """For ever. A failure is logged and tried again."""
+        while True:
+            try:
+                await in_thread(self._drop_leftovers)
+                while await self.remove_some():
+                    pass
+            except OperationalError as error:
+                log.warning("deletion.database", error=str(error))
+            except Exception:
+                log.exception("deletion.failed", remedy="It is tried again.")
+            await self._deleted_or(_ROUND)
+
+    async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
+        """Removes what is due here; returns how many workspaces that was."""
+        due = await self._rows.claim(node=self._node, process=self._process, lease=self._lease, again_after=again_after)
+        for one in due:
+            await (self._remove_rows(one) if one.is_rows else self._remove_trees(one))
+            await self._rows.finish(one)
+            log.info("deletion.done", workspace_id=str(one.workspace_id), rows=one.is_rows)
+        return len(due)
+
+    async def _remove_rows(self, one: DeletedWorkspace) -> None:
+        while await self._rows.remove_rows(one.workspace_id, limit=_BATCH):
+            pass
+
+    async def _remove_trees(self, one: DeletedWorkspace) -> None:
+        await self._end_processes(one.workspace_id)
+        self._mounts.forget(one.workspace_id)
+        await in_thread(self._drop_trees, one.workspace_id)
+
+    def _drop_trees(self, workspace_id: WorkspaceId) -> None:
+        for above in ("workspaces", "mcp"):
+            folder = self._data_dir / above / str(workspace_id)
+            if folder.is_symlink() or not folder.is_dir():
+                continue
+            make_private(self._bin, self._data_dir)
+            # Out of everyone's way in one step; however long the rest takes, nobody finds half a tree.
+            aside = self._bin / f"{workspace_id}-{token_hex(4)}"
+            folder.rename(aside)
+            remove_staging(aside)
+            if aside.exists():
+                raise OSError(f"{aside} cannot be removed whole.")
+
+    def _drop_leftovers(self) -> None:
+        """What a process that died had moved aside."""
+        if self._bin.is_dir():
+            for left in self._bin.iterdir():
+                remove_staging(left)
+
+    @property
+    def _bin(self) -> Path:
+        return self._data_dir / "deleted"
+
+    async def _deleted_or(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._deleted.wait()
+        except TimeoutError:
+            pass
+        self._deleted.clear()

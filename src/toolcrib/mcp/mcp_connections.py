@@ -1,0 +1,314 @@
+"""Connections to MCP servers: opened when first needed, held while used, dropped when they fail. Decides nothing."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from time import monotonic
+from typing import Any, Final
+
+import httpx2
+from mcp import Client, MCPError
+from mcp.client._transport import TransportStreams
+from mcp.client.session import IncomingMessage
+from mcp_types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    InputRequiredResult,
+    ListToolsRequest,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
+from mcp_types import Tool as ProtocolTool
+from pydantic import TypeAdapter, ValidationError
+
+import toolcrib
+from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
+from toolcrib.core.ids import McpServerId, WorkspaceId
+from toolcrib.core.mcp_servers import McpServer, McpTool
+from toolcrib.mcp.mcp_results import result_of
+from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible
+
+Dial = Callable[[McpServer], AbstractAsyncContextManager[TransportStreams]]
+
+_CONNECT_SECONDS: Final = 20.0
+_IDLE_SECONDS: Final = 600.0
+# A list that is older is asked for again before the next call.
+_LIST_SECONDS: Final = 60.0
+_MOST_PAGES: Final = 20
+_IN_A_WORKSPACE: Final = 10
+_IN_ALL: Final = 200
+_LONGEST_WORDS: Final = 1_000
+_ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
+
+# It writes what servers say into our log, tracebacks and all.
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+logging.getLogger("client").setLevel(logging.CRITICAL)
+
+
+class McpConnection:
+    """One server's connection. Lives in a task of its own, which opens and closes it."""
+
+    def __init__(self, server: McpServer, dial: Dial) -> None:
+        self.server = server
+        self.offered: tuple[McpTool, ...] = ()
+        self.left_out: tuple[str, ...] = ()
+        self.users = 0
+        self.used_at = monotonic()
+        self._listed_at: float | None = None
+        self._listing = asyncio.Lock()
+        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(self._hold(dial))
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done() or self._stop.is_set()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        client = await self._client()
+        # Not the library's own method: it would match results against the server's schema with patterns that explode.
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+        answer = await client.session.send_request(request, _ANSWER)
+        if isinstance(answer, InputRequiredResult):
+            raise ToolFailed(
+                f"The MCP server {self.server.name!r} wants to ask a person something, which is not passed on. "
+                "Ask with `ask_user`, then call the tool with what it needs."
+            )
+        return result_of(self.server.name, answer)
+
+    async def offers(self) -> tuple[McpTool, ...]:
+        """What the server offers, as far as we know; asked again when it says that it changed, or after a while."""
+        async with self._listing:
+            if self._listed_at is None or monotonic() - self._listed_at > _LIST_SECONDS:
+                self.offered, self.left_out = await self._list()
+                self._listed_at = monotonic()
+            return self.offered
+
+    def forget_list(self) -> None:
+        self._listed_at = None
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def ended(self) -> None:
+        self.stop()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _client(self) -> Client:
+        return await asyncio.shield(self._opened)
+
+    async def _list(self) -> tuple[tuple[McpTool, ...], tuple[str, ...]]:
+        client = await self._client()
+        tools: list[ProtocolTool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+            page = await client.session.send_request(request, ListToolsResult)
+            tools += page.tools
+            cursor = page.next_cursor
+            if cursor is None or len(tools) > MOST_TOOLS:
+                break
+        return await asyncio.to_thread(build_catalog, tools)
+
+    async def _hold(self, dial: Dial) -> None:
+        try:
+            async with AsyncExitStack() as opened:
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    client = await opened.enter_async_context(
+                        Client(
+                            _ClosableTransport(dial(self.server), self._stop),
+                            client_info=Implementation(name="toolcrib", version=toolcrib.__version__),
+                            message_handler=self._heard,
+                            cache=None,
+                        )
+                    )
+                self._opened.set_result(client)
+                await self._stop.wait()
+        except Exception as error:  # noqa: BLE001 - the outermost frame of this task; what failed is told to who waits
+            if not self._opened.done():
+                self._opened.set_exception(_cannot_connect(self.server, error))
+                # Retrieved here, in case that nobody waits any more.
+                self._opened.exception()
+        finally:
+            self._stop.set()
+            if not self._opened.done():
+                self._opened.cancel()
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.forget_list()
+
+
+class _ClosableTransport:
+    """A transport that tells when the other side has closed it: then there is no use in keeping it."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event) -> None:
+        self._inner = inner
+        self._over = over
+
+    async def __aenter__(self) -> TransportStreams:
+        read, write = await self._inner.__aenter__()
+        return _ClosableStream(read, self._over), write
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
+
+
+class _ClosableStream:
+    """A stream of messages that notes its end."""
+
+    def __init__(self, inner: Any, over: asyncio.Event) -> None:
+        self._inner = inner
+        self._over = over
+
+    async def __aenter__(self) -> "_ClosableStream":
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        ended: bool | None = await self._inner.__aexit__(*error)
+        return ended
+
+    def __aiter__(self) -> "_ClosableStream":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._over.set()
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class McpConnectionPool:
+    """All of them, on this node."""
+
+    def __init__(self, dial: Dial, *, at_end: Callable[[], None] = lambda: None) -> None:
+        self._dial = dial
+        self._at_end = at_end
+        self._held: dict[tuple[WorkspaceId, McpServerId], McpConnection] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        await asyncio.gather(*(connection.ended() for connection in self._held.values()))
+        self._held.clear()
+        await asyncio.to_thread(self._at_end)
+
+    async def drop(self, workspace_id: WorkspaceId, server_id: McpServerId) -> None:
+        """The server was changed or removed."""
+        if connection := self._held.pop((workspace_id, server_id), None):
+            await connection.ended()
+
+    @asynccontextmanager
+    async def to(self, server: McpServer, *, seconds: float) -> AsyncIterator[McpConnection]:
+        """A connection for one use. What goes wrong with it is a ToolFailed within ``seconds``."""
+        connection = self._connection(server)
+        connection.users += 1
+        try:
+            async with asyncio.timeout(seconds):
+                yield connection
+        except TimeoutError:
+            # It may hang for good: the next call gets another.
+            self._retire(connection)
+            raise TimedOut(
+                f"The MCP server {server.name!r} had not answered after {seconds:.0f} s. Whether it did what was asked "
+                "is not known here."
+            ) from None
+        except MCPError as error:
+            if connection.is_over:
+                self._retire(connection)
+            raise _failed(server, error) from None
+        except (ValidationError, ValueError, RuntimeError, OSError, httpx2.HTTPError) as error:
+            self._retire(connection)
+            raise _malformed(server, error) from None
+        finally:
+            connection.users -= 1
+            connection.used_at = monotonic()
+            if not connection.users and self._held.get(_key(server)) is not connection:
+                connection.stop()
+            self._sweep_later()
+
+    def _connection(self, server: McpServer) -> McpConnection:
+        self._sweep()
+        held = self._held.get(_key(server))
+        if held is not None and not held.is_over:
+            return held
+        self._make_room(server)
+        made = self._held[_key(server)] = McpConnection(server, self._dial)
+        return made
+
+    def _make_room(self, server: McpServer) -> None:
+        """Ends the longest idle connection where there are too many; refuses if all of them are in use."""
+        mine = [one for one in self._held.values() if one.server.workspace_id == server.workspace_id]
+        for held, most in ((mine, _IN_A_WORKSPACE), (list(self._held.values()), _IN_ALL)):
+            if len(held) < most:
+                continue
+            idle = [one for one in held if not one.users]
+            if not idle:
+                raise ToolFailed(
+                    "Too many MCP servers are in use at once. Try again when others have ended their calls."
+                )
+            oldest = min(idle, key=lambda one: one.used_at)
+            oldest.stop()
+            self._retire(oldest)
+
+    def _retire(self, connection: McpConnection) -> None:
+        """No new call gets it; it ends with the last that has it."""
+        if self._held.get(_key(connection.server)) is connection:
+            del self._held[_key(connection.server)]
+
+    def _sweep_later(self) -> None:
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(_IDLE_SECONDS + 1, self._swept)
+
+    def _swept(self) -> None:
+        self._sweeping = None
+        self._sweep()
+        if self._held:
+            self._sweep_later()
+
+    def _sweep(self) -> None:
+        for key, connection in list(self._held.items()):
+            idle = not connection.users and monotonic() - connection.used_at > _IDLE_SECONDS
+            if connection.is_over or idle:
+                connection.stop()
+                del self._held[key]
+
+
+def _key(server: McpServer) -> tuple[WorkspaceId, McpServerId]:
+    return server.workspace_id, server.id
+
+
+def _words(error: BaseException) -> str:
+    """What happened, of a group of errors the first, without what could mislead a terminal."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    said = error.message if isinstance(error, MCPError | ToolcribError) else str(error)
+    return strip_invisible(" ".join(said.split()))[:_LONGEST_WORDS] or type(error).__name__
+
+
+def _cannot_connect(server: McpServer, error: Exception) -> ToolFailed:
+    if isinstance(error, TimeoutError):
+        return TimedOut(f"The MCP server {server.name!r} had not answered after {_CONNECT_SECONDS:.0f} s.")
+    return ToolFailed(
+        f"The MCP server {server.name!r} cannot be used: {_words(error)}. An owner of the workspace may look at it."
+    )
+
+
+def _failed(server: McpServer, error: MCPError) -> ToolFailed:
+    return ToolFailed(f"The MCP server {server.name!r} answered with an error: {_words(error)}")
+
+
+def _malformed(server: McpServer, error: Exception) -> ToolFailed:
+    what = "an answer that is none of the protocol's" if isinstance(error, ValidationError) else _words(error)
+    return ToolFailed(f"The MCP server {server.name!r} gave {what}. It is connected to anew with the next call.")

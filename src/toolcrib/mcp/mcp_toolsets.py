@@ -1,0 +1,182 @@
+"""The tools that a workspace's MCP servers add to ours. A tool that changed since an owner approved it is off."""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, RootModel
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments, ToolcribError, ToolFailed
+from toolcrib.core.ids import McpServerId, WorkspaceId
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.mcp.tool_catalog import catalog_sha256
+from toolcrib.policy.json_schema import is_quick, validation_error
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.mcp_servers import McpServerStore
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool
+from toolcrib.workspace.text.worker_calls import answer_flaw
+
+if TYPE_CHECKING:
+    from toolcrib.mcp.mcp_connections import McpConnectionPool
+
+
+# Arguments whose shape a foreign JSON Schema says. Checked by the linear engine, with no reference followed abroad.
+
+MOST_CHARACTERS: Final = 1_000_000
+
+
+def arguments_by(schema: Mapping[str, Any]) -> type[RootModel[dict[str, Any]]]:
+    """A model of arguments that takes what fits ``schema``, and shows it as its own.
+
+    What would take long to check is left to who calls, who can wait for it.
+    """
+
+    def fitting(given: dict[str, Any]) -> dict[str, Any]:
+        if flaw := _size_flaw(given) or (validation_error(schema, given) if is_quick(schema, given) else None):
+            raise PydanticCustomError("schema", "{flaw}", {"flaw": flaw})
+        return given
+
+    class McpArguments(RootModel[Annotated[dict[str, Any], AfterValidator(fitting)]]):
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            return dict(schema)
+
+    return McpArguments
+
+
+def _size_flaw(given: dict[str, Any]) -> str | None:
+    try:
+        size = len(json.dumps(given, allow_nan=False))
+    except (ValueError, RecursionError):
+        return "These arguments cannot be written as JSON."
+    return (
+        f"{size:,} characters are too many; at most {MOST_CHARACTERS:,} are sent." if size > MOST_CHARACTERS else None
+    )
+
+
+_KEPT: Final = 256
+_LOOK_SECONDS: Final = 25.0
+# Left of a call's time for telling that it is up.
+_LAST_SECONDS: Final = 0.5
+
+
+class McpToolsets:
+    """Makes tools of servers, and looks after what they offer."""
+
+    def __init__(self, rows: McpServerStore, connections: "Callable[[], McpConnectionPool]") -> None:
+        self.rows = rows
+        self._make = connections
+        self._making = asyncio.Lock()
+        self._opened: McpConnectionPool | None = None
+        self._made: OrderedDict[tuple[McpServerId, int], tuple[Tool, ...]] = OrderedDict()
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def tools_of(self, workspace_id: WorkspaceId) -> Mapping[str, Tool]:
+        """The workspace's tools by name, those that are off included: they say why."""
+        servers = await self.rows.of_workspace(workspace_id)
+        return {tool.name: tool for server in servers for tool in self._tools(server)}
+
+    async def refresh(self, tenant: Tenant, server_id: McpServerId) -> McpServer:
+        """Connects to a server and notes what it offers; for owners."""
+        server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
+        await self.disconnect(server)
+        try:
+            ready = await self.rows.with_secrets(server)
+            async with (await self._connections()).to(ready, seconds=_LOOK_SECONDS) as connection:
+                offered = await connection.offers()
+                problem = "; ".join(("Left out: " + "; ".join(connection.left_out),) if connection.left_out else ())
+            await self.rows.saw(server, offered, problem or None)
+        except ToolcribError as error:
+            await self.rows.saw(server, None, error.message)
+        return await self.rows.get(tenant, server_id)
+
+    async def approve(self, tenant: Tenant, server_id: McpServerId, sha256: str) -> McpServer:
+        """Allows the tools whose list has this hash; for owners."""
+        server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
+        if server.seen is None:
+            raise BadArguments({"sha256": "Nothing is known of this server's tools yet. Look at them first."})
+        if catalog_sha256(server.seen) != sha256:
+            raise BadArguments({"sha256": f"The list that was seen last has the hash {catalog_sha256(server.seen)}."})
+        return await self.rows.approve(tenant, server)
+
+    async def disconnect(self, server: McpServer) -> None:
+        """Lets go of a server that was changed or removed."""
+        if self._opened is not None:
+            await self._opened.drop(server.workspace_id, server.id)
+
+    async def _connections(self) -> "McpConnectionPool":
+        async with self._making:
+            if self._opened is None:
+                # In a thread: the protocol's library is imported here.
+                self._opened = await asyncio.to_thread(self._make)
+            return self._opened
+
+    def _tools(self, server: McpServer) -> tuple[Tool, ...]:
+        key = (server.id, server.revision)
+        if key not in self._made:
+            self._made[key] = tuple(self._tool(server, offered) for offered in server.approved)
+            if len(self._made) > _KEPT:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return self._made[key]
+
+    def _tool(self, server: McpServer, offered: McpTool) -> Tool:
+        changed = offered.name in server.changed
+        return Tool(
+            name=f"{server.toolset}/{offered.name}",
+            toolset=server.toolset,
+            description=offered.description or f"`{offered.name}` of the MCP server {server.name!r}.",
+            category=ToolCategory.MCP,
+            danger=Danger.SAFE if offered.name in server.safe else Danger.DANGEROUS,
+            arguments=arguments_by(offered.input_schema),
+            effects=_effects(server),
+            function=_is_off(server, offered) if changed else partial(self._call, server, offered),
+            idempotent=False,
+            checks_membership=False,
+            available=not changed,
+        )
+
+    async def _call(self, server: McpServer, tool: McpTool, arguments: Any, context: ToolContext) -> dict[str, Any]:
+        if flaw := await answer_flaw(tool.input_schema, arguments.root):
+            raise BadArguments({"arguments": flaw})
+        ready = await self.rows.with_secrets(server)
+        connections = await self._connections()
+        async with connections.to(ready, seconds=max(0.1, context.seconds_left - _LAST_SECONDS)) as connection:
+            offered = await connection.offers()
+            if not any(one.sha256 == tool.sha256 for one in offered):
+                await self.rows.saw(server, offered, None)
+                raise _changed(server, tool)
+            return await connection.call(tool.name, arguments.root)
+
+
+def _effects(server: McpServer) -> Callable[[Any], Effects]:
+    if server.transport is McpTransport.STDIO:
+        effects = Effects(command=server.toolset)
+    else:
+        effects = Effects(hosts=(urlsplit(server.url or "").netloc,))
+    return lambda _: effects
+
+
+def _is_off(server: McpServer, tool: McpTool) -> Callable[[Any, ToolContext], Any]:
+    async def refuse(_: Any, __: ToolContext) -> Any:
+        raise _changed(server, tool)
+
+    return refuse
+
+
+def _changed(server: McpServer, tool: McpTool) -> ToolFailed:
+    return ToolFailed(
+        f"`{server.toolset}/{tool.name}` is off: its server no longer describes it as when it was approved. "
+        f"An owner of the workspace may look at the new list and approve it (mcp-servers/{server.id})."
+    )

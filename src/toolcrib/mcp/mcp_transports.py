@@ -1,0 +1,207 @@
+"""The way to MCP servers that are programs: they run in the sandbox, and speak by lines on standard input and output.
+
+They have no network and see no workspace, only programs of the operator's and a folder of their own.
+"""
+
+import asyncio
+import os
+import shlex
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+
+from toolcrib.core.errors import ToolFailed
+from toolcrib.core.mcp_servers import McpServer, McpTransport
+from toolcrib.mcp.mcp_connections import McpConnectionPool
+from toolcrib.mcp.mcp_http import MOST_BYTES, client_for
+from toolcrib.runtime.private_directory import make_private
+from toolcrib.sandbox.background_process import BackgroundSandbox, ProcessStatus
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
+
+HOME: Final = "/data"
+MOST_KEPT: Final = 200_000_000
+_LOOK_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 0.01
+_LOG: Final = "stderr.log"
+_LAST_BYTES: Final = 600
+_BURIAL_SECONDS: Final = 0.5
+
+
+class StdioPrograms:
+    """Where programs of MCP servers are, and where each server keeps what is its own."""
+
+    def __init__(self, background: BackgroundSandbox, folder: Path, *, programs: Sequence[Path] = ()) -> None:
+        self._background = background
+        self._folder = folder
+        self._programs = tuple(programs)
+
+    @asynccontextmanager
+    async def started(self, server: McpServer) -> AsyncIterator[TransportStreams]:
+        """The server's program, running as long as the context lasts."""
+        home = self._folder / str(server.workspace_id) / str(server.id)
+        await asyncio.to_thread(make_private, home, self._folder.parent)
+        zones = [ViewMount("data", home, HOME, writable=True)]
+        zones += [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
+        command = SandboxCommand(f"exec {shlex.join(server.command)} 2>{HOME}/{_LOG}", env=dict(server.secrets))
+        owner = f"mcp-{uuid4().hex}"
+        process = await self._background.start(command, zones, owner=owner)
+        try:
+            async with _StdioPipe(self._background, process.id, owner, home).open() as streams:
+                yield streams
+        except Exception as error:
+            state = await self._ended(process.id, owner)
+            if state is None:
+                raise
+            said = await asyncio.to_thread(_last_words, home)
+            how = state.stopped or f"it ended with status {state.exit_code}"
+            raise ToolFailed(f"{how}{': ' if said else ''}{said}") from error
+        finally:
+            # The owner is this connection alone, so nothing else ends with it.
+            await asyncio.shield(self._background.stop_all(owner))
+
+    async def _ended(self, process: str, owner: str) -> ProcessStatus | None:
+        """How it ended, if it did: its output closes a moment before."""
+        try:
+            async with asyncio.timeout(_BURIAL_SECONDS):
+                await self._background.wait_for_output(process, owner=owner, offset=sys.maxsize)
+        except TimeoutError:
+            return None
+        return self._background.state(process, owner=owner)
+
+
+class _StdioPipe:
+    """Lines to and from one process. It may say so much for each request of ours, and no more."""
+
+    def __init__(self, background: BackgroundSandbox, process: str, owner: str, home: Path) -> None:
+        self._background = background
+        self._process = process
+        self._owner = owner
+        self._home = home
+        self._left = MOST_BYTES
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[TransportStreams]:
+        heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, said = anyio.create_memory_object_stream[SessionMessage](0)
+        async with heard, read, write, said, anyio.create_task_group() as group:
+            group.start_soon(self._read, heard)
+            group.start_soon(self._write, said, heard)
+            group.start_soon(self._watch, heard)
+            try:
+                yield read, write
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _read(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        offset, begun = 0, bytearray()
+        async with heard:
+            while True:
+                piece = await self._background.wait_for_output(self._process, owner=self._owner, offset=offset)
+                self._left -= len(piece.data)
+                if piece.missed or not piece.data or self._left < 0:
+                    return
+                offset = piece.next
+                *lines, rest = piece.data.split(b"\n")
+                for line in lines:
+                    if message := _message(bytes(begun + line)):
+                        await heard.send(message)
+                    begun.clear()
+                begun += rest
+
+    async def _write(
+        self,
+        said: MemoryObjectReceiveStream[SessionMessage],
+        heard: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        async with said:
+            async for one in said:
+                if isinstance(one.message, JSONRPCRequest):
+                    self._left = MOST_BYTES
+                data = one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                while data:
+                    taken = self._background.write(self._process, data, owner=self._owner)
+                    data = data[taken:]
+                    if not taken:
+                        # Nothing tells us when it reads again. Whoever waits for the answer has a limit.
+                        await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _watch(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Ends a server that fills the disk."""
+        while await asyncio.to_thread(_size, self._home) <= MOST_KEPT:  # noqa: ASYNC110 - nothing tells us of writes
+            await asyncio.sleep(_LOOK_SECONDS)
+        await heard.aclose()
+
+
+def _message(line: bytes) -> SessionMessage | None:
+    """What a line says; a line that is no message is nobody's, and dropped."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)) if line.strip() else None
+    except ValueError:
+        return None
+
+
+def _last_words(home: Path) -> str:
+    """The end of what it said on standard error. The folder is its own: whatever stands there is no link to follow."""
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        log = os.open(_LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return ""
+    finally:
+        os.close(folder)
+    with os.fdopen(log, "rb") as opened:
+        found = os.fstat(log)
+        if not stat.S_ISREG(found.st_mode):
+            return ""
+        opened.seek(max(0, found.st_size - _LAST_BYTES))
+        return opened.read(_LAST_BYTES).decode(errors="replace").strip()
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for place in folder.rglob("*"):
+        try:
+            total += place.lstat().st_size
+        except OSError:
+            continue
+        if total > MOST_KEPT:
+            break
+    return total
+
+
+# Puts the connections together: programs in the sandbox, addresses through the guarded network.
+
+
+def open_connections(
+    programs: StdioPrograms, *, private_hosts: Collection[str], at_end: Callable[[], None] = lambda: None
+) -> McpConnectionPool:
+    """Connections that know both ways to a server. ``at_end`` is called when the last of them is closed for good."""
+
+    def dial(server: McpServer) -> AbstractAsyncContextManager[TransportStreams]:
+        if server.transport is McpTransport.STDIO:
+            return programs.started(server)
+        return _by_http(server, private_hosts)
+
+    return McpConnectionPool(dial, at_end=at_end)
+
+
+@asynccontextmanager
+async def _by_http(server: McpServer, private_hosts: Collection[str]) -> AsyncIterator[TransportStreams]:
+    assert server.url is not None
+    async with (
+        client_for(server, private_hosts=private_hosts) as http,
+        streamable_http_client(server.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
+    ):
+        yield streams

@@ -1,0 +1,67 @@
+"""What a server says it offers, checked and hashed. Believes none of it.
+
+Names, descriptions and schemas are shown to models, so an owner approves them; a tool that changes afterwards has
+another hash. What cannot be shown or checked is left out, and said to be.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from toolcrib.core.mcp_servers import McpTool
+from toolcrib.policy.json_schema import schema_error
+
+if TYPE_CHECKING:
+    from mcp_types import Tool as ProtocolTool
+
+MOST_TOOLS: Final = 200
+_LONGEST_DESCRIPTION: Final = 4_000
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+# Commands to a terminal, and characters that are not seen but read by a model.
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+
+
+def build_catalog(tools: Iterable["ProtocolTool"]) -> tuple[tuple[McpTool, ...], tuple[str, ...]]:
+    """The tools that can be used, by name, and what is wrong with the others."""
+    found: dict[str, McpTool] = {}
+    left_out: list[str] = []
+    for tool in tools:
+        flaw = _flaw(tool, found)
+        if flaw is None:
+            found[tool.name] = _offered(tool)
+        elif len(left_out) < 20:
+            left_out.append(f"{strip_invisible(tool.name)[:100]!r}: {flaw}")
+    return tuple(found[name] for name in sorted(found)), tuple(left_out)
+
+
+def catalog_sha256(tools: Iterable[McpTool]) -> str:
+    """One hash for a whole list, which an owner approves."""
+    return sha256("\n".join(sorted(tool.sha256 for tool in tools)).encode()).hexdigest()
+
+
+def strip_invisible(text: str) -> str:
+    """Text of others without what nobody sees."""
+    return _UNSEEN.sub("", text.encode("utf-8", "replace").decode())
+
+
+def _flaw(tool: "ProtocolTool", found: dict[str, McpTool]) -> str | None:
+    if not _NAME.fullmatch(tool.name):
+        return "a name has 1 to 100 letters, digits, `_`, `.` or `-`."
+    if tool.name in found:
+        return "it is offered twice."
+    if len(found) >= MOST_TOOLS:
+        return f"at most {MOST_TOOLS} tools are taken from a server."
+    if tool.input_schema.get("type") != "object":
+        return "its arguments are no object."
+    return schema_error(tool.input_schema)
+
+
+def _offered(tool: "ProtocolTool") -> McpTool:
+    description = strip_invisible(tool.description or "")[:_LONGEST_DESCRIPTION]
+    told: dict[str, Any] = {"name": tool.name, "description": description, "schema": tool.input_schema}
+    text = json.dumps(told, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return McpTool(tool.name, description, dict(tool.input_schema), sha256(text.encode()).hexdigest())

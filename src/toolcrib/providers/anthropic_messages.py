@@ -1,0 +1,347 @@
+"""The wire of Anthropic's messages API: the request's form and the stream's events. Makes no requests."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from toolcrib.core.ids import new_id
+from toolcrib.core.messages import (
+    AssistantMessage,
+    Message,
+    ModelToolCall,
+    ProviderMetadata,
+    SystemMessage,
+    ToolResultMessage,
+    UserMessage,
+)
+from toolcrib.core.model_stream import (
+    FinishReason,
+    StreamEvent,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+)
+from toolcrib.providers.provider import ModelRequest, ToolChoice
+from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_of
+from toolcrib.providers.tool_call_stream import PartialToolCall, PartialToolCalls
+from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
+
+# The API insists on a limit; every model on offer can write this much.
+DEFAULT_MAX_TOKENS = 8_192
+_LEAST_THINKING = 1_024
+
+_REASONS: Mapping[str, FinishReason] = {
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
+}
+_CHOICES: Mapping[ToolChoice, str] = {ToolChoice.AUTO: "auto", ToolChoice.REQUIRED: "any", ToolChoice.NONE: "none"}
+_STATUS_OF: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> dict[str, Any]:
+    """The request in Anthropic's form."""
+    messages = pair_tool_results(request.messages)
+    system, rest = _apart(messages if request.tools else list(without_tool_calls(messages)))
+    turns = _turns(rest, names, provider, request.model)
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "messages": turns,
+        "stream": True,
+        # What was sent before is not paid in full again.
+        "cache_control": {"type": "ephemeral"},
+    }
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [
+            {
+                "name": names.encode(tool.name),
+                "description": tool.description,
+                "input_schema": {"type": "object", **tool.input_schema},
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = {"type": _CHOICES[request.tool_choice]}
+    if request.thinking_tokens and _may_think(turns):
+        budget = max(_LEAST_THINKING, request.thinking_tokens)
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        # The limit counts thinking too, and must be above it.
+        body["max_tokens"] += budget
+    elif request.temperature is not None:
+        # Refused beside thinking.
+        body["temperature"] = request.temperature
+    return body
+
+
+class AnthropicEventReader:
+    """Understands the events of one answer. Blocks are told apart by their index, and may end in any order."""
+
+    def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
+        self.done = False
+        self._provider = provider
+        self._model = request.model
+        self._calls = PartialToolCalls(names, request.messages)
+        self._blocks: dict[int, _ContentBlock] = {}
+        self._started = False
+        self._said: FinishReason | None = None
+        self._usage: dict[str, Any] = {}
+
+    def read(self, data: bytes) -> Iterator[StreamEvent]:
+        event = parsed(data)
+        match event.get("type"):
+            case "message_start":
+                self._usage.update(event["message"].get("usage") or {})
+                yield from self._start(event["message"])
+            case "content_block_start":
+                yield from self._start({})
+                yield from self._begin(event["index"], event["content_block"])
+            case "content_block_delta":
+                yield from self._go_on(event["index"], event["delta"])
+            case "content_block_stop":
+                block = self._blocks.get(event["index"])
+                if block and block.call:
+                    yield from self._stop(block, block.call)
+            case "message_delta":
+                yield from self._start({})
+                if said := event["delta"].get("stop_reason"):
+                    self._said = _REASONS.get(said, FinishReason.STOP)
+                # Null where nothing new is said.
+                self._usage.update(
+                    {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
+                )
+                yield _usage(self._usage)
+            case "message_stop":
+                yield from self._start({})
+                self.done = True
+            case "error":
+                raise _told(event.get("error"))
+
+    def finish(self) -> Iterator[StreamEvent]:
+        if not self.done:
+            raise stream_error("The answer broke off before the model had finished.")
+        reason = self._calls.reason(self._said or FinishReason.STOP)
+        for block in self._blocks.values():
+            if block.call:
+                yield from self._give_whole(block, block.call)
+        yield from self._calls.end_all(reason)
+        yield StreamFinish(reason, self._note())
+
+    def _start(self, message: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        """Told once, also where a server forgot to."""
+        if not self._started:
+            self._started = True
+            started = text_of(message.get("id")) or f"msg_{new_id().hex}"
+            yield StreamStart(started, text_of(message.get("model")) or self._model)
+
+    def _begin(self, index: int, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if index in self._blocks:
+            raise stream_error(f"The answer begins its block {index} twice.")
+        block = self._blocks[index] = _ContentBlock(text_of(started.get("type")))
+        match block.kind:
+            case "text":
+                yield from block.text(started.get("text"))
+            case "thinking":
+                yield from block.thought(started.get("thinking"))
+                block.signature = text_of(started.get("signature"))
+            case "redacted_thinking":
+                block.redacted = text_of(started.get("data"))
+            case "tool_use":
+                block.call = self._calls.begin(text_of(started.get("id")))
+                block.whole_input = started.get("input") or {}
+                yield from self._calls.name(block.call, text_of(started.get("name")))
+
+    def _go_on(self, index: int, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        block = self._blocks.get(index)
+        if block is None:
+            raise stream_error(f"The answer goes on with a block {index} that never began.")
+        match delta.get("type"):
+            case "text_delta":
+                yield from block.text(delta.get("text"))
+            case "thinking_delta":
+                yield from block.thought(delta.get("thinking"))
+            case "signature_delta":
+                block.signature += text_of(delta.get("signature"))
+            case "input_json_delta" if block.call:
+                yield from self._calls.add(block.call, delta.get("partial_json"))
+
+    def _stop(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
+        yield from self._give_whole(block, call)
+        yield from self._calls.end_if_whole(call)
+
+    def _give_whole(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
+        """Some servers give the whole input where the block begins, and no deltas."""
+        if block.whole_input and not call.parts:
+            yield from self._calls.add(call, json.dumps(block.whole_input))
+
+    def _note(self) -> ProviderMetadata | None:
+        """The order of the blocks, with the signatures of thinking; the texts themselves stand in the message."""
+        blocks = [block.noted() for _, block in sorted(self._blocks.items())]
+        signed = any("signature" in block or "redacted" in block for block in blocks)
+        return ProviderMetadata(self._provider, self._model, {"blocks": blocks}) if signed else None
+
+
+class _ContentBlock:
+    """One block of the content while it streams in."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.joined = TextJoiner()
+        self.length = 0
+        self.signature = ""
+        self.redacted = ""
+        self.call: PartialToolCall | None = None
+        self.whole_input: Mapping[str, Any] = {}
+
+    def text(self, piece: object) -> Iterator[StreamEvent]:
+        if text := self.joined.take(piece):
+            self.length += len(text)
+            yield TextDelta(text)
+
+    def thought(self, piece: object) -> Iterator[StreamEvent]:
+        if text := self.joined.take(piece):
+            self.length += len(text)
+            yield ThinkingDelta(text)
+
+    def noted(self) -> dict[str, Any]:
+        match self.kind:
+            case "thinking":
+                return {"thinking": self.length, "signature": self.signature}
+            case "redacted_thinking":
+                return {"redacted": self.redacted}
+            case "tool_use" if self.call:
+                return {"call": self.call.index}
+        return {"text": self.length}
+
+
+def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
+    """The instructions, which have a place of their own, and the conversation."""
+    system = [message.text for message in messages if isinstance(message, SystemMessage)]
+    return "\n\n".join(system), [message for message in messages if not isinstance(message, SystemMessage)]
+
+
+def _turns(messages: Sequence[Message], names: ToolNameEncoder, provider: str, model: str) -> list[dict[str, Any]]:
+    """Turns that alternate and begin and end with the user's; results stand in the user's, before all else."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        blocks = _blocks(message, names, provider, model)
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"].extend(blocks)
+        else:
+            turns.append({"role": role, "content": blocks})
+    if not turns or turns[0]["role"] != "user":
+        turns.insert(0, _said_by_user("(The conversation begins here.)"))
+    if turns[-1]["role"] != "user":
+        turns.append(_said_by_user("Go on."))
+    return turns
+
+
+def _blocks(message: Message, names: ToolNameEncoder, provider: str, model: str) -> list[dict[str, Any]]:
+    match message:
+        case AssistantMessage():
+            return _assistant_blocks(message, names, provider, model)
+        case ToolResultMessage():
+            return [_result(message)]
+        case UserMessage(text) | SystemMessage(text):
+            return [{"type": "text", "text": text}]
+
+
+def _said_by_user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _result(message: ToolResultMessage) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id), "content": message.text}
+    return block | ({"is_error": True} if message.is_error else {})
+
+
+def _assistant_blocks(
+    message: AssistantMessage, names: ToolNameEncoder, provider: str, model: str
+) -> list[dict[str, Any]]:
+    note = message.note
+    if note and (note.provider, note.model) == (provider, model):
+        noted = _as_noted(message, note.data.get("blocks") or [], names)
+        if noted is not None:
+            return noted
+    text = [{"type": "text", "text": message.text}] if message.text else []
+    return [*text, *(_tool_use(call, names) for call in message.tool_calls)]
+
+
+def _as_noted(
+    message: AssistantMessage, noted: Sequence[Mapping[str, Any]], names: ToolNameEncoder
+) -> list[dict[str, Any]] | None:
+    """The blocks as they came, thinking and signatures included; None if the message was changed since."""
+    calls = [block["call"] for block in noted if "call" in block]
+    if (
+        sum(block.get("text", 0) for block in noted) != len(message.text)
+        or sum(block.get("thinking", 0) for block in noted) != len(message.thinking)
+        or sorted(calls) != list(range(len(message.tool_calls)))
+    ):
+        return None
+    blocks: list[dict[str, Any]] = []
+    text_at = thinking_at = 0
+    for block in noted:
+        match block:
+            case {"thinking": length, "signature": signature}:
+                thought = message.thinking[thinking_at : thinking_at + length]
+                blocks.append({"type": "thinking", "thinking": thought, "signature": signature})
+                thinking_at += length
+            case {"redacted": data}:
+                blocks.append({"type": "redacted_thinking", "data": data})
+            case {"call": number}:
+                blocks.append(_tool_use(message.tool_calls[number], names))
+            case {"text": length}:
+                text = message.text[text_at : text_at + length]
+                # An empty text is refused.
+                blocks.extend([{"type": "text", "text": text}] if text.strip() else [])
+                text_at += length
+    return blocks
+
+
+def _tool_use(call: ModelToolCall, names: ToolNameEncoder) -> dict[str, Any]:
+    arguments = call.parsed()
+    return {
+        "type": "tool_use",
+        "id": wire_id(call.id),
+        "name": names.encode(call.name),
+        # As Anthropic advises for what is no JSON object.
+        "input": {"INVALID_JSON": call.arguments} if arguments is None else arguments,
+    }
+
+
+def _may_think(turns: Sequence[Mapping[str, Any]]) -> bool:
+    """While results are being sent, thinking can go on only if the calls' own turn began with it."""
+    if turns[-1]["content"][0]["type"] != "tool_result":
+        return True
+    return bool(turns[-2]["content"][0]["type"] in ("thinking", "redacted_thinking"))
+
+
+def _usage(usage: Mapping[str, Any]) -> TokenUsage:
+    cached = count_of(usage.get("cache_read_input_tokens"))
+    fresh = count_of(usage.get("input_tokens")) + count_of(usage.get("cache_creation_input_tokens"))
+    return TokenUsage(fresh + cached, count_of(usage.get("output_tokens")), cached)
+
+
+def _told(error: Any) -> Exception:
+    if not isinstance(error, Mapping):
+        return stream_error("The provider broke the answer off with an error.")
+    return response_error(
+        _STATUS_OF.get(str(error.get("type")), 500), text_of(error.get("message")) or json.dumps(error)
+    )

@@ -1,0 +1,225 @@
+"""The connections to models: which are open, which of them are free, and to which addresses new ones may be made."""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Collection
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Final
+
+import httpx2
+
+from toolcrib.core.ip_addresses import is_public
+from toolcrib.providers.http_connection import HttpConnection
+
+# Which machines providers are reached at. A user's address must not lead into the server's own network.
+
+ANY_HOST = "*"
+
+
+class NetworkPolicy:
+    """Public addresses, and those private ``host:port`` that the operator allows by a setting; ``*`` allows all."""
+
+    def __init__(self, allowed: Collection[str], *, setting: str) -> None:
+        self._allowed = frozenset(allowed)
+        self._setting = setting
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Where a host may be reached: what was looked up and judged, so that a name cannot change its mind."""
+        found = await _looked_up(host, port)
+        if self._allowed.isdisjoint((ANY_HOST, f"{host}:{port}")) and not all(map(_is_public, found)):
+            raise httpx2.UnsupportedProtocol(
+                f"{host}:{port} lies inside the server's network. If users may reach it, the operator sets "
+                f"{self._setting}={host}:{port}"
+            )
+        return found
+
+
+def _is_public(address: str) -> bool:
+    return is_public(ipaddress.ip_address(address.partition("%")[0]))
+
+
+async def _looked_up(host: str, port: int) -> list[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpx2.ConnectError(f"{host} cannot be looked up: {error}") from error
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+_MOST: Final = 1_000
+_MOST_KEPT: Final = 100
+_KEPT_SECONDS: Final = 30.0
+
+Origin = tuple[str, str, int]
+
+
+class HttpPool(httpx2.AsyncBaseTransport):
+    """Speaks HTTP/1.1 for httpx2, whose own way costs four times as much for each word of a model.
+
+    Only what models are asked: questions whose length is known, and answers that are read to their end or not at all.
+    """
+
+    def __init__(self, network: NetworkPolicy) -> None:
+        self._network = network
+        self._room = asyncio.Semaphore(_MOST)
+        # Those that can serve again, the latest last, each with the timer that ends it.
+        self._free: dict[HttpConnection, tuple[Origin, asyncio.TimerHandle]] = {}
+        self._is_closed = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        origin = _origin(request.url)
+        limits: dict[str, float | None] = request.extensions.get("timeout", {})
+        await self._wait_for_room(limits.get("pool"))
+        with ExitStack() as lent:
+            lent.callback(self._room.release)
+            connection = self._kept(origin) or await self._connected(origin, limits.get("connect"))
+            lent.callback(self._keep_or_close, origin, connection)
+            response = await connection.ask(request)
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _PooledStream(response.stream, lent.pop_all())
+        return response
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        for connection in list(self._free):
+            self._end(connection)
+
+    async def _wait_for_room(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._room.acquire()
+        except TimeoutError:
+            raise httpx2.PoolTimeout(f"{_MOST} connections are in use") from None
+
+    def _kept(self, origin: Origin) -> HttpConnection | None:
+        for connection in [one for one, (whose, _) in reversed(self._free.items()) if whose == origin]:
+            if connection.is_free:
+                self._free.pop(connection)[1].cancel()
+                return connection
+            self._end(connection)
+        return None
+
+    def _end(self, connection: HttpConnection) -> None:
+        self._free.pop(connection)[1].cancel()
+        connection.close()
+
+    async def _connected(self, origin: Origin, seconds: float | None) -> HttpConnection:
+        _, host, port = origin
+        try:
+            async with asyncio.timeout(seconds):
+                addresses = await self._network.addresses(host, port)
+        except TimeoutError:
+            raise httpx2.ConnectTimeout(f"{host} could not be looked up in time") from None
+        failed: OSError | None = None
+        for address in addresses:
+            try:
+                # An address that swallows everything leaves time for the next.
+                async with asyncio.timeout(seconds and seconds / len(addresses)):
+                    return await self._connected_to(address, origin)
+            except OSError as error:
+                failed = error
+        if isinstance(failed, TimeoutError):
+            raise httpx2.ConnectTimeout(f"{host}:{port} does not answer")
+        raise httpx2.ConnectError(str(failed or f"{host} has no address"))
+
+    async def _connected_to(self, address: str, origin: Origin) -> HttpConnection:
+        scheme, host, port = origin
+        tls = self._tls if scheme == "https" else None
+        _, connection = await asyncio.get_running_loop().create_connection(
+            HttpConnection, address, port, ssl=tls, server_hostname=host if tls else None
+        )
+        return connection
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        context = httpx2.create_ssl_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def _keep_or_close(self, origin: Origin, connection: HttpConnection) -> None:
+        if connection.is_free and len(self._free) < _MOST_KEPT and not self._is_closed:
+            timer = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._end, connection)
+            self._free[connection] = (origin, timer)
+        else:
+            connection.close()
+
+
+class _PooledStream(httpx2.AsyncByteStream):
+    """A body whose connection is given back when it is closed."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, lent: ExitStack) -> None:
+        self._inner = inner
+        self._lent = lent
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._inner)
+
+    async def aclose(self) -> None:
+        self._lent.close()
+
+
+def _origin(url: httpx2.URL) -> Origin:
+    if url.scheme not in ("http", "https"):
+        raise httpx2.UnsupportedProtocol(f"{url.scheme}: is not spoken here")
+    # The host as it is written on the wire: names of other scripts have more than one way to be written so.
+    return url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
+
+
+# The HTTP client that all providers share. Answers that are no success are read up to a bound only.
+
+# How long a connection may take, and how long an answer may be silent; a turn has a limit of its own.
+TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
+# With a proxy; without one, they are the pool's.
+_LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=30)
+MAX_REFUSAL = 64 * 1024
+MAX_ANSWER = 64 * 1024 * 1024
+
+
+def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> httpx2.AsyncClient:
+    """A client that follows no redirects, since a key must not travel on, and asks for no compression."""
+    # With a proxy, it is the proxy that decides what can be reached.
+    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_PRIVATE_MODEL_HOSTS")
+    transport = HttpPool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=_LIMITS)
+    return httpx2.AsyncClient(
+        transport=_BoundedTransport(transport),
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},
+        follow_redirects=False,
+        # No passwords from the files of whoever runs the server.
+        trust_env=False,
+    )
+
+
+class _BoundedTransport(httpx2.AsyncBaseTransport):
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _TruncatedStream(response.stream, MAX_REFUSAL if response.status_code >= 300 else MAX_ANSWER)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _TruncatedStream(httpx2.AsyncByteStream):
+    """A body of which no more than so many bytes are read."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
+        self._inner = inner
+        self._left = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            yield chunk[: self._left]
+            self._left -= len(chunk)
+            if self._left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

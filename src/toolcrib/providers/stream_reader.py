@@ -1,0 +1,307 @@
+"""Reads one streamed answer: from the connection to events, with every way it can fail. Knows no provider's wire."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import httpx2
+import jiter
+
+from toolcrib.core.errors import ProviderError, ProviderErrorKind
+from toolcrib.core.model_stream import StreamEvent, StreamFailed
+from toolcrib.providers.provider_errors import stream_error
+
+# How long the end of a finished answer is awaited, so that its connection can serve again.
+_DRAIN_SECONDS = 0.5
+
+
+class StreamSplitter(Protocol):
+    """Cuts bytes into the pieces that hold one JSON value each."""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]: ...
+    def finish(self) -> Iterator[bytes]: ...
+
+
+class StreamEventReader(Protocol):
+    """Understands one provider's events, in order. ``done``: the provider said that the message is whole."""
+
+    done: bool
+
+    def read(self, data: bytes) -> Iterator[StreamEvent]: ...
+    def finish(self) -> Iterator[StreamEvent]:
+        """The events that close the message; raises ProviderError if it is not whole."""
+        ...
+
+
+async def read_answer(
+    opening: Callable[[], AbstractAsyncContextManager[httpx2.Response]],
+    splitter: StreamSplitter,
+    reader: StreamEventReader,
+) -> AsyncGenerator[StreamEvent, None]:
+    """The events of one answer. Whatever goes wrong is told as its last event; only cancelling raises."""
+    try:
+        async with opening() as response:
+            chunks = _bytes_of(response)
+            async for chunk in chunks:
+                for event in _understood(splitter.feed(chunk), reader):
+                    yield event
+                if reader.done:
+                    break
+            for event in _understood(splitter.finish(), reader):
+                yield event
+            for event in reader.finish():
+                yield event
+            await _drain(chunks)
+    except ProviderError as error:
+        yield StreamFailed(error)
+    except httpx2.TransportError as error:
+        yield StreamFailed(interrupted(error))
+    except httpx2.HTTPError as error:
+        yield StreamFailed(stream_error(f"The answer cannot be read: {error}."))
+
+
+def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; if nothing is to be unpacked, past httpx2's own iterators, of which each has its price."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return response.aiter_bytes()
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    return aiter(response.stream)
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """One event's JSON object; ProviderError if it is none."""
+    try:
+        value = jiter.from_json(data)
+    except ValueError:
+        value = _parsed_slowly(data)
+    if not isinstance(value, dict):
+        raise stream_error(f"The answer holds JSON that is no object: {data[:80]!r}.")
+    return value
+
+
+def _parsed_slowly(data: bytes) -> Any:
+    """Takes halves of surrogate pairs, which the fast parser refuses."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise stream_error(f"The answer holds what is not JSON: {data[:80]!r}.") from None
+
+
+def text_of(value: object) -> str:
+    """A text, fit to be stored: halves of surrogate pairs, which no encoding takes, are replaced."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value
+
+
+class TextJoiner:
+    """A text that comes in pieces. Servers written in JavaScript cut surrogate pairs in two; here they meet again."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def take(self, piece: object) -> str:
+        if not isinstance(piece, str) or not piece:
+            return ""
+        if not self._half and piece.isascii():
+            return piece
+        whole = self._half + piece
+        self._half = whole[-1] if "\ud800" <= whole[-1] <= "\udbff" else ""
+        return text_of(whole[:-1] if self._half else whole)
+
+
+def count_of(value: object) -> int:
+    """A number of tokens; 0 where something else stands."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def interrupted(error: httpx2.TransportError) -> ProviderError:
+    """The error for a connection that could not be made, went silent or broke."""
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
+            return stream_error(f"No connection to the provider: {_said(error)}.", fault=ProviderErrorKind.UNAVAILABLE)
+        case httpx2.TimeoutException():
+            return stream_error("The provider went silent.", fault=ProviderErrorKind.TIMEOUT)
+        case httpx2.UnsupportedProtocol():
+            return stream_error(
+                f"The provider's address cannot be used: {_said(error)}.", fault=ProviderErrorKind.REQUEST
+            )
+    return stream_error(f"The connection to the provider broke: {_said(error)}.")
+
+
+def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[StreamEvent]:
+    try:
+        for data in pieces:
+            yield from reader.read(data)
+            if reader.done:
+                return
+    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        # A value of another kind than the wire's description says: the answer's fault, not ours.
+        raise stream_error(f"The answer has another shape than it should: {error}.") from error
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in chunks:
+                return
+    except (TimeoutError, httpx2.HTTPError):
+        return
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+# Request bodies as bytes. Whatever a model or a tool once wrote, the body can be sent.
+
+# Deeper than any tool's arguments, and far from where encoders give up.
+_DEEPEST = 200
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON. What JSON or UTF-8 cannot say, or encoders cannot bear, is replaced."""
+    try:
+        return _dumped(body)
+    except (ValueError, RecursionError):
+        return _dumped(_speakable(body, _DEEPEST))
+
+
+def _dumped(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _speakable(value: Any, depth: int) -> Any:
+    """The same without halves of surrogate pairs, numbers that are none, and endless nesting."""
+    if depth == 0:
+        return "…"
+    match value:
+        case str():
+            return text_of(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {text_of(key): _speakable(item, depth - 1) for key, item in value.items()}
+        case list() | tuple():
+            return [_speakable(item, depth - 1) for item in value]
+    return value
+
+
+# Cuts a byte stream into server-sent events or lines of JSON, within bounds. Knows nothing of what they mean.
+
+MAX_LINE = 8 * 1024 * 1024
+MAX_STREAM = 64 * 1024 * 1024
+_RETURN = ord("\r")
+
+
+class LineSplitter:
+    """Whole lines of what was fed, without their ends. What follows the last line end waits for more."""
+
+    def __init__(self, *, max_line: int = MAX_LINE, max_stream: int = MAX_STREAM) -> None:
+        self._max_line = max_line
+        self._left = max_stream
+        # Kept in pieces until a line ends: gluing at every piece would make a slow long line quadratic.
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing waits for its line's end."""
+        return not self._pieces
+
+    def count(self, chunk: bytes) -> None:
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise stream_error("The answer is longer than any answer may be.")
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        self.count(chunk)
+        *whole, rest = chunk.split(b"\n")
+        if not whole:
+            self._keep(rest)
+            return
+        first = b"".join([*self._pieces, whole[0]])
+        self._pieces.clear()
+        self._waiting = 0
+        for line in (first, *whole[1:]):
+            if len(line) > self._max_line:
+                raise stream_error("The answer holds a line that is longer than any may be.")
+            yield line.removesuffix(b"\r")
+        self._keep(rest)
+
+    def rest(self) -> bytes:
+        """What stands after the last line end, when nothing more comes."""
+        return b"".join(self._pieces)
+
+    def _keep(self, rest: bytes) -> None:
+        self._waiting += len(rest)
+        if self._waiting > self._max_line:
+            raise stream_error("The answer holds a line that is longer than any may be.")
+        if rest:
+            self._pieces.append(rest)
+
+
+class SseSplitter:
+    """The data of server-sent events. An event counts when its empty line came; comments and other fields do not."""
+
+    def __init__(self) -> None:
+        self._lines = LineSplitter()
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        if not self._data and self._lines.is_between and _is_one_event(chunk):
+            # Nearly all chunks are of this kind.
+            self._lines.count(chunk)
+            return iter((chunk[6:-2],))
+        return self._fed(chunk)
+
+    def _fed(self, chunk: bytes) -> Iterator[bytes]:
+        for line in self._lines.feed(chunk):
+            if not line:
+                if self._data:
+                    yield self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    self._data, self._size = [], 0
+            elif line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._size += len(line)
+                if self._size > MAX_LINE:
+                    raise stream_error("The answer holds an event that is longer than any may be.")
+
+    def finish(self) -> Iterator[bytes]:
+        """An event whose empty line never came was cut."""
+        return iter(())
+
+
+def _is_one_event(chunk: bytes) -> bool:
+    """Whether it is one line of data and the empty line after it, in the usual form."""
+    return (
+        chunk.startswith(b"data: ")
+        and chunk.endswith(b"\n\n")
+        and chunk.find(b"\n") == len(chunk) - 2
+        and chunk[-3] != _RETURN
+        and len(chunk) <= MAX_LINE
+    )
+
+
+class JsonLineSplitter:
+    """Lines that are not empty; the last may lack its end."""
+
+    def __init__(self) -> None:
+        self._lines = LineSplitter()
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        return (line for line in self._lines.feed(chunk) if line.strip())
+
+    def finish(self) -> Iterator[bytes]:
+        rest = self._lines.rest()
+        return iter([rest] if rest.strip() else ())

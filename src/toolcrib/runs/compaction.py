@@ -1,0 +1,115 @@
+"""Makes room in a conversation: older messages give way to a summary, by the model or, if that fails, without it.
+
+It cannot deadlock: the request for a summary is itself kept small, and what needs no model always works.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+
+from toolcrib.core.callers import Agent
+from toolcrib.core.ids import CallId, MessageId, new_id
+from toolcrib.core.json_text import json_text
+from toolcrib.core.messages import SystemMessage, UserMessage
+from toolcrib.core.model_stream import FinishReason, MessageBuilder
+from toolcrib.core.runs import SessionMessage
+from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.runs.loaded_run import CallProgress, LoadedRun, compactable
+
+_ASKED = (
+    "Summarise this part of a conversation between a person and an assistant with tools, for the assistant to go on "
+    "from: what the person wants, what was found and done (name files and decisions), and what is open. Be brief."
+)
+# How much of the window the request for a summary may take, and the summary itself; in characters per token.
+_REQUEST_SHARE, _SUMMARY_SHARE = 0.5, 0.1
+_CHARACTERS_PER_TOKEN = 3
+_LONGEST_LINE = 400
+_LONGEST_RESULT = 1_500
+
+
+async def summarize(
+    story: LoadedRun, providers: ProviderRegistry, credentials: ProviderCredentials
+) -> tuple[SessionMessage, int]:
+    """The summary, and up to which position it stands for what was said."""
+    up_to = compactable(story.messages)
+    assert up_to is not None and story.window is not None
+    older = [one for one in story.messages if one.position <= up_to or one.role == "summary"]
+    room = int(story.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
+    text = await _by_the_model(story, older, providers, credentials)
+    how = "model"
+    if not text.strip():
+        text, how = _by_rule(older, story.calls), "rule"
+    ids = [str(one.id) for one in older]
+    summary = SessionMessage(
+        id=MessageId(new_id()),
+        position=up_to,
+        run_id=story.run.id,
+        role="summary",
+        content=_cut(text, room),
+        metadata={"summarised_by": how, "messages": ids},
+    )
+    return summary, up_to
+
+
+async def _by_the_model(
+    story: LoadedRun, older: Sequence[SessionMessage], providers: ProviderRegistry, credentials: ProviderCredentials
+) -> str:
+    agent: Agent = story.agent
+    assert agent.rules.provider and agent.rules.model and story.window
+    told = _cut(_retold(older, story.calls), int(story.window * _REQUEST_SHARE * _CHARACTERS_PER_TOKEN))
+    request = ModelRequest(
+        agent.rules.model,
+        (SystemMessage(_ASKED), UserMessage(told)),
+        max_output_tokens=max(256, int(story.window * _SUMMARY_SHARE)),
+    )
+    reception = MessageBuilder()
+    events = providers.stream_turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_seconds)
+    async with aclosing(events):
+        async for event in events:
+            reception.add(event)
+    is_summary = reception.finish is not None and reception.finish.reason is not FinishReason.REFUSAL
+    return reception.message().text if is_summary else ""
+
+
+def _by_rule(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
+    """Without a model: what the person said, what was called and how it ended, one line each."""
+    lines: list[str] = []
+    for one in older:
+        match one.role:
+            case "user":
+                lines.append(f"The person said: {_cut(one.content, _LONGEST_LINE)}")
+            case "summary":
+                lines.append(one.content)
+            case _:
+                if one.content.strip():
+                    lines.append(f"You said: {_cut(one.content, _LONGEST_LINE)}")
+                lines += [_call_line(call_id, one, calls) for call_id in one.call_ids]
+    return "\n".join(lines)
+
+
+def _call_line(call_id: CallId, one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> str:
+    wire = (one.metadata or {})["tool_calls"][one.call_ids.index(call_id)]
+    view = calls.get(call_id)
+    text, failed = view.result_text if view else ("", True)
+    how = "failed" if failed else "done"
+    arguments = _cut(wire["function"]["arguments"], _LONGEST_LINE)
+    return f"You called {wire['function']['name']} {arguments}: {how}, {_cut(text, 120)!r} (call {call_id})"
+
+
+def _retold(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
+    parts: list[str] = []
+    for one in older:
+        parts.append(f"[{one.role}] {one.content}")
+        for call_id, wire in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
+            view = calls.get(call_id)
+            text, _ = view.result_text if view else ("", True)
+            arguments = _cut(json_text(wire["function"]["arguments"]), _LONGEST_RESULT)
+            parts.append(f"[call {wire['function']['name']} {arguments}] {_cut(text, _LONGEST_RESULT)}")
+    return "\n".join(parts)
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    half = max(1, room // 2 - 10)
+    return f"{text[:half]} [… {len(text) - 2 * half:,} characters …] {text[-half:]}"

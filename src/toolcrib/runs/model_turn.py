@@ -1,0 +1,258 @@
+"""One turn of a model: streamed to whoever watches, and committed whole; or, if it was cut, what was received."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolcrib.core.callers import Agent, SessionMode
+from toolcrib.core.errors import BadArguments, NotFound, ProviderError, Superseded
+from toolcrib.core.events import Delta, DeltaType, EventType
+from toolcrib.core.ids import CallId, MessageId, new_id
+from toolcrib.core.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCallId,
+    ToolResultMessage,
+    UserMessage,
+    to_stored,
+)
+from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
+from toolcrib.core.runs import RequestedCallState, SessionMessage
+from toolcrib.events.event_bus import EventPublisher
+from toolcrib.providers.provider import ModelRequest, ToolChoice
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.runs.loaded_run import CallProgress, LoadedRun, as_message
+from toolcrib.runs.run_loader import CredentialResolver
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.runs import RunStore
+from toolcrib.tools.tool import ToolDefinition
+
+# What a model is told: the system prompt from what is really offered, the messages, and every call's result.
+
+CONCLUDE = (
+    "You have reached the limit of this run: no more tools can be called. "
+    "Answer now with what you have, and say what is left undone."
+)
+
+
+def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMode) -> str:
+    """The agent's own text, then what it is really offered: never a tool too many or too few."""
+    parts = [agent.rules.prompt.strip() or f"You are {agent.name}, an assistant that works in a user's workspace."]
+    if tools:
+        names = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
+        parts.append(f"You have these tools, and no others:\n{names}")
+        parts.append(
+            "Everything you change can be undone, and a person may be asked before a call is carried out. "
+            "A result that is an error says what to do; do not repeat a call unchanged that was denied."
+        )
+    else:
+        parts.append("You have no tools in this conversation. Answer from what you are told.")
+    if agent.phase is not None:
+        parts.append(f"The work is in its phase `{agent.phase}`. Other tools belong to other phases; a person chooses.")
+    if mode is SessionMode.PLAN and tools:
+        parts.append(
+            "You are in plan mode: look, and write your plan with `plan_write`. To begin building, ask the person with "
+            "`ask_user` (name `approval`, buttons Accept and Reject), naming the plan file; once they accepted by "
+            "button, call `exit_plan_mode`."
+        )
+    return "\n\n".join(parts)
+
+
+def conversation(
+    prompt: str, said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress], *, conclude: bool = False
+) -> tuple[Message, ...]:
+    """The messages of one request. Every call has its result behind it: none was ever stored without."""
+    messages: list[Message] = [SystemMessage(prompt)]
+    for one in said:
+        messages.append(as_message(one))
+        messages.extend(_results(one, calls))
+    if conclude:
+        messages.append(UserMessage(CONCLUDE))
+    return tuple(messages)
+
+
+def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[Message]:
+    for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
+        view = calls.get(call_id)
+        if view is None or view.state is not RequestedCallState.ENDED:
+            text, failed = "The call was not carried out.", True
+        else:
+            text, failed = view.result_text
+        yield ToolResultMessage(ToolCallId(call["id"]), text or "(nothing)", is_error=failed)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTurn:
+    """The provider failed: the run ends with the error, and with what was received as its last words."""
+
+    error: ProviderError
+    turn: Mapping[str, Any]
+
+
+class ModelTurn:
+    """Asks models. Holds nothing of any run."""
+
+    def __init__(
+        self, runs: RunStore, access: CredentialResolver, providers: ProviderRegistry, live: EventPublisher
+    ) -> None:
+        self._runs = runs
+        self._access = access
+        self._providers = providers
+        self._live = live
+
+    async def run(self, story: LoadedRun, *, conclude: bool) -> FailedTurn | None:
+        """Asks once and commits the answer; what is returned has not been committed."""
+        request = _request(story, conclude=conclude)
+        message_id, reception = MessageId(new_id()), MessageBuilder()
+        try:
+            await self._stream(story, request, message_id, reception)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._save_cancelled(story, message_id, reception))
+            raise
+        if reception.error is not None:
+            return FailedTurn(reception.error, _turn_row(story, message_id, _partial_message(reception), reception))
+        message = reception.message()
+        if conclude:
+            words = message.text or f"Stopped after {story.run.turns} iterations."
+            message = replace(message, tool_calls=(), text=words, note=None)
+        turn = _turn_row(story, message_id, message, reception, concluded=conclude)
+        position = await self._runs.record_turn(story.run, turn)
+        assert position is not None
+        said = SessionMessage(message_id, position, story.run.id, "assistant", turn["content"], turn["metadata"])
+        story.add_turn(said, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0)
+        self._notify(story)
+        return None
+
+    async def _stream(
+        self, story: LoadedRun, request: ModelRequest, message_id: MessageId, reception: MessageBuilder
+    ) -> None:
+        run, rules = story.run, story.agent.rules
+        assert rules.provider is not None
+        credentials = await self._access.of(run.user_id, rules.provider)
+        started = {"messageId": message_id, "runId": run.id, "model": request.model, "attempt": run.epoch}
+        await self._runs.record_turn(run, _turn_facts(story, events=[(EventType.STREAM_START, started)], counts=0))
+        self._notify(story)
+        said = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
+        events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_seconds)
+        async with aclosing(events):
+            async for event in events:
+                reception.add(event)
+                if isinstance(event, TextDelta | ThinkingDelta) and event.text:
+                    kind = DeltaType.TEXT if isinstance(event, TextDelta) else DeltaType.THINKING
+                    self._live.publish_delta(
+                        Delta(
+                            run.workspace_id,
+                            run.session_id,
+                            kind,
+                            str(message_id),
+                            event.text,
+                            attempt=run.epoch,
+                            offset=said[kind],
+                        )
+                    )
+                    said[kind] += len(event.text)
+
+    async def _save_cancelled(self, story: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
+        """A person stopped it: what they have seen stays. If it is only this process that stops, the next one asks
+        anew, and half an answer must not stand in the way."""
+        with suppress(NotFound, Superseded):
+            run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
+            if run.cancelled_by is not None:
+                await self._runs.record_turn(
+                    story.run, _turn_row(story, message_id, _partial_message(reception), reception)
+                )
+                self._notify(story)
+
+    def _notify(self, story: LoadedRun) -> None:
+        self._live.notify(story.run.workspace_id, story.run.session_id)
+
+
+def _request(story: LoadedRun, *, conclude: bool) -> ModelRequest:
+    rules = story.agent.rules
+    if not rules.provider or not rules.model:
+        raise BadArguments({"agent": f"Agent {story.agent.name!r} names no `provider` and `model`. Add them."})
+    prompt = system_prompt(story.agent, () if conclude else story.offered, story.mode)
+    return ModelRequest(
+        rules.model,
+        conversation(prompt, story.messages, story.calls, conclude=conclude),
+        story.offered,
+        ToolChoice.NONE if conclude else ToolChoice.AUTO,
+        max_output_tokens=rules.max_output_tokens,
+        temperature=rules.temperature,
+        thinking_tokens=rules.thinking_tokens,
+        context_window=rules.context_window,
+    )
+
+
+def _partial_message(reception: MessageBuilder) -> AssistantMessage:
+    """What was received of a message that never became whole: its text, and none of its calls."""
+    message = reception.message()
+    return AssistantMessage(message.text, message.thinking)
+
+
+def _turn_row(
+    story: LoadedRun,
+    message_id: MessageId,
+    message: AssistantMessage,
+    reception: MessageBuilder,
+    *,
+    concluded: bool = False,
+) -> dict[str, Any]:
+    """An answer, ready to be committed. Its calls get our ids here, so that each is known before it is begun."""
+    is_whole = reception.finish is not None and reception.error is None
+    record = to_stored(message)
+    metadata: dict[str, Any] = dict(record.metadata or {})
+    for call in metadata.get("tool_calls", ()):
+        call["call_id"] = str(new_id())
+    if concluded:
+        metadata["concluded"] = True
+    if not is_whole:
+        metadata["cut"] = True
+    usage = reception.usage
+    context = usage.input_tokens + usage.output_tokens if usage.input_tokens else story.tokens
+    payload = {
+        "messageId": message_id,
+        "runId": story.run.id,
+        "content": record.content,
+        "thinking": message.thinking or None,
+        "toolCalls": [
+            {"toolId": call["call_id"], "toolName": call["function"]["name"]} for call in metadata.get("tool_calls", ())
+        ],
+        "finishReason": reception.finish.reason if reception.finish and is_whole else "cut",
+        "usage": {
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+            "contextTokens": context,
+            "contextWindow": story.window,
+        },
+    }
+    # Of a cut answer of which nothing was received only the end is told; an empty message would be sent ever after.
+    is_message = is_whole or bool(message.text.strip())
+    return _turn_facts(
+        story,
+        message_id=message_id if is_message else None,
+        content=record.content,
+        metadata=metadata or None,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        context_tokens=context,
+        events=[(EventType.STREAM_END, payload)],
+    )
+
+
+def _turn_facts(story: LoadedRun, *, events: list[tuple[EventType, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
+    """What ``toolcrib.record_turn`` takes."""
+    return {
+        "message_id": None,
+        "content": "",
+        "metadata": None,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "context_tokens": story.run.context_tokens,
+        "counts": 1,
+        "events": [{"type": type_, "payload": payload} for type_, payload in events],
+        **facts,
+    }

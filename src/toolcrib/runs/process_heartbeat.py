@@ -1,0 +1,59 @@
+"""That this process is alive, told to the others from a thread: an event loop that is busy must not look dead."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+import structlog
+
+from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.storage.server_processes import HeartbeatConnection
+
+log = structlog.get_logger(__name__)
+
+
+class ProcessHeartbeat:
+    """Beats four times in a lease. When it could not for half of one, others may take over any moment, or have."""
+
+    def __init__(self, dsn: str, *, node: str, lease: float) -> None:
+        self.id = ProcessId(new_id())
+        self.lease = lease
+        self._heart = HeartbeatConnection(dsn, self.id, node)
+        self._last = time.monotonic()
+        self._slept = False
+        self._stop = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def start(cls, dsn: str, *, node: str, lease: float) -> Iterator[Self]:
+        presence = cls(dsn, node=node, lease=lease)
+        presence._heart.beat()
+        thread = threading.Thread(target=presence._beat_for_ever, name="toolcrib-heart", daemon=True)
+        thread.start()
+        try:
+            yield presence
+        finally:
+            presence._stop.set()
+            thread.join(timeout=10)
+
+    def is_lost(self) -> bool:
+        """Whether it cannot be told since half a lease, or was not told for a whole one since this was last asked."""
+        lost, self._slept = self._slept or self._silent_seconds > self.lease / 2, False
+        return lost
+
+    @property
+    def _silent_seconds(self) -> float:
+        return time.monotonic() - self._last
+
+    def _beat_for_ever(self) -> None:
+        while not self._stop.wait(self.lease / 4):
+            try:
+                self._heart.beat()
+                # A process that was stopped for a while beats again before anybody here has asked.
+                self._slept = self._slept or self._silent_seconds > self.lease
+                self._last = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat is tried
+                log.warning("presence.no_beat", error=str(error))
+        self._heart.close()

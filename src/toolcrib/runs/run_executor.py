@@ -1,0 +1,307 @@
+"""Carries one run on, step by step, until it ends, waits for a person, or is another process's. Each step is committed
+under the run's epoch before the next is thought of, so that dying at any instant loses nothing that was done."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
+
+import structlog
+
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.audit import AuditRecord, CallRecord
+from toolcrib.core.callers import Agent, Caller, SessionMode
+from toolcrib.core.errors import (
+    BadArguments,
+    Forbidden,
+    GivenUp,
+    Interrupted,
+    Superseded,
+    ToolcribError,
+    Unauthenticated,
+)
+from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, RunEnding
+from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
+from toolcrib.events.event_bus import EventPublisher
+from toolcrib.gate.approvals import Approvals
+from toolcrib.gate.call_pipeline import Gate
+from toolcrib.gate.call_stages import CallRecording
+from toolcrib.gate.parallel_calls import run_parallel
+from toolcrib.gate.questions import Questions
+from toolcrib.policy.authorization import EXIT
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.runs.compaction import summarize
+from toolcrib.runs.loaded_run import CallProgress, LoadedRun, planned_calls
+from toolcrib.runs.model_turn import ModelTurn
+from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
+from toolcrib.runs.run_loader import CredentialResolver, RunLoader
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
+from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.storage.runs import RunStore
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.tools.tool_registry import ToolRegistry
+
+# Ends runs, in good order: no call stays without an end, no approval open that nobody would carry out.
+
+
+class RunFinisher:
+    """Everything here is done as the system: who the run was for may be gone."""
+
+    def __init__(
+        self, runs: RunStore, registry: ToolRegistry, approvals: Approvals, questions: Questions, live: EventPublisher
+    ) -> None:
+        self._runs = runs
+        self._registry = registry
+        self._approvals = approvals
+        self._questions = questions
+        self._live = live
+
+    async def end(
+        self,
+        run: Run,
+        calls: Sequence[RequestedCall],
+        ending: RunEnding,
+        *,
+        error: Mapping[str, Any] | None = None,
+        turn: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Ends a run; ``calls`` are those of the model's last message, ``turn`` its last words."""
+        tenant, closing = Tenant(run.workspace_id), []
+        for call in calls:
+            match call.state:
+                case RequestedCallState.NEW | RequestedCallState.BEGUN:
+                    closing.append(self._closed(run, call, ending))
+                case RequestedCallState.WAITING | RequestedCallState.DECIDED:
+                    await self._approvals.withdraw_for_run(tenant, call.id)
+                    await self._questions.withdraw_for_run(tenant, call.id)
+                case RequestedCallState.ENDED:
+                    pass
+        await self._runs.end(run, ending, error=error, turn=turn, closing=closing)
+        self._live.notify(run.workspace_id, run.session_id)
+
+    async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
+        """Ends a run that cannot go on, whatever is known of it: how far its calls are is read from the rows."""
+        said = await self._runs.messages_for_model(run)
+        rows = await self._runs.calls(run, said[-1].call_ids if said else [])
+        calls = planned_calls(said, {call_id: CallProgress.of(row) for call_id, row in rows.items()})
+        told = {"code": error.code, "message": error.message, "fields": error.fields}
+        await self.end(run, calls, RunEnding.FAILED, error=told, turn=turn)
+
+    def _closed(self, run: Run, call: RequestedCall, ending: RunEnding) -> tuple[CallRecord, AuditRecord]:
+        entry = CallRecording(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
+        entry.tool = self._registry.get(call.name)
+        if call.state is RequestedCallState.BEGUN and not call.repeatable:
+            why = f"The run ended ({ending}) while this ran, and nobody can tell whether it took effect."
+            state = OutcomeState.UNKNOWN
+        else:
+            why = f"The run ended ({ending}) before this was carried out. Nothing was changed."
+            state = OutcomeState.DONE
+        error = Interrupted(why)
+        result = entry.tool.encode_error(error) if entry.tool and entry.tool.encode_error else None
+        outcome = Outcome(call.id, state, result=result, error=error)
+        return entry.ended(outcome), entry.audit_record("failed", error=error)
+
+
+def _caller(run: Run, call: RequestedCall) -> Caller:
+    agent = Agent(run.agent_id, "", AgentRules()) if run.agent_id else None
+    caller = Caller(run.workspace_id, run.user_id, agent=agent, session_id=run.session_id, run_id=run.id, via=run.via)
+    return replace(caller, call_id=call.id, run_epoch=run.epoch)
+
+
+log = structlog.get_logger(__name__)
+
+_OUR_FAULT = "It failed inside the server, whose log says more."
+
+
+# What a run does between two turns of its model other than calling tools may fail this many times as often: a run that
+# only waits for its model is taken over, too, whenever another run ends their server.
+_TAKEOVERS_PER_ATTEMPT = 4
+
+
+class _CallNotStarted(Exception):
+    """The run is over before this call's turn came."""
+
+
+class RunExecutor:
+    """What carrying a run on takes. Holds nothing of any run."""
+
+    def __init__(
+        self,
+        *,
+        runs: RunStore,
+        sessions: SessionStore,
+        agents: AgentStore,
+        access: CredentialResolver,
+        providers: ProviderRegistry,
+        registry: ToolRegistry,
+        executor: Gate,
+        approvals: Approvals,
+        approval_rows: ApprovalRows,
+        questions: Questions,
+        live: EventPublisher,
+        max_attempts: int = 3,
+    ) -> None:
+        self._runs = runs
+        self._max_attempts = max_attempts
+        self._access = access
+        self._providers = providers
+        self._executor = executor
+        self._approval_rows = approval_rows
+        self._live = live
+        self._stories = RunLoader(runs, sessions, agents, access, providers, registry)
+        self._asking = ModelTurn(runs, access, providers, live)
+        self._endings = RunFinisher(runs, registry, approvals, questions, live)
+
+    async def __call__(self, run: Run) -> None:
+        """Raises only what the next try may find mended: that the database is away."""
+        try:
+            await self._step_loop(run)
+        except Superseded as error:
+            log.info("run.superseded", run_id=str(run.id), epoch=run.epoch, error=error.message)
+            # If it was only the tree that has another home by now, its process takes the run from here.
+            await self._runs.release(run)
+        except ToolcribError as error:
+            log.warning("run.failed", run_id=str(run.id), code=error.code, error=error.message)
+            await self._fail(run, error)
+        except OperationalError:
+            raise
+        except Exception:
+            log.exception("run.failed", run_id=str(run.id))
+            await self._fail(run, ToolcribError(f"The run cannot go on. {_OUR_FAULT} Send the message again."))
+
+    async def _fail(self, run: Run, error: ToolcribError) -> None:
+        try:
+            await self._endings.fail(run, error)
+        except Superseded:
+            log.info("run.superseded", run_id=str(run.id), epoch=run.epoch)
+
+    async def _step_loop(self, run: Run) -> None:
+        if run.takeovers >= self._max_attempts * _TAKEOVERS_PER_ATTEMPT:
+            raise GivenUp.after(run.takeovers)
+        story = await self._stories.load(run)
+        while True:
+            step = next_step(story.snapshot())
+            match step:
+                case CallModel(conclude):
+                    await self._stories.refresh_rules(story)
+                    if cut := await self._asking.run(story, conclude=conclude):
+                        log.warning("run.failed", run_id=str(run.id), code=cut.error.code, error=cut.error.message)
+                        await self._endings.fail(run, cut.error, turn=cut.turn)
+                        return
+                case ExecuteCalls(calls):
+                    await self._execute(story, calls)
+                case WaitForPerson():
+                    if await self._runs.save_waiting(story.run, [call.id for call in story.planned]):
+                        self._live.notify(run.workspace_id, run.session_id)
+                        return
+                    await self._reload_calls(story)
+                case CompactHistory():
+                    await self._compact(story)
+                case EndRun(ending):
+                    await self._endings.end(story.run, story.planned, ending, error=_why(ending, story))
+                    return
+                case _:
+                    assert_never(step)
+
+    async def _execute(self, story: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
+        """Calls of one message: side by side where they do not touch the same files."""
+        asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
+        await self._attempt(story)
+        effects = [self._executor.effects_of(call) for call in asked]
+
+        async def do(number: int) -> Outcome:
+            if story.violations.counted > story.agent.rules.max_sandbox_violations:
+                # The first one stops the run: what has not begun by then does not begin.
+                raise _CallNotStarted
+            outcome = await self._execute_call(story, calls[number], asked[number])
+            story.record_outcome(calls[number], outcome)
+            return outcome
+
+        failed = False
+        for call, outcome in zip(calls, await run_parallel(effects, do), strict=True):
+            if isinstance(outcome, _CallNotStarted):
+                continue
+            if isinstance(outcome, BaseException):
+                if not _is_reported_to_model(outcome):
+                    raise outcome
+                failed = True
+            elif call.name == EXIT and outcome.succeeded:
+                story.mode = SessionMode.BUILD
+        if failed:
+            await self._end_what_failed(story, calls, asked)
+        # A person may have decided by now: what is called then is called for the first time.
+        story.run = replace(story.run, attempts=0)
+
+    async def _attempt(self, story: LoadedRun) -> None:
+        """Counted in the row before anything is tried: what ends the server is not counted by it afterwards."""
+        if story.has_turned:
+            # The turn that asks for these calls was committed a moment ago, and counted this attempt.
+            story.has_turned = False
+            return
+        if story.run.attempts >= self._max_attempts:
+            raise GivenUp.after(story.run.attempts)
+        await self._runs.attempt(story.run, fresh=story.run.attempts == 0)
+
+    async def _execute_call(self, story: LoadedRun, call: RequestedCall, asked: ToolCall) -> Outcome:
+        caller = replace(story.caller, call_id=call.id)
+        if call.state is RequestedCallState.DECIDED:
+            return await self._resume_call(story, call, caller)
+        if call.state is RequestedCallState.BEGUN and not call.repeatable:
+            return await self._executor.mark_unknown(asked, caller)
+        if call.parsed() is None:
+            flaw = BadArguments({"arguments": "Not a JSON object. Repeat the call with valid JSON."})
+            return await self._executor.fail(asked, caller, flaw)
+        return await self._executor.execute(asked, caller)
+
+    async def _resume_call(self, story: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
+        allowed = await self._approval_rows.approved_call(Tenant(caller.workspace_id), call.id)
+        if allowed is None:
+            return Outcome(call.id, OutcomeState.WAITING)
+        allowed = replace(allowed, begun_before=story.calls[call.id].begun)
+        return await self._executor.resume(allowed, story.agent, fence=story.run.epoch)
+
+    async def _end_what_failed(self, story: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]) -> None:
+        """Something failed as nothing may. What the rows say counts; what they leave open is told as our own fault."""
+        await self._reload_calls(story)
+        for call, what in zip(calls, asked, strict=True):
+            view = story.calls.get(call.id)
+            if view is None or view.state is RequestedCallState.BEGUN:
+                caller = replace(story.caller, call_id=call.id)
+                story.record_outcome(call, await self._executor.fail(what, caller, ToolcribError(_OUR_FAULT)))
+        story.violations = await self._runs.violations(story.run)
+
+    async def _reload_calls(self, story: LoadedRun) -> None:
+        """Something has happened meanwhile: a person has decided, or stopped the run."""
+        rows = await self._runs.calls(story.run, [call.id for call in story.planned])
+        story.calls |= {call_id: CallProgress.of(row) for call_id, row in rows.items()}
+        run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
+        story.run = replace(story.run, cancelled_by=run.cancelled_by)
+
+    async def _compact(self, story: LoadedRun) -> None:
+        rules = story.agent.rules
+        assert rules.provider is not None
+        credentials = await self._access.of(story.run.user_id, rules.provider)
+        summary, up_to = await summarize(story, self._providers, credentials)
+        tokens = story.compacted(summary, up_to)
+        position = await self._runs.compact(story.run, summary, up_to, context_tokens=tokens)
+        story.messages[0] = replace(summary, position=position)
+        self._live.notify(story.run.workspace_id, story.run.session_id)
+
+
+def _why(ending: RunEnding, story: LoadedRun) -> dict[str, str] | None:
+    """What a person is told of an ending that they did not choose."""
+    match ending:
+        case RunEnding.VIOLATION:
+            said = f"Stopped after {story.violations.counted} violations of the sandbox."
+            return {"code": "VIOLATION", "message": said}
+        case RunEnding.DEADLINE:
+            return {"code": "DEADLINE", "message": "Stopped: the run's time at work was over."}
+        case _:
+            return None
+
+
+def _is_reported_to_model(error: BaseException) -> bool:
+    """Whether a model is told of it. Not that the run is another's, or nobody's, that it is being stopped, or that the
+    database is away: then nobody knows what was done until it is back."""
+    passing = (Superseded, Forbidden, Unauthenticated, OperationalError)
+    return isinstance(error, Exception) and not isinstance(error, passing)

@@ -1,0 +1,159 @@
+"""Tells a run's story from its rows, and keeps it true while it is carried on: rules may change, and people may go."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from toolcrib.core.callers import Agent, SessionMode, WorkspaceRole
+from toolcrib.core.errors import Forbidden, NotFound, ToolcribError
+from toolcrib.core.ids import UserId
+from toolcrib.core.runs import Run, Violations
+from toolcrib.policy.authorization import is_offered_in_mode
+from toolcrib.policy.phases import in_phase
+from toolcrib.policy.trust import in_session
+from toolcrib.providers.provider import ModelInfo, ProviderCredentials
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.runs.loaded_run import CallProgress, LoadedRun
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.provider_credentials import ProviderCredentialStore
+from toolcrib.storage.run_steps import RunAuthorization
+from toolcrib.storage.runs import RunStore
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.tools.tool_registry import ToolRegistry
+
+# By whose leave a model is used: the credentials of whoever sent the message, or the operator's own.
+
+# Local servers ask for none.
+_WITHOUT = frozenset({"ollama"})
+
+
+class CredentialResolver:
+    """Finds credentials. What the operator configured for everyone counts where a person has stored none."""
+
+    def __init__(
+        self, rows: ProviderCredentialStore, *, shared: Mapping[str, ProviderCredentials] | None = None
+    ) -> None:
+        self._rows = rows
+        self._shared = dict(shared or {})
+
+    async def of(self, user_id: UserId, provider: str) -> ProviderCredentials:
+        """The credentials to use; NotFound says what to do if there are none."""
+        stored = await self._rows.of(user_id, provider)
+        if stored is not None:
+            return ProviderCredentials(stored.secret, stored.base_url, stored.headers)
+        if provider in self._shared:
+            return self._shared[provider]
+        if provider in _WITHOUT:
+            return ProviderCredentials()
+        raise NotFound(
+            f"You have stored no credentials for {provider!r}. "
+            f"Store them with PUT /api/v1/credentials/{provider}, then send the message again."
+        )
+
+
+# How long what a provider told of a model is believed, and how long that it told nothing.
+_KNOWN_SECONDS, _UNKNOWN_SECONDS = 3_600.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedModelInfo:
+    info: ModelInfo | None
+    until: float
+
+
+class RunLoader:
+    """Loads stories. Remembers nothing of any run, only what providers tell of their models."""
+
+    def __init__(
+        self,
+        runs: RunStore,
+        sessions: SessionStore,
+        agents: AgentStore,
+        access: CredentialResolver,
+        providers: ProviderRegistry,
+        registry: ToolRegistry,
+    ) -> None:
+        self._runs = runs
+        self._sessions = sessions
+        self._agents = agents
+        self._access = access
+        self._providers = providers
+        self._registry = registry
+        self._known: dict[tuple[str, str | None, str], _CachedModelInfo] = {}
+
+    async def load(self, run: Run) -> LoadedRun:
+        """The story so far; Forbidden or NotFound if nobody is left for whom, or by whom, it could go on."""
+        terms = await self._runs.authorization(run)
+        agent, mode = await self._load_rules(run, terms)
+        said = await self._runs.messages_for_model(run)
+        rows = await self._runs.calls(run, [call_id for one in said for call_id in one.call_ids])
+        calls = {call_id: CallProgress.of(row) for call_id, row in rows.items()}
+        # One that has not begun has called nothing.
+        violations = await self._runs.violations(run) if run.turns else Violations()
+        story = LoadedRun(run, agent, mode, said, calls, violations, rules_version=terms.stamp)
+        await self._load_tools(story)
+        story.estimate()
+        return story
+
+    async def refresh_rules(self, story: LoadedRun) -> None:
+        """Before the model is asked again: the rules are those of now, and so is whoever it is for."""
+        if story.is_fresh:
+            story.is_fresh = False
+            return
+        terms = await self._runs.authorization(story.run)
+        if _may_go_on(terms) and terms.stamp == story.rules_version:
+            return
+        story.agent, story.mode = await self._load_rules(story.run, terms)
+        story.rules_version = terms.stamp
+        await self._load_tools(story)
+
+    async def _load_rules(self, run: Run, terms: RunAuthorization) -> tuple[Agent, SessionMode]:
+        if not _may_go_on(terms):
+            raise Forbidden("Whoever sent the message is no member of this workspace any more.")
+        if run.agent_id is None:
+            raise NotFound("This session has no agent, so there is no model to answer. Give it one.")
+        tenant = Tenant(run.workspace_id)
+        agent = (await self._agents.get(tenant, run.agent_id)).as_caller
+        session = await self._sessions.get(tenant, run.session_id)
+        agent = in_session(in_phase(agent, session.phase), session.trust, by_owner=session.trust_by_owner)
+        if session.provider is not None and session.model is not None:
+            chosen = {"provider": session.provider, "model": session.model}
+            agent = replace(agent, rules=agent.rules.model_copy(update=chosen))
+        return agent, session.mode
+
+    async def _load_tools(self, story: LoadedRun) -> None:
+        """The tools that the agent may use, in this mode, by this model; and how much the model can be told."""
+        model = await self._model(story)
+        story.window = story.agent.rules.context_window or (model.context_window if model else None)
+        usable = model is None or model.supports_tools
+        registry = await self._registry.for_person(story.run.workspace_id, story.run.user_id)
+        tools = registry.list_for_scope(story.agent.rules) if usable else []
+        story.tools = tuple(tool.definition() for tool in tools if is_offered_in_mode(story.mode, tool))
+        reads_on = registry.read_result(story.agent.rules) if story.tools else None
+        story.reads_on = reads_on.definition() if reads_on else None
+
+    async def _model(self, story: LoadedRun) -> ModelInfo | None:
+        """What the provider tells of the model; None if it does not. A provider that fails will be asked soon again."""
+        rules, now = story.agent.rules, time.monotonic()
+        if not rules.provider or not rules.model or rules.context_window:
+            return None
+        try:
+            credentials = await self._access.of(story.run.user_id, rules.provider)
+        except NotFound:
+            # Asking the model will say what is to be done about it.
+            return None
+        key = (rules.provider, credentials.base_url, rules.model)
+        if key in self._known and self._known[key].until > now:
+            return self._known[key].info
+        try:
+            models = await self._providers.models(rules.provider, credentials)
+        except ToolcribError:
+            models = []
+        info = next((model for model in models if model.id == rules.model), None)
+        self._known[key] = _CachedModelInfo(info, now + (_KNOWN_SECONDS if info else _UNKNOWN_SECONDS))
+        return info
+
+
+def _may_go_on(terms: RunAuthorization) -> bool:
+    return terms.role is not None and terms.role.covers(WorkspaceRole.MEMBER)

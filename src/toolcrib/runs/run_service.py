@@ -1,0 +1,83 @@
+"""Where runs are handed in, looked up and stopped. What every face of the program speaks to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from toolcrib.core.ids import CallId, MessageId, RunId, SessionId
+from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
+from toolcrib.events.event_bus import EventPublisher, WakeSignal
+from toolcrib.runs.loaded_run import CallProgress
+from toolcrib.runs.run_worker import RunWorker
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.runs import RunStore
+
+
+class RunService:
+    """Hands runs in. Without a runner of its own, another process takes them."""
+
+    def __init__(
+        self, runs: RunStore, bell: WakeSignal, live: EventPublisher, *, runner: RunWorker | None = None
+    ) -> None:
+        self._runs = runs
+        self._bell = bell
+        self._live = live
+        self._runner = runner
+
+    async def submit(
+        self,
+        tenant: Tenant,
+        session_id: SessionId,
+        text: str,
+        *,
+        via: str,
+        history: Sequence[tuple[str, str]] = (),
+    ) -> Run:
+        """A message of a person; its run begins now, or after the one that the session has.
+
+        ``history`` is what a client that keeps the conversation itself says came before; only a session's first
+        message brings it along.
+        """
+        run = await self._runs.submit(tenant, session_id, text, via=via, history=history)
+        self._live.notify(run.workspace_id, run.session_id)
+        self._bell.notify()
+        return run
+
+    async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
+        """Stops a run within a second, wherever it is carried on. What it has done stays, and can be undone."""
+        run = await self._runs.cancel(tenant, run_id)
+        if self._runner is not None:
+            self._runner.cancel(run_id)
+        self._live.notify(run.workspace_id, run.session_id)
+        self._bell.notify()
+        return run
+
+    async def current(self, tenant: Tenant, session_id: SessionId) -> Run | None:
+        """The run that a session has, if it has one that has not ended."""
+        return await self._runs.unfinished(tenant, session_id)
+
+    async def get(self, tenant: Tenant, run_id: RunId) -> Run:
+        return await self._runs.get(tenant, run_id)
+
+    async def page(self, tenant: Tenant, session_id: SessionId, *, before: RunId | None, limit: int) -> list[Run]:
+        return await self._runs.page(tenant, session_id, before=before, limit=limit)
+
+    async def messages(
+        self, tenant: Tenant, session_id: SessionId, *, after: int, limit: int, results: bool = False
+    ) -> list[SessionMessage]:
+        """What was said, in order; with ``results``, each call's result behind the message that asked for it."""
+        said = await self._runs.messages(tenant, session_id, after=after, limit=limit)
+        if not results:
+            return said
+        ids = [call_id for one in said for call_id in one.call_ids]
+        rows = await self._runs.calls_in(tenant.workspace_id, ids)
+        calls = {call_id: CallProgress.of(row) for call_id, row in rows.items()}
+        return [each for one in said for each in (one, *_results(one, calls))]
+
+
+def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[SessionMessage]:
+    """What the model was told of its calls, as messages of the tools."""
+    for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
+        view = calls.get(call_id)
+        if view is not None and view.state is RequestedCallState.ENDED:
+            text, failed = view.result_text
+            metadata = {"tool_call_id": call["id"], "call_id": str(call_id)} | ({"is_error": True} if failed else {})
+            yield SessionMessage(MessageId(call_id), one.position, one.run_id, "tool", text, metadata, one.created_at)

@@ -1,0 +1,139 @@
+"""Takes runs that are due and carries them on, many at a time. Any process may stop at any instant; another goes on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from toolcrib.core.ids import RunId
+from toolcrib.core.runs import Run
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.runs import RunStore
+from toolcrib.storage.server_processes import ServerProcessStore
+
+log = structlog.get_logger(__name__)
+
+# What was submitted or decided here is taken at once; the rest is found by looking this often.
+_ROUND = 0.5
+# Runs that one process carries on at a time. Each mostly waits for its model.
+_AT_ONCE = 200
+_BATCH = 20
+_FORGET_AFTER_LEASES = 100
+
+
+class RunWorker:
+    """One per server. ``poke`` when a run has become ready here, ``cancel`` when one is to stop."""
+
+    def __init__(
+        self,
+        runs: RunStore,
+        processes: ServerProcessStore,
+        advance: Callable[[Run], Awaitable[None]],
+        presence: ProcessHeartbeat,
+        *,
+        node: str,
+        decided: asyncio.Event,
+    ) -> None:
+        self._runs = runs
+        self._processes = processes
+        self._advance = advance
+        self._presence = presence
+        self._node = node
+        self._wake_signal = decided
+        self._running: dict[RunId, asyncio.Task[None]] = {}
+        # Those that are being stopped, or know already that they were cancelled.
+        self._stopping: set[RunId] = set()
+        # Those that are stopped because this process was silent: one of them may have been what kept it from speaking.
+        self._suspect_runs: set[RunId] = set()
+
+    def notify(self) -> None:
+        self._wake_signal.set()
+
+    def cancel(self, run_id: RunId) -> None:
+        """Stops a run that is in hand here, at once; that it was cancelled stands in its row already."""
+        task = self._running.get(run_id)
+        if task is not None and run_id not in self._stopping:
+            self._stopping.add(run_id)
+            task.cancel()
+
+    async def run(self) -> None:
+        """Until it is cancelled. What is in hand then is given back, for another process to go on with."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    try:
+                        await self._claim_round(tasks)
+                    except OperationalError as error:
+                        log.warning("runner.database", error=str(error))
+                    except Exception:
+                        # Nobody else here takes runs: whatever this was, it must not be the end of it.
+                        log.exception("runner.round_failed")
+                    await self._wait_for_signal(_ROUND)
+        finally:
+            await self._processes.remove(self._presence.id)
+
+    async def _claim_round(self, tasks: asyncio.TaskGroup) -> None:
+        if self._presence.is_lost():
+            # Others may have taken over by now; what is still tried here would be refused.
+            log.warning("runner.presence_lost", runs=len(self._running))
+            self._suspect_runs |= self._running.keys()
+            for run_id in list(self._running):
+                self.cancel(run_id)
+            return
+        while room := min(_BATCH, _AT_ONCE - len(self._running)):
+            taken = await self._runs.claim(
+                self._presence.id,
+                node=self._node,
+                lease=self._presence.lease,
+                limit=room,
+                in_hand=list(self._running),
+            )
+            for run in taken:
+                self._take(run, tasks)
+            if len(taken) < room:
+                break
+        for run_id in await self._runs.list_cancelled(self._presence.id):
+            self.cancel(run_id)
+        await self._processes.delete_dead(seconds=self._presence.lease * _FORGET_AFTER_LEASES)
+
+    def _take(self, run: Run, tasks: asyncio.TaskGroup) -> None:
+        self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")
+        self._stopping.discard(run.id)
+        if run.cancelled_by is not None:
+            # It is taken to be ended in good order, which must not be stopped again.
+            self._stopping.add(run.id)
+
+    async def _execute(self, run: Run) -> None:
+        try:
+            await self._advance(run)
+            self.notify()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._release(run))
+            self.notify()
+        except OperationalError as error:
+            # Nobody is poked: it is taken anew in the next round, from what was committed.
+            log.warning("runner.database", run_id=str(run.id), error=str(error))
+        except Exception:
+            log.exception("runner.run_failed", run_id=str(run.id))
+        finally:
+            # By now it may be in hand again: what was given back is free for all, and we are quick.
+            if self._running.get(run.id) is asyncio.current_task():
+                del self._running[run.id]
+                self._stopping.discard(run.id)
+                self._suspect_runs.discard(run.id)
+
+    async def _release(self, run: Run) -> None:
+        """A person cancelled it: whoever takes it ends it in good order. Or we stop: another goes on."""
+        try:
+            await self._runs.release(run, orderly=run.id not in self._suspect_runs)
+        except OperationalError as error:
+            log.warning("runner.not_released", run_id=str(run.id), error=str(error))
+
+    async def _wait_for_signal(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake_signal.wait()
+        except TimeoutError:
+            pass
+        self._wake_signal.clear()

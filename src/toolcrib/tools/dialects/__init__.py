@@ -1,0 +1,1 @@
+"""Tools that speak the wire formats of other products."""

@@ -1,0 +1,51 @@
+"""Lists what is directly in a folder, without hidden entries and links."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import MountPath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.dialects.mounts.mount_results import done, failed, is_hidden
+from toolcrib.tools.tool import Tool, ToolArguments
+
+_MOST_ENTRIES = 200
+
+
+class FsListArguments(ToolArguments):
+    path: MountPath = Field(description="The folder, such as @project/src; @project alone is its root.")
+
+
+async def fs_list(arguments: FsListArguments, context: ToolContext) -> dict[str, Any]:
+    await context.tree.reject_symlink(await context.tree.lookup(arguments.path))
+    found = await context.tree.list_directory(arguments.path, recursive=False, limit=None)
+    entries = [
+        standing.place.name + ("/" if standing.is_folder else "")
+        for standing in found
+        if standing.kind is not EntryKind.LINK and not is_hidden(standing.place.name)
+    ]
+    if len(entries) <= _MOST_ENTRIES:
+        return done(arguments.path, entries=entries, truncated=False)
+    return done(
+        arguments.path,
+        entriesPreview=entries[:_MOST_ENTRIES],
+        truncated=True,
+        hint=f"{_MOST_ENTRIES} of {len(entries):,} entries. List a folder inside it, or look for text with fs.search.",
+    )
+
+
+tool = Tool(
+    name="fs.list",
+    toolset="mounts",
+    description=(
+        "List what is directly in a folder; folders end with `/` and come first. Hidden entries and links are left out."
+    ),
+    category=ToolCategory.FILE,
+    danger=Danger.SAFE,
+    arguments=FsListArguments,
+    effects=lambda arguments: Effects(reads=(arguments.path,)),
+    function=fs_list,
+    encode_error=failed,
+)

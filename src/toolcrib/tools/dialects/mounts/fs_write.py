@@ -1,0 +1,62 @@
+"""Writes a file whole, new or in place of another, within the caller's limit."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.errors import NotFound, PreconditionFailed
+from toolcrib.core.paths import MountPath, WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.dialects.mounts.mount_results import done, failed
+from toolcrib.tools.dialects.mounts.mount_writes import require_within_limit
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.content import encode_content
+
+
+class FsWriteArguments(ToolArguments):
+    path: MountPath = Field(description="The file, such as @project/notes.md. @pkg is read-only.")
+    content: str = Field(description="The whole text.")
+    ifMatchSha256: str | None = Field(
+        default=None, description="The `sha256` you last read; refused if the file is not that any more."
+    )
+
+
+async def fs_write(arguments: FsWriteArguments, context: ToolContext) -> dict[str, Any]:
+    standing = await context.draft.lookup(arguments.path)
+    await context.tree.reject_symlink(standing)
+    body, kind = encode_content(arguments.content)
+    require_within_limit(body, context)
+    if arguments.ifMatchSha256 is not None:
+        await _require_match(arguments.path, arguments.ifMatchSha256, context)
+    if standing.exists and not standing.is_folder:
+        standing = await context.draft.ensure_tracked(standing)
+    change = await context.draft.write(standing, body, content=kind)
+    assert change.after is not None and change.after.sha256 is not None
+    return done(arguments.path, bytesWritten=len(body), sha256After=change.after.sha256.hex())
+
+
+async def _require_match(place: WorkspacePath, wanted: str, context: ToolContext) -> None:
+    try:
+        reading = await context.tree.read(place)
+    except NotFound:
+        raise PreconditionFailed(
+            f"{place} does not exist (any more). Write it without ifMatchSha256 to create it."
+        ) from None
+    await context.tree.require_unchanged(reading, wanted)
+
+
+tool = Tool(
+    name="fs.write",
+    toolset="mounts",
+    description=(
+        "Write a whole text file, new or in place of another; folders above it are made. Give `ifMatchSha256` from "
+        "fs.read so that nobody's change is lost."
+    ),
+    category=ToolCategory.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=FsWriteArguments,
+    effects=lambda arguments: Effects(writes=(arguments.path,)),
+    function=fs_write,
+    encode_error=failed,
+)

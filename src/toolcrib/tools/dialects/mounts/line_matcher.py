@@ -1,0 +1,88 @@
+"""What a pattern of fs.search means, and where it stands in passages.
+
+A pattern is a plain text, unless it is written ``/…/`` or ``/…/i`` with no bare slash inside. Such a one is a regular
+expression, which PostgreSQL matches: its engine stops when its time is over, whatever the pattern. Python's cannot be
+stopped. The language is that of PostgreSQL; ``\\b`` is the word boundary that models mean.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from toolcrib.core.errors import TimedOut
+from toolcrib.tools.context import ToolContext
+from toolcrib.workspace.search.line_chunks import LineChunk
+from toolcrib.workspace.tree import WorkspaceTree
+
+_LITERAL = re.compile(r"/((?:[^/\\]|\\.)+)/(i?)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_TRANSLATED = {"/": "/", "b": r"\y", "B": r"\Y"}
+# What the matching of one search may take, and which part of the call's own time.
+_SECONDS = 5.0
+_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralMatcher:
+    """Stands in a line or does not."""
+
+    text: str
+
+    async def hits(self, passages: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
+        return [self._in(passage)[:limit] for passage in passages]
+
+    def _in(self, passage: LineChunk) -> list[int]:
+        # Most texts do not hold it at all, which is found out without taking them apart.
+        if self.text not in passage.text:
+            return []
+        return [index for index, line in enumerate(passage.lines) if self.text in line]
+
+
+class RegexMatcher:
+    """A regular expression, and the time that it has left."""
+
+    def __init__(self, tree: WorkspaceTree, pattern: str, *, ignore_case: bool, seconds: float) -> None:
+        self._tree = tree
+        self._pattern = pattern
+        self._ignore_case = ignore_case
+        self._until = monotonic() + seconds
+
+    async def hits(self, passages: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
+        """The lines of each passage that match, all passages in one question."""
+        seconds = self._until - monotonic()
+        if seconds <= 0:
+            raise TimedOut("The search takes too long. Use a plain text, or search a smaller folder.")
+        found = await self._tree.lines_matching(
+            # Without any passage it is still found out whether the pattern can be read.
+            "\n".join(passage.text for passage in passages) if passages else " ",
+            self._pattern,
+            ignore_case=self._ignore_case,
+            seconds=seconds,
+            limit=limit,
+        )
+        return _told_apart(found, passages)
+
+
+def matcher_for(pattern: str, context: ToolContext) -> LiteralMatcher | RegexMatcher:
+    literal = _LITERAL.fullmatch(pattern)
+    if literal is None:
+        return LiteralMatcher(pattern)
+    translated = _ESCAPED.sub(lambda escape: _TRANSLATED.get(escape[1], escape[0]), literal[1])
+    seconds = min(_SECONDS, context.seconds_left * _SHARE)
+    return RegexMatcher(context.tree, translated, ignore_case=literal[2] == "i", seconds=seconds)
+
+
+def _told_apart(found: Sequence[int], passages: Sequence[LineChunk]) -> list[list[int]]:
+    """Lines of the joined text as lines of its passages."""
+    hits: list[list[int]] = []
+    start = at = 0
+    for passage in passages:
+        end = start + passage.text.count("\n") + 1
+        mine: list[int] = []
+        while at < len(found) and found[at] < end:
+            mine.append(found[at] - start)
+            at += 1
+        hits.append(mine)
+        start = end
+    return hits

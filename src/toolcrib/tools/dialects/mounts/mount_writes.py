@@ -1,0 +1,14 @@
+"""How much a caller of this toolset may write at once."""
+
+from toolcrib.core.errors import WriteLimitExceeded
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.dialects.mounts.mount_results import rules_of
+
+
+def require_within_limit(body: bytes, context: ToolContext) -> None:
+    """OverWriteLimit if a file of this content is more than the caller, or the server, takes."""
+    limit = min(rules_of(context.caller).max_write_bytes, context.tree.max_file_bytes)
+    if len(body) > limit:
+        raise WriteLimitExceeded(
+            f"The content has {len(body):,} bytes; at most {limit:,} are written at once. Split it."
+        )

@@ -1,0 +1,43 @@
+"""Reads a file of a zone, its first megabyte at most."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.errors import NotFound
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.dialects.studio.studio_paths import ZonePath, located, places_of, written
+from toolcrib.tools.text_result import failed, text
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.content import HeadTailReader
+
+_MOST_BYTES = 1_000_000
+
+
+class FileReadArguments(ToolArguments):
+    path: ZonePath = Field(description="Absolute or relative path to read.")
+
+
+async def file_read(arguments: FileReadArguments, context: ToolContext) -> dict[str, Any]:
+    place = await located(arguments.path, context)
+    skim = HeadTailReader(limit=_MOST_BYTES)
+    try:
+        await context.tree.stream(place, skim.feed)
+    except NotFound:
+        raise NotFound(f"file not found: {written(place)}") from None
+    note = f"\n[truncated: the first {_MOST_BYTES:,} of {skim.size:,} bytes]" if skim.cut else ""
+    return text(skim.text + note, path=written(place), bytes=skim.size, sha256=skim.sha256, truncated=skim.cut)
+
+
+tool = Tool(
+    name="file_read",
+    toolset="studio",
+    description=f"Read a file. Of one larger than {_MOST_BYTES:,} bytes only the beginning is given.",
+    category=ToolCategory.FILE,
+    danger=Danger.SAFE,
+    arguments=FileReadArguments,
+    effects=lambda arguments: Effects(reads=places_of(arguments.path)),
+    function=file_read,
+    encode_error=failed,
+)

@@ -1,0 +1,73 @@
+"""The path language of this toolset: relative to the project, ``@central/…``, or absolute inside a zone."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+from toolcrib.core.paths import Mount, WorkspacePath, parse_absolute, parse_mounted, parse_relative
+from toolcrib.tools.context import ToolContext
+
+_MOUNTED = re.compile(rf"\s*@({'|'.join(Mount)})(?:/|\s*\Z)")
+_ZONES = (Mount.PROJECT, Mount.CENTRAL)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath:
+    """An absolute path of the machine. Where it lies in a workspace is known once it is known which."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def parse(text: str) -> WorkspacePath | HostPath:
+    """``src/a.py``, ``@central/a.md`` or ``/srv/…/src/a.py``."""
+    if _MOUNTED.match(text):
+        place = parse_mounted(text)
+        if place.mount not in _ZONES:
+            raise PathOutsideMount(f"{place} is outside the zones. Name a path in @project or @central.")
+        return place
+    if not text.lstrip().startswith("/"):
+        return parse_relative(text)
+    # Only for its flaws, which are told like those of any other path.
+    parse_absolute(text)
+    return HostPath(text.strip())
+
+
+def places_of(path: WorkspacePath | HostPath) -> tuple[WorkspacePath, ...]:
+    """What is known of a path before the call: nothing if it is the machine's. The guard judges that when it is."""
+    return () if isinstance(path, HostPath) else (path,)
+
+
+async def located(path: WorkspacePath | HostPath, context: ToolContext) -> WorkspacePath:
+    """The place; OutsideMount for a path of the machine that lies in no zone."""
+    return await context.tree.resolve_host_path(path.path) if isinstance(path, HostPath) else path
+
+
+def written(place: WorkspacePath) -> str:
+    """A place as this dialect writes it."""
+    return (place.path[1:] or ".") if place.mount is Mount.PROJECT else str(place)
+
+
+def _validated(value: object) -> WorkspacePath | HostPath:
+    if isinstance(value, WorkspacePath | HostPath):
+        return value
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    try:
+        return parse(value)
+    except BadArguments as error:
+        raise PydanticCustomError("path", "{flaw}", {"flaw": error.fields["path"]}) from None
+
+
+ZonePath = Annotated[
+    WorkspacePath | HostPath,
+    PlainValidator(_validated),
+    PlainSerializer(lambda path: written(path) if isinstance(path, WorkspacePath) else str(path), return_type=str),
+    WithJsonSchema({"type": "string", "description": "A path relative to the project, or absolute inside a zone."}),
+]

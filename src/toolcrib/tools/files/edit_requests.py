@@ -1,0 +1,80 @@
+"""What `edit` and `plan_edit` share: how an edit is asked for, and how a file is changed by it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import ContentKind
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.tools.context import ToolContext
+from toolcrib.workspace.text.edits import Edit, EditedText, InsertEdit, ReplaceEdit
+
+OldString = Annotated[str | None, Field(description="The passage to replace. It must stand there exactly once.")]
+NewString = Annotated[str | None, Field(description="What to put in its place.")]
+InsertLine = Annotated[int | None, Field(ge=0, description="Insert before this line, counted from 0.")]
+InsertContent = Annotated[str | None, Field(description="The lines to insert.")]
+
+
+class EditRequest(Protocol):
+    """Arguments in which an edit is asked for."""
+
+    @property
+    def old_string(self) -> str | None: ...
+    @property
+    def new_string(self) -> str | None: ...
+    @property
+    def insert_line(self) -> int | None: ...
+    @property
+    def insert_content(self) -> str | None: ...
+
+
+def edit_in(asked: EditRequest) -> Edit:
+    """The edit that is asked for. Pydantic hears of it if there is none, or more than one."""
+    replacing = asked.old_string is not None and asked.new_string is not None
+    inserting = asked.insert_line is not None and asked.insert_content is not None
+    if replacing == inserting:
+        raise PydanticCustomError(
+            "edit_form", "Give either old_string and new_string, or insert_line and insert_content"
+        )
+    if asked.old_string is not None and asked.new_string is not None:
+        return ReplaceEdit(asked.old_string, asked.new_string)
+    assert asked.insert_line is not None and asked.insert_content is not None
+    return InsertEdit(asked.insert_line, asked.insert_content)
+
+
+def asks_nothing(asked: EditRequest) -> bool:
+    return (asked.old_string, asked.new_string, asked.insert_line, asked.insert_content) == (None,) * 4
+
+
+async def change_file(
+    place: WorkspacePath,
+    make: Callable[[bytes], Awaitable[EditedText]],
+    context: ToolContext,
+    *,
+    last_read_hash: str | None,
+) -> dict[str, Any]:
+    """Puts what ``make`` makes of a file's content in its place, unless it is not what the caller last read."""
+    reading = await context.tree.read(place)
+    if reading.standing.is_virtual:
+        raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to change it."})
+    await context.tree.require_unchanged(reading, last_read_hash)
+    edited = await make(reading.body)
+    most = context.tree.max_file_bytes
+    if len(edited.body) > most:
+        raise BadArguments(
+            {"path": f"{shown(place)} would have {len(edited.body):,} bytes; at most {most:,} are taken."}
+        )
+    standing = await context.draft.ensure_tracked(reading.standing)
+    kind = standing.file.state.content if standing.file else ContentKind.TEXT
+    change = await context.draft.write(standing, edited.body, content=kind)
+    assert change.after is not None and change.after.sha256 is not None
+    result = {
+        "path": shown(place),
+        "file_id": str(change.file_id),
+        "version_id": str(change.version_id),
+        "hash": change.after.sha256.hex(),
+    }
+    return {**result, "note": edited.note} if edited.note else result

@@ -1,0 +1,77 @@
+"""Tells about a file without its content."""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.errors import NotFound
+from toolcrib.core.files import EntryKind, File
+from toolcrib.core.paths import AbsolutePath, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.files.file_results import timestamp
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.sync.path_state import PathState
+from toolcrib.workspace.text.content import file_state
+
+
+class FileInfoArguments(ToolArguments):
+    path: AbsolutePath = Field(description="Full path to the file.")
+
+
+async def file_info(arguments: FileInfoArguments, context: ToolContext) -> dict[str, Any]:
+    standing = await context.tree.view(arguments.path)
+    if not standing.exists and not standing.place.is_root:
+        raise NotFound(f"File not found: {shown(arguments.path)}")
+    file = standing.file
+    if file is not None and standing.is_virtual and standing.kind is EntryKind.FILE:
+        # No version says what it holds.
+        file = replace(file, state=file_state(standing.place, (await context.tree.read(standing.place)).body))
+    about = _known(file) if file else await _unknown(standing, context)
+    return {
+        "path": shown(arguments.path),
+        "file_type": str(standing.type),
+        "synced": standing.synced,
+        "is_virtual": standing.is_virtual,
+        **about,
+    }
+
+
+def _known(file: File) -> dict[str, Any]:
+    is_file = file.state.kind is EntryKind.FILE
+    return {
+        "size": file.state.size if is_file else None,
+        "line_count": file.state.lines,
+        "created_at": timestamp(file.created_at),
+        "updated_at": timestamp(file.updated_at),
+        "hash": file.state.sha256.hex() if file.state.sha256 else None,
+    }
+
+
+async def _unknown(standing: PathState, context: ToolContext) -> dict[str, Any]:
+    """Only the disk knows it: what can be told is read from there."""
+    state = None
+    if standing.kind is EntryKind.FILE:
+        reading = await context.tree.read(standing.place)
+        state = file_state(standing.place, reading.body)
+    at = timestamp(standing.updated_at)
+    return {
+        "size": state.size if state else None,
+        "line_count": state.lines if state else None,
+        "created_at": at,
+        "updated_at": at,
+        "hash": state.sha256.hex() if state and state.sha256 else None,
+    }
+
+
+tool = Tool(
+    name="file_info",
+    toolset="workspace",
+    description="Get a file's type, size, number of lines, dates and content hash without its content.",
+    category=ToolCategory.FILE,
+    danger=Danger.SAFE,
+    arguments=FileInfoArguments,
+    effects=lambda arguments: Effects(reads=(arguments.path,)),
+    function=file_info,
+)

@@ -1,0 +1,43 @@
+"""Pieces that several results of this toolset share."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from toolcrib.core.paths import shown
+from toolcrib.workspace.sync.path_state import FileContent, PathState
+from toolcrib.workspace.text.content import decode_content, line_window
+
+
+def timestamp(at: datetime) -> str:
+    """ISO 8601 in UTC, with a Z."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str, Any]:
+    """The content from a line on. Only text has lines: a JSON value comes whole."""
+    file = reading.standing.file
+    value = decode_content(reading.body, file.state.content) if file else decode_content(reading.body)
+    if not isinstance(value, str):
+        return {"content": value, "total_lines": None, "truncated": None, "offset": None, "limit": None}
+    part = line_window(value, offset=offset, limit=limit)
+    return {
+        "content": part.text,
+        "total_lines": part.total_lines,
+        "truncated": part.truncated,
+        "offset": part.offset,
+        "limit": limit,
+    }
+
+
+def found_entry(standing: PathState) -> dict[str, Any]:
+    """A file or folder that was found by its path or traits. Only files have a size."""
+    file, node = standing.file, standing.node
+    size = node.fingerprint.size if node else file.state.size if file else 0
+    return {
+        "path": shown(standing.place),
+        "name": standing.place.name,
+        "synced": standing.synced,
+        "file_type": standing.type,
+        "size": None if standing.is_folder else size,
+        "updated_at": timestamp(standing.updated_at),
+    }

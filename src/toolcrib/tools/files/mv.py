@@ -1,0 +1,85 @@
+"""Moves or renames a file, or a folder with all that is in it."""
+
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.errors import BadArguments, Conflict, NotFound
+from toolcrib.core.paths import AbsolutePath, WorkspacePath, parse_absolute, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.sync.path_state import PathState
+
+
+class MoveTarget(NamedTuple):
+    """Where to: the path itself, or, after a trailing slash, into that folder."""
+
+    place: WorkspacePath
+    is_folder: bool
+
+
+def _target(text: object) -> MoveTarget:
+    if not isinstance(text, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    return MoveTarget(parse_absolute(text), text.rstrip().endswith("/"))
+
+
+class MvArguments(ToolArguments):
+    source: AbsolutePath = Field(description="Current path.")
+    destination: Annotated[MoveTarget, PlainValidator(_target), WithJsonSchema({"type": "string"})] = Field(
+        description="New path, or a folder to move into (an existing one, or with a trailing slash)."
+    )
+
+
+async def mv(arguments: MvArguments, context: ToolContext) -> dict[str, Any]:
+    source = await context.tree.view(arguments.source)
+    if source.place.is_root:
+        raise BadArguments({"source": "The root folder cannot be moved."})
+    if not source.exists:
+        raise NotFound(f"File not found: {shown(arguments.source)}")
+    if source.is_virtual:
+        raise BadArguments({"source": f"{shown(source.place)} is kept by the system and cannot be moved."})
+    destination = await _destination(arguments, context)
+    await context.draft.move(source, destination)
+    return {"from_path": shown(source.place), "to_path": shown(destination.place)}
+
+
+async def _destination(arguments: MvArguments, context: ToolContext) -> PathState:
+    """The exact new place, where nothing stands yet and whose folder exists."""
+    target = await context.tree.view(arguments.destination.place)
+    into = target.is_folder or arguments.destination.is_folder
+    place = target.place.child(arguments.source.name) if into else target.place
+    parent = target if into else await context.tree.lookup(place.parent)
+    if not parent.is_folder or parent.is_virtual:
+        raise BadArguments({"destination": f"Folder not found: {shown(parent.place)}. Create it with `mkdir` first."})
+    if parent.file is None and not parent.place.is_root:
+        await context.tree.track([parent.place])
+    destination = await context.tree.lookup(place)
+    if destination.exists:
+        raise Conflict(f"Destination already exists: {shown(place)}. Choose another name, or delete it first.")
+    return destination
+
+
+def _effects(arguments: MvArguments) -> Effects:
+    destination = arguments.destination.place
+    inside = () if arguments.source.is_root else (destination.child(arguments.source.name),)
+    if destination.is_root:
+        return Effects(writes=(arguments.source, *inside))
+    return Effects(writes=(arguments.source, destination, *inside), requires=destination.ancestors[-1:])
+
+
+tool = Tool(
+    name="mv",
+    toolset="workspace",
+    description=(
+        "Move or rename a file or folder. A destination that is a folder, or ends with `/`, is moved into. Nothing is "
+        "overwritten."
+    ),
+    category=ToolCategory.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=MvArguments,
+    effects=_effects,
+    function=mv,
+)

@@ -1,0 +1,43 @@
+"""Deletes a file or an empty folder. What is deleted can be restored."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.errors import BadArguments, Conflict, NotFound
+from toolcrib.core.paths import AbsolutePath, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+
+
+class RmArguments(ToolArguments):
+    path: AbsolutePath = Field(description="Full path to the file or empty folder.")
+
+
+async def rm(arguments: RmArguments, context: ToolContext) -> dict[str, Any]:
+    place = arguments.path
+    if place.is_root:
+        raise BadArguments({"path": "The root folder cannot be deleted."})
+    standing = await context.tree.view(place)
+    if not standing.exists:
+        raise NotFound(f"File not found: {shown(place)}")
+    if standing.is_virtual:
+        raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to delete it."})
+    if standing.is_folder and not await context.tree.is_empty(standing):
+        raise Conflict(f"Folder is not empty: {shown(place)}. Delete what is in it first.")
+    await context.draft.remove(standing)
+    # A file that only the disk knew is taken into the history so that it can be restored; it had no id of its own.
+    return {"path": shown(place), "file_id": str(standing.file.id) if standing.file else None}
+
+
+tool = Tool(
+    name="rm",
+    toolset="workspace",
+    description="Delete a file or an empty folder. It stays in the history and can be restored.",
+    category=ToolCategory.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=RmArguments,
+    effects=lambda arguments: Effects(writes=(arguments.path,)),
+    function=rm,
+)

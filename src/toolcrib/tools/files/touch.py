@@ -1,0 +1,32 @@
+"""Dates a file as changed now, or creates an empty one."""
+
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.paths import AbsolutePath, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+
+
+class TouchArguments(ToolArguments):
+    path: AbsolutePath = Field(description="Path to the file.")
+
+
+async def touch(arguments: TouchArguments, context: ToolContext) -> dict[str, Any]:
+    standing = await context.draft.lookup(arguments.path)
+    file_id = await context.draft.touch(standing)
+    return {"path": shown(arguments.path), "file_id": str(file_id)}
+
+
+tool = Tool(
+    name="touch",
+    toolset="workspace",
+    description="Update a file's modification time, or create an empty file and the folders above it.",
+    category=ToolCategory.FILE,
+    danger=Danger.DANGEROUS,
+    arguments=TouchArguments,
+    effects=lambda arguments: Effects(writes=(arguments.path,)),
+    function=touch,
+)

@@ -1,0 +1,1 @@
+"""Tools that ask a person: questions and plans."""

@@ -1,0 +1,55 @@
+"""Ends plan mode, if a person has accepted the plan. The check list is the server's to enforce, not the model's."""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from toolcrib.core.errors import BadArguments, NotFound, PermissionDenied
+from toolcrib.core.files import FileType
+from toolcrib.core.ids import SessionId
+from toolcrib.core.paths import AbsolutePath, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.authorization import PLAN_SUFFIX
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import PlanModeStore
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.plans import parsed
+
+
+class ExitPlanModeArguments(ToolArguments):
+    plan_file_path: AbsolutePath = Field(description="Path to the plan file (.plan extension).")
+    session_id: UUID | None = Field(default=None, description="The session, where the call does not belong to one.")
+
+
+def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
+    """The tool on the server's own record of what people have accepted."""
+
+    async def exit_plan_mode(arguments: ExitPlanModeArguments, context: ToolContext) -> dict[str, Any]:
+        place = arguments.plan_file_path
+        standing = await context.tree.lookup(place)
+        if standing.file is None:
+            raise NotFound(f"File not found: {shown(place)}")
+        if standing.type is not FileType.PLAN or not place.name.endswith(PLAN_SUFFIX):
+            raise BadArguments({"plan_file_path": f"File is not a plan file: {shown(place)}"})
+        if not parsed((await context.tree.read(place)).body).body.strip():
+            raise BadArguments({"plan_file_path": f"The plan is empty: {shown(place)}. Write it first."})
+        session_id = context.caller.session_id or (SessionId(arguments.session_id) if arguments.session_id else None)
+        if session_id is None:
+            raise BadArguments({"session_id": "Say which session leaves plan mode."})
+        tenant = Tenant.of(context.caller)
+        if refusal := await modes.leave(tenant, session_id, standing.file.id, place.name):
+            raise PermissionDenied(refusal)
+        return {"mode": "build", "plan_file": shown(place)}
+
+    return Tool(
+        name="exit_plan_mode",
+        toolset="workspace",
+        description="Leave plan mode and begin to build, once the person has accepted the plan by button.",
+        category=ToolCategory.PLAN,
+        danger=Danger.SAFE,
+        arguments=ExitPlanModeArguments,
+        effects=lambda arguments: Effects(reads=(arguments.plan_file_path,)),
+        function=exit_plan_mode,
+    )

@@ -1,0 +1,55 @@
+"""Changes part of a plan's text. The frontmatter above it stays as it is."""
+
+from functools import partial
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.files.edit_requests import InsertContent, InsertLine, NewString, OldString, change_file, edit_in
+from toolcrib.tools.people.plan_paths import PlanPath
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.edits import Edit, EditedText
+from toolcrib.workspace.text.worker_calls import edit_made, plan_in
+
+
+class PlanEditArguments(ToolArguments):
+    path: PlanPath = Field(description="Path to the plan file, which ends with `.plan`.")
+    old_string: OldString = None
+    new_string: NewString = None
+    insert_line: InsertLine = None
+    insert_content: InsertContent = None
+    last_read_hash: str | None = Field(default=None, description="The `hash` you last read; refused if it is outdated.")
+
+    @model_validator(mode="after")
+    def _in_one_form(self) -> Self:
+        edit_in(self)
+        return self
+
+
+async def plan_edit(arguments: PlanEditArguments, context: ToolContext) -> dict[str, Any]:
+    make = partial(_edited, edit=edit_in(arguments))
+    return await change_file(arguments.path, make, context, last_read_hash=arguments.last_read_hash)
+
+
+async def _edited(content: bytes, edit: Edit) -> EditedText:
+    plan = await plan_in(content)
+    result = await edit_made(plan.body, edit)
+    return EditedText(plan.with_body(result.body), result.note)
+
+
+tool = Tool(
+    name="plan_edit",
+    toolset="workspace",
+    description=(
+        "Edit a plan below its frontmatter: replace `old_string`, which must stand there exactly once, by "
+        "`new_string`; or insert `insert_content` before line `insert_line` (from 0). Lines are counted as in "
+        "`plan_read`. Use `plan_write` to change title or status."
+    ),
+    category=ToolCategory.PLAN,
+    danger=Danger.SAFE,
+    arguments=PlanEditArguments,
+    effects=lambda arguments: Effects(reads=(arguments.path,), writes=(arguments.path,)),
+    function=plan_edit,
+)

@@ -1,0 +1,70 @@
+"""Lists plans, the newest first."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from toolcrib.core.errors import BadArguments, CallDenied, NotFound, SymlinkNotFollowed, ToolFailed, error_text
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.plans import FOLDER, PlanStatus, is_plan_name, name_of
+from toolcrib.workspace.text.worker_calls import plan_in
+
+
+class PlanListArguments(ToolArguments):
+    status: PlanStatus | None = Field(default=None, description="Only plans of this status.")
+    limit: int = Field(default=50, ge=0, description="Maximum number of plans to return; 0 for all.")
+
+
+async def plan_list(arguments: PlanListArguments, context: ToolContext) -> dict[str, Any]:
+    dated = [entry for place in await _places(context) if (entry := await _entry(place, context)) is not None]
+    dated.sort(key=lambda entry: (entry[0], entry[1]["path"]), reverse=True)
+    plans = [plan for *_, plan in dated if arguments.status is None or _status(plan) == arguments.status]
+    return {"plans": plans[: arguments.limit or None], "total": len(plans)}
+
+
+async def _places(context: ToolContext) -> list[WorkspacePath]:
+    """Every plan: what is of that type anywhere in the project, and what looks like one in /plans."""
+    known = [file.state.place for file in await context.tree.plans()]
+    try:
+        listed = await context.tree.list_directory(FOLDER, recursive=True, limit=None)
+    except (NotFound, BadArguments, CallDenied):
+        listed = []
+    found = [standing.place for standing in listed if standing.kind is EntryKind.FILE]
+    return [place for place in dict.fromkeys([*known, *found]) if is_plan_name(place)]
+
+
+async def _entry(place: WorkspacePath, context: ToolContext) -> tuple[tuple[datetime, datetime], dict[str, Any]] | None:
+    """A plan and when it was made; nothing if it is gone or not for this caller's eyes."""
+    entry = {"path": shown(place), "name": name_of(place)}
+    try:
+        reading = await context.tree.read(place)
+    except (NotFound, SymlinkNotFollowed, CallDenied):
+        return None
+    since = reading.standing.file.created_at if reading.standing.file else reading.standing.updated_at
+    try:
+        plan = await plan_in(reading.body)
+    except ToolFailed as error:
+        return (since.replace(microsecond=0), since), {**entry, "metadata": None, "error": error_text(error)}
+    # Frontmatter counts seconds: within one of them, the files' own times decide.
+    return (plan.created_at or since.replace(microsecond=0), since), {**entry, "metadata": plan.metadata}
+
+
+def _status(plan: dict[str, Any]) -> str | None:
+    return (plan["metadata"] or {}).get("status")
+
+
+tool = Tool(
+    name="plan_list",
+    toolset="workspace",
+    description="List plans with their title, status and time, the newest first. `total` counts all that match.",
+    category=ToolCategory.PLAN,
+    danger=Danger.SAFE,
+    arguments=PlanListArguments,
+    effects=lambda _: Effects(reads_batch=(mount_root(Mount.PROJECT),)),
+    function=plan_list,
+)

@@ -1,0 +1,69 @@
+"""Reads a plan: what its frontmatter says, and some of its lines."""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.people.plan_paths import PlanName, PlanPath
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.text.content import line_window
+from toolcrib.workspace.text.worker_calls import plan_in
+
+
+class PlanReadArguments(ToolArguments):
+    path: PlanPath | None = Field(default=None, description="Full path to the plan file.")
+    name: PlanName | None = Field(default=None, description="The plan's name in /plans, without `.plan`.")
+    offset: int | None = Field(
+        default=None,
+        description="First line below the frontmatter, counted from 0. Negative counts from the end.",
+    )
+    limit: int = Field(default=500, ge=1, description="Maximum number of lines.")
+    cursor: int | None = Field(default=None, ge=0, description="The line to go on from, if `offset` is not given.")
+
+    @model_validator(mode="after")
+    def _one_is_named(self) -> Self:
+        if (self.path is None) == (self.name is None):
+            raise PydanticCustomError("plan_named", "Give either path or name")
+        return self
+
+    @property
+    def place(self) -> WorkspacePath:
+        place = self.path or self.name
+        assert place is not None
+        return place
+
+    @property
+    def first_line(self) -> int:
+        return self.offset if self.offset is not None else self.cursor or 0
+
+
+async def plan_read(arguments: PlanReadArguments, context: ToolContext) -> dict[str, Any]:
+    reading = await context.tree.read(arguments.place)
+    plan = await plan_in(reading.body)
+    part = line_window(plan.body.decode("utf-8", "replace"), offset=arguments.first_line, limit=arguments.limit)
+    return {
+        "path": shown(arguments.place),
+        "metadata": plan.metadata,
+        "content": part.text,
+        "hash": reading.sha256.hex(),
+        "total_lines": part.total_lines,
+    }
+
+
+tool = Tool(
+    name="plan_read",
+    toolset="workspace",
+    description=(
+        "Read a plan by `path` or by `name`: its frontmatter as `metadata`, and the text below, by default its first "
+        "500 lines. Give `hash` to `plan_edit` as `last_read_hash`."
+    ),
+    category=ToolCategory.PLAN,
+    danger=Danger.SAFE,
+    arguments=PlanReadArguments,
+    effects=lambda arguments: Effects(reads=(arguments.place,)),
+    function=plan_read,
+)

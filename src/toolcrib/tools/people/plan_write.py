@@ -1,0 +1,90 @@
+"""Creates a plan, or writes one anew. Finds a name for it, and keeps what its frontmatter says besides."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import ContentKind, FileType
+from toolcrib.core.paths import shown
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.people.plan_paths import PlanPath
+from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.workspace.sync.path_state import PathState
+from toolcrib.workspace.text.plans import FOLDER, PlanDocument, PlanStatus, drawn, place_of
+from toolcrib.workspace.text.worker_calls import plan_composed, plan_in
+
+
+class PlanWriteArguments(ToolArguments):
+    title: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)] = Field(
+        description="Title of the plan."
+    )
+    content: str = Field(description="The plan, in Markdown and without frontmatter.")
+    path: PlanPath | None = Field(default=None, description="Where to write it. By default /plans, under a new name.")
+    status: PlanStatus = Field(default=PlanStatus.DRAFT, description="How far the plan has come.")
+
+
+async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dict[str, Any]:
+    standing = await context.draft.lookup(arguments.path) if arguments.path else await _at_a_new_name(context)
+    plan = await plan_composed(
+        await _earlier(standing, context),
+        title=_encodable("title", arguments.title).decode(),
+        status=arguments.status,
+        body=_encodable("content", arguments.content),
+        now=datetime.now(UTC),
+    )
+    content = plan.with_body(plan.body)
+    if len(content) > context.tree.max_file_bytes:
+        raise BadArguments(
+            {"content": f"Makes {len(content):,} bytes; at most {context.tree.max_file_bytes:,} are taken."}
+        )
+    standing = await context.draft.ensure_tracked(standing) if standing.exists else standing
+    change = await context.draft.write(standing, content, content=ContentKind.TEXT, type=FileType.PLAN, retype=True)
+    assert change.after is not None and change.after.sha256 is not None
+    return {
+        "path": shown(standing.place),
+        "file_id": str(change.file_id),
+        "version_id": str(change.version_id),
+        "hash": change.after.sha256.hex(),
+        "metadata": plan.metadata,
+    }
+
+
+async def _at_a_new_name(context: ToolContext) -> PathState:
+    while (standing := await context.draft.lookup(place_of(drawn()))).exists:
+        pass
+    return standing
+
+
+async def _earlier(standing: PathState, context: ToolContext) -> PlanDocument | None:
+    return await plan_in((await context.tree.read(standing.place)).body) if standing.exists else None
+
+
+def _encodable(field: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadArguments({field: f"Not valid Unicode at character {error.start}: a lone surrogate."}) from None
+
+
+def _effects(arguments: PlanWriteArguments) -> Effects:
+    # Under which name it will be written is found out by looking which are free.
+    return Effects(reads=(arguments.path,), writes=(arguments.path,)) if arguments.path else Effects(writes=(FOLDER,))
+
+
+tool = Tool(
+    name="plan_write",
+    toolset="workspace",
+    description=(
+        "Write a plan, by default to a new file in /plans whose name is made of three words. Title, status and time "
+        "go into its frontmatter. A plan at `path` is replaced; what else its frontmatter says is kept."
+    ),
+    category=ToolCategory.PLAN,
+    danger=Danger.SAFE,
+    arguments=PlanWriteArguments,
+    effects=_effects,
+    function=plan_write,
+    idempotent=False,
+)

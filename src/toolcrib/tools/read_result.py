@@ -1,0 +1,72 @@
+"""Reads the rest of a result that was cut, in pieces, as the model would have got it."""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from toolcrib.core.errors import NotFound, ToolFailed
+from toolcrib.core.ids import CallId
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.model_text import model_text, text_piece
+from toolcrib.policy.permissions import READ_RESULT
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.tool_calls import StoredCall, ToolCallStore
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+
+
+class ReadResultArguments(ToolArguments):
+    call_id: UUID = Field(description="The call whose result was cut; the cut result names it.")
+    offset: int = Field(default=0, ge=0, description="The character to begin with; the cut result names it.")
+
+
+def read_result_with(calls: ToolCallStore) -> Tool:
+    """The tool on the calls that are kept."""
+
+    async def read_result(arguments: ReadResultArguments, context: ToolContext) -> dict[str, Any]:
+        call = await _call(calls, CallId(arguments.call_id), context)
+        text, _ = model_text(call.result, call.error)
+        if arguments.offset >= len(text):
+            raise ToolFailed(
+                f"Offset {arguments.offset:,} is past the end: the result has {len(text):,} characters, and that is "
+                "all that is kept of it."
+            )
+        piece, end = text_piece(text, arguments.offset, call.id)
+        return {
+            "output": piece,
+            "metadata": {
+                "call_id": str(call.id),
+                "tool": call.tool,
+                "offset": arguments.offset,
+                "next_offset": end if end < len(text) else None,
+                "characters": len(text),
+                "truncated": end < len(text),
+            },
+        }
+
+    return Tool(
+        name=READ_RESULT,
+        toolset="results",
+        description=(
+            "Read the rest of a result that was cut. Give the `call_id` and the `offset` that the cut result names. "
+            "What comes is the result's text from there on, as much as fits, and the offset to read on from."
+        ),
+        category=ToolCategory.FILE,
+        danger=Danger.SAFE,
+        arguments=ReadResultArguments,
+        effects=lambda _: Effects(),
+        function=read_result,
+        checks_membership=False,
+    )
+
+
+async def _call(calls: ToolCallStore, call_id: CallId, context: ToolContext) -> StoredCall:
+    """An agent's own call of the same session, or outside of sessions; a person may see any of the workspace."""
+    caller, tenant = context.caller, Tenant.of(context.caller)
+    call = await (
+        calls.get_within(tenant, call_id, caller.session_id) if caller.is_agent else calls.get(tenant, call_id)
+    )
+    if call.ended_at is None:
+        raise NotFound(f"Call {call_id} has no result yet.")
+    return call

@@ -1,0 +1,81 @@
+"""What the tools for background processes answer: what a process said, how it is, and what it did to the tree."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.ids import BackgroundId
+from toolcrib.sandbox.background_process import OutputChunk
+from toolcrib.tools import text_result
+from toolcrib.tools.dialects.studio.studio_paths import written
+from toolcrib.tools.shell.background_shell import BackgroundJob, BackgroundShell
+from toolcrib.tools.shell.effect_summary import MOST_PATHS, summarize_effect
+
+# What one answer holds of the output; a model is given little more.
+MOST_BYTES: Final = 50_000
+
+
+def process_id(given: str) -> BackgroundId:
+    try:
+        return BackgroundId(UUID(given))
+    except ValueError:
+        raise BadArguments({"process_id": "Not an id of a process. `bash_list` shows them."}) from None
+
+
+async def told(
+    shell: BackgroundShell, job: BackgroundJob, *, offset: int, wait: float, first: str = ""
+) -> dict[str, Any]:
+    """Its output from an offset on, and all that is known of it; the tree is looked at on the way."""
+    piece = await shell.piece(job, offset=offset, most=MOST_BYTES, wait=wait)
+    booked = await shell.look(job)
+    state = shell.state(job)
+    text, next_offset = _text(piece, is_all=not state.is_running)
+    effect = summarize_effect(booked)
+    metadata = {
+        **facts(state),
+        "offset": piece.offset,
+        "nextOffset": next_offset,
+        **({"missedBytes": piece.missed} if piece.missed else {}),
+        **({"changed": effect} if effect else {}),
+        **({"notKept": [written(place) for place in job.too_large[:MOST_PATHS]]} if job.too_large else {}),
+        **({"displaced": [written(place) for place in job.displaced[:MOST_PATHS]]} if job.displaced else {}),
+    }
+    return text_result.text("\n".join(filter(None, (first, text.removesuffix("\n"), _note(state, job)))), **metadata)
+
+
+def facts(state: BackgroundProcess) -> dict[str, Any]:
+    """What is told of a process wherever it is named."""
+    return {
+        "processId": str(state.id),
+        "running": state.is_running,
+        "isolation": state.isolation,
+        **({} if state.exit_code is None else {"exitCode": state.exit_code}),
+        **({"stopped": state.stopped} if state.stopped else {}),
+    }
+
+
+def ending(state: BackgroundProcess) -> str:
+    if state.is_running:
+        return "running"
+    return f"ended: {state.stopped}" if state.stopped else f"ended with exit code {state.exit_code}"
+
+
+def _note(state: BackgroundProcess, job: BackgroundJob) -> str:
+    if state.is_running:
+        return ""
+    moved = ", ".join(written(place) for place in job.displaced[:MOST_PATHS])
+    return f"[{ending(state)}{f'; moved to the trash, from where a person can restore it: {moved}' if moved else ''}]"
+
+
+def _text(piece: OutputChunk, *, is_all: bool) -> tuple[str, int]:
+    """The piece as text, and where the next begins: a character that is cut in two is left for then."""
+    data = piece.data
+    for cut in range(min(3, len(data)) if not is_all or len(data) == MOST_BYTES else 0):
+        tail = data[len(data) - 1 - cut]
+        if tail & 0xC0 == 0xC0:
+            data = data[: len(data) - 1 - cut]
+            break
+        if tail < 0x80:
+            break
+    return data.decode(errors="replace"), piece.offset + len(data)

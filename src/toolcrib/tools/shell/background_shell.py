@@ -1,0 +1,396 @@
+"""The background processes that calls started: on which trees, whose they are, and what they did there.
+
+Joins the sandbox, which runs them, with the workspace, which books what they change, and with their rows. Asks nobody
+for permission: the gate has.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.audit import AuditRecord, audit_files
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.errors import Conflict, PermissionDenied, ToolcribError, ToolFailed
+from toolcrib.core.ids import BackgroundId, ProcessId, WorkspaceId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root, shown
+from toolcrib.policy.permissions import granted_hosts, permission_for
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.sandbox.background_process import BackgroundSandbox, OutputChunk
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import OutputCollector, SandboxCommand
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.storage.audit import AuditStore
+from toolcrib.storage.background_processes import BackgroundProcessStore
+from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.protected_path_watch import ProtectedPathWatch
+from toolcrib.tools.shell.shell import ENVIRONMENT, Shell
+from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.changes.draft import author_of
+from toolcrib.workspace.effects.effect_import import past
+from toolcrib.workspace.effects.live_tree import LiveTreeTracker, quarantine_untracked
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.workspace_services import WorkspaceServices
+
+log = structlog.get_logger(__name__)
+
+TOOL_NAME: Final = "bash_start"
+# How many run at once: of one agent, or one person without an agent, in a workspace; and on this server.
+MOST_OF_ONE: Final = 4
+MOST_HERE: Final = 32
+# How many that have ended are remembered with what they said.
+_ENDED_KEPT: Final = 64
+_ROLL_CALL_SECONDS: Final = 1.0
+_UNWANTED: Final = "its session ended, or who started it does not belong here any more"
+
+
+@dataclass(slots=True)
+class BackgroundJob:
+    """One process of this server. ``too_large`` could not be taken into the history, so nobody can bring it back."""
+
+    row: BackgroundProcess
+    caller: Caller
+    stay: LiveTreeTracker
+    names: ProtectedPathWatch
+    disk_of: WorkspaceDisks
+    too_large: tuple[WorkspacePath, ...]
+    displaced: tuple[WorkspacePath, ...] = ()
+    unreported_changes: list[ChangeSet] = field(default_factory=list)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def tenant(self) -> Tenant:
+        """The server itself looks: also when whoever started it is gone."""
+        return Tenant(self.row.workspace_id)
+
+
+class BackgroundShell:
+    """One per server."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        shell: Shell,
+        shelves: WorkspaceServices,
+        committer: Committer,
+        rows: BackgroundProcessStore,
+        audit: AuditStore,
+        *,
+        process: ProcessId,
+        lease: float,
+    ) -> None:
+        self._sandbox = sandbox
+        self._shell = shell
+        self._shelves = shelves
+        self._committer = committer
+        self._rows = rows
+        self._audit = audit
+        self._process = process
+        self._lease = lease
+        self._background: BackgroundSandbox | None = None
+        self._jobs: dict[BackgroundId, BackgroundJob] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._roll: asyncio.Task[None] | None = None
+
+    def is_offered(self) -> bool:
+        return self._shell.is_offered()
+
+    async def start(self, text: str, context: ToolContext) -> BackgroundJob:
+        """Takes the tree in, then starts it. Whoever called must be able to read what it says from then on."""
+        command = SandboxCommand(text, env=ENVIRONMENT, hosts=granted_hosts(_rules(context.caller), TOOL_NAME))
+        command.check()
+        isolation = await self._sandbox.probe()
+        isolation.require()
+        context.remarks.isolation = isolation.level
+        await self._refuse(context.caller)
+        job, zones = await self._prepared(text, context, isolation.level)
+        await self._rows.begin(Tenant.of(context.caller), job.row, most=MOST_OF_ONE)
+        try:
+            await self._running().start(
+                command,
+                zones,
+                owner=_owner(job.row),
+                name=str(job.row.id),
+                guard=job.names.objection,
+                emit=OutputCollector(context.emit).take,
+            )
+        except BaseException:
+            await asyncio.shield(
+                self._rows.end(job.tenant, job.row.id, at_ns=time.time_ns(), code=None, why="it did not start")
+            )
+            raise
+        self._jobs[job.row.id] = job
+        self._watch(job)
+        return job
+
+    async def find(self, caller: Caller, id_: BackgroundId) -> BackgroundJob:
+        """One of the caller's that runs, or ran, in this server; of another ToolFailed says what became of it."""
+        row = await self._rows.get(caller, id_)
+        if job := self._jobs.get(id_):
+            return job
+        if row.is_running:
+            row = await self._with_exit_state(row)
+        if row.is_running:
+            raise ToolFailed(
+                f"Process {id_} runs on another server, on node {row.node!r}, where its workspace's tree is. Ask there."
+            )
+        raise ToolFailed(
+            f"Process {id_} has ended ({row.stopped or f'exit code {row.exit_code}'}) and is not kept here."
+        )
+
+    async def all_of(self, caller: Caller) -> list[BackgroundProcess]:
+        """The caller's: those that run, anywhere, and the last that have ended."""
+        return [await self._with_exit_state(row) for row in await self._rows.of(caller)]
+
+    async def piece(self, job: BackgroundJob, *, offset: int, most: int, wait: float) -> OutputChunk:
+        """What it said from an offset on; waits for the first of it, or its end, if there is nothing yet."""
+        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await background.wait_for_output(name, owner=owner, offset=offset)
+        return background.output(name, owner=owner, offset=offset, most=most)
+
+    def write(self, job: BackgroundJob, data: bytes, *, end: bool) -> int:
+        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
+        taken = background.write(name, data, owner=owner) if data else 0
+        if end:
+            background.close_stdin(name, owner=owner)
+        return taken
+
+    async def stop(self, caller: Caller, id_: BackgroundId) -> BackgroundJob | None:
+        """Ends it, here or, a moment later, where it runs; for members."""
+        await self._rows.get(caller, id_, needs=WorkspaceRole.MEMBER)
+        job = self._jobs.get(id_)
+        if job is None:
+            await self._rows.ask_to_end(caller, id_)
+            return None
+        await self._end(job, "it was asked to stop")
+        return job
+
+    async def end_all_of(self, workspace_id: WorkspaceId) -> None:
+        """Ends those of a workspace that is deleted, as far as they run here."""
+        for job in [job for job in self._jobs.values() if job.row.workspace_id == workspace_id]:
+            if not job.finished.is_set():
+                await self._end(job, _UNWANTED)
+
+    async def look(self, job: BackgroundJob) -> tuple[ChangeSet, ...]:
+        """Books what it did to the tree since the last look; once it has ended that is done already."""
+        state = self._running().state(str(job.row.id), owner=_owner(job.row))
+        if not state.running:
+            await job.finished.wait()
+        else:
+            await self._record_changes(job, await job.stay.commit_changes())
+        booked, job.unreported_changes = tuple(job.unreported_changes), []
+        return booked
+
+    def state(self, job: BackgroundJob) -> BackgroundProcess:
+        """The row as it would be written now."""
+        state = self._running().state(str(job.row.id), owner=_owner(job.row))
+        ended_ns = None if state.running else job.row.ended_ns or time.time_ns()
+        return replace(job.row, ended_ns=ended_ns, exit_code=state.exit_code, stopped=state.stopped)
+
+    async def run(self) -> None:
+        """For ever: looks after what servers leave that die."""
+        while True:
+            try:
+                await self.recover()
+            except OperationalError as error:
+                log.warning("background.no_recovery", error=str(error))
+            await asyncio.sleep(self._lease)
+
+    async def recover(self) -> None:
+        """What dead servers of this node left: their processes ended with them, and what those did is booked."""
+        for row in await self._rows.orphans(self._shelves.node, seconds=self._lease):
+            assert row.ended_ns is not None
+            tenant = Tenant(row.workspace_id)
+            await self._rows.end(tenant, row.id, at_ns=row.ended_ns, code=None, why="its server ended without warning")
+            try:
+                await self._commit_leftover_changes(row)
+            except ToolcribError as error:
+                log.warning("background.not_looked_at", process=str(row.id), error=error.message)
+
+    async def close(self) -> None:
+        """Ends all, and books what they did."""
+        if self._roll:
+            self._roll.cancel()
+        if self._background:
+            await self._background.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _refuse(self, caller: Caller) -> None:
+        """What stands against any process of this caller here."""
+        _refuse_paths(caller)
+        if sum(not job.finished.is_set() for job in self._jobs.values()) >= MOST_HERE:
+            raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
+        seen = await self._shelves.files.lookup(Tenant.of(caller), [mount_root(Mount.PROJECT)], WorkspaceRole.MEMBER)
+        seen.home.require(self._shelves.node)
+
+    async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[BackgroundJob, list[ViewMount]]:
+        """The process to be, once the tree is taken in, and what it will see."""
+        caller = context.caller
+        await context.tree.wait_until_applied()
+        roots = await context.tree.roots(Mount)
+        names = ProtectedPathWatch(self._shell, dict(roots.values()), _rules(caller))
+        zones = await self._zones(context, names)
+        disk_of = await context.tree.disks()
+        stay = self._stay(caller.workspace_id, disk_of, [place for place, _ in roots.values()])
+        too_large = await stay.start(closed=names.closes, max_file_bytes=self._shelves.max_file_bytes)
+        row = BackgroundProcess(
+            caller.workspace_id,
+            BackgroundId(new_id()),
+            author_of(caller),
+            text,
+            level,
+            self._shelves.node,
+            self._process,
+            time.time_ns(),
+        )
+        await past(row.began_ns)
+        return BackgroundJob(row, caller, stay, names, disk_of, too_large), zones
+
+    async def _zones(self, context: ToolContext, names: ProtectedPathWatch) -> list[ViewMount]:
+        closed, zones = await asyncio.gather(in_thread(names.begin), self._shell.zones(context))
+        return [
+            replace(
+                zone,
+                fixed=closed.get(root, frozenset()) - frozenset(zone.masked),
+                writable=zone.writable and not names.closes_whole(root),
+            )
+            for root, zone in zones
+        ]
+
+    def _stay(
+        self, workspace_id: WorkspaceId, disk_of: WorkspaceDisks, roots: Sequence[WorkspacePath]
+    ) -> LiveTreeTracker:
+        return LiveTreeTracker(self._shelves.sync, self._shelves.files, Tenant(workspace_id), disk_of, roots)
+
+    def _running(self) -> BackgroundSandbox:
+        if self._background is None:
+            self._background = BackgroundSandbox(self._sandbox, self._shell.staging)
+        return self._background
+
+    def _watch(self, job: BackgroundJob) -> None:
+        task = asyncio.create_task(self._finish_job(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self._roll is None or self._roll.done():
+            self._roll = asyncio.create_task(self._stop_unwanted_jobs())
+
+    async def _finish_job(self, job: BackgroundJob) -> None:
+        """Waits for its end; then books the last of what it did, and how it ended."""
+        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
+        state = await background.ended(name, owner=owner)
+        ended_ns = time.time_ns()
+        try:
+            await self._record_changes(job, await job.stay.commit_changes())
+            come_up = await in_thread(job.names.new_paths)
+            job.displaced = await quarantine_untracked(self._shelves, self._committer, job.tenant, job.disk_of, come_up)
+        except Exception:
+            # What could not be booked now is found like any change from outside; that it ended is told in any case.
+            log.exception("background.not_booked", process=name)
+        job.row = replace(job.row, ended_ns=ended_ns)
+        try:
+            await self._rows.end(job.tenant, job.row.id, at_ns=ended_ns, code=state.exit_code, why=state.stopped)
+            await self._audit.append([_record(job, "ended", rule=state.stopped or f"exit code {state.exit_code}")])
+        finally:
+            job.finished.set()
+            self._forget_old()
+
+    async def _record_changes(self, job: BackgroundJob, booked: Sequence[ChangeSet]) -> None:
+        """Keeps for the next answer, and writes into the book, what of it is this process's doing."""
+        own = [change_set for change_set in booked if change_set.author.call_id == job.row.author.call_id]
+        job.unreported_changes += own
+        if own:
+            await self._audit.append([_record(job, "changed", change_sets=own)])
+
+    async def _end(self, job: BackgroundJob, reason: str) -> None:
+        await self._running().stop(str(job.row.id), owner=_owner(job.row), reason=reason)
+        await job.finished.wait()
+
+    async def _stop_unwanted_jobs(self) -> None:
+        """Ends those that nobody wants any more: their session was deleted, or someone elsewhere asked for it."""
+        while at_work := [job for job in self._jobs.values() if not job.finished.is_set()]:
+            await asyncio.sleep(_ROLL_CALL_SECONDS)
+            try:
+                wanted = await self._rows.wanted(self._process)
+            except OperationalError as error:
+                log.warning("background.no_roll_call", error=str(error))
+                continue
+            for job in at_work:
+                if job.row.id not in wanted and not job.finished.is_set():
+                    await self._end(job, _UNWANTED)
+
+    async def _with_exit_state(self, row: BackgroundProcess) -> BackgroundProcess:
+        """A row that says that it runs, though its server may have died since."""
+        if not row.is_running or row.process == self._process:
+            return row
+        if await self._rows.served([row.process], seconds=self._lease):
+            return row
+        return replace(row, ended_ns=row.began_ns, stopped="its server ended without warning")
+
+    async def _commit_leftover_changes(self, row: BackgroundProcess) -> None:
+        author = row.author
+        scope = str(author.run_id or author.agent_id or author.user_id)
+        roots = [
+            WorkspacePath(Mount.PROJECT, "/"),
+            WorkspacePath(Mount.CENTRAL, "/"),
+            WorkspacePath(Mount.STATE, "/", scope),
+        ]
+        seen = await self._shelves.files.lookup(Tenant(row.workspace_id), roots)
+        disk_of = self._shelves.mounts.disks_of(row.workspace_id, seen.home.tree)
+        names = ProtectedPathWatch(self._shell, {}, AgentRules() if author.agent_id else None)
+        await self._stay(row.workspace_id, disk_of, roots).start(
+            closed=names.closes, max_file_bytes=self._shelves.max_file_bytes, all_were_known=True
+        )
+
+    def _forget_old(self) -> None:
+        ended = [job for job in self._jobs.values() if job.finished.is_set()]
+        for job in ended[:-_ENDED_KEPT]:
+            del self._jobs[job.row.id]
+            self._running().remove(str(job.row.id), owner=_owner(job.row))
+
+
+def _rules(caller: Caller) -> AgentRules | None:
+    return caller.agent.rules if caller.agent else None
+
+
+def _refuse_paths(caller: Caller) -> None:
+    """On the live tree nothing can hold a process to some paths."""
+    permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
+    if permission is not None and permission.paths is not None:
+        raise PermissionDenied(
+            f"`{TOOL_NAME}` is limited to some paths for this agent, and a background process, which works on the live "
+            "tree, cannot be. Use `bash`, whose effect is judged before it counts, or let an owner remove `paths`."
+        )
+
+
+def _owner(row: BackgroundProcess) -> str:
+    return f"{row.workspace_id} {row.belongs_to}"
+
+
+def _record(
+    job: BackgroundJob, outcome: str, *, rule: str = "background", change_sets: Sequence[ChangeSet] = ()
+) -> AuditRecord:
+    """The book says of a process what it did and how it ended, under the call that started it."""
+    files = [file for change_set in change_sets for file in audit_files(change_set)]
+    return AuditRecord(
+        caller=job.caller,
+        tool=TOOL_NAME,
+        decision="none",
+        rule=rule,
+        input={"process": str(job.row.id), "command": job.row.command},
+        outcome=outcome,
+        at=datetime.now(UTC),
+        duration_us=(time.time_ns() - job.row.began_ns) // 1000,
+        files=[*files, *({"path": shown(place), "displaced": True} for place in job.displaced)],
+        isolation=job.row.isolation,
+    )

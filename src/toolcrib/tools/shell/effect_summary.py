@@ -1,0 +1,23 @@
+"""How what a command did to the tree is told in a result."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toolcrib.core.change_sets import ChangeKind, ChangeSet
+from toolcrib.tools.dialects.studio.studio_paths import written
+
+MOST_PATHS: Final = 50
+
+
+def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
+    """How many files were made, changed and deleted, and the first of them by name; nothing if none were."""
+    changes = [change for change_set in change_sets for change in change_set.changes]
+    if not changes:
+        return {}
+    count = Counter(change.kind for change in changes)
+    places = sorted({place for change_set in change_sets for place in change_set.paths})
+    return {
+        **{str(kind): count[kind] for kind in (ChangeKind.MADE, ChangeKind.CHANGED, ChangeKind.DELETED)},
+        "paths": [written(place) for place in places[:MOST_PATHS]],
+    }

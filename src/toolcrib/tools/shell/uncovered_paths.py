@@ -1,0 +1,63 @@
+"""What of a tree an agent's `paths` do not cover: a command of that agent sees it empty."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from toolcrib.core.agents import ToolPermission
+from toolcrib.core.errors import TooLarge
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.policy.permissions import covers_whole, may_cover_below, path_allowed
+
+# Each is a file that must be made for every command.
+MOST: Final = 50_000
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def outside_paths(root: Path, place: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
+    """The paths below ``root``, which is the place ``place``, that are not covered; folders whole where nothing is."""
+    if covers_whole(permission, place):
+        return frozenset()
+    opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    try:
+        found: set[str] = set()
+        for path in _outside(opened, place, permission):
+            found.add(path)
+            if len(found) > MOST:
+                raise TooLarge(
+                    f"More than {MOST:,} files are outside this agent's `paths`, one by one: too many to hide from a "
+                    "command. Let an owner name folders instead of single files."
+                )
+        return frozenset(found)
+    finally:
+        os.close(opened)
+
+
+def _outside(root: int, place: WorkspacePath, permission: ToolPermission) -> Iterator[str]:
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            opened = os.open(folder or ".", _FOLDER, dir_fd=root)
+        except OSError:
+            # Gone, or locked: then nobody can tell what is in it.
+            yield folder
+            continue
+        try:
+            with os.scandir(opened) as entries:
+                listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        finally:
+            os.close(opened)
+        for name, is_folder in listed:
+            path = f"{folder}/{name}" if folder else name
+            here = WorkspacePath(place.mount, f"/{path}", place.scope)
+            if not is_folder:
+                if not path_allowed(permission, here):
+                    yield path
+            elif covers_whole(permission, here):
+                continue
+            elif path_allowed(permission, here) or may_cover_below(permission, here):
+                pending.append(path)
+            else:
+                yield path

@@ -1,0 +1,104 @@
+"""Words and addresses from the web, made harmless: they come from strangers and are read by models and terminals."""
+
+import html
+import re
+import unicodedata
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolcrib.websearch.search_engine import EngineFailed, SearchResult
+
+_MOST_ADDRESS = 2_000
+# Engines mark what matched, and some give whole fragments. Other angle brackets are the author's: List<String>.
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|blockquote|br|cite|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|mark|ol|p|pre|q|s|script|"
+    r"small|span|strong|style|sub|sup|table|tbody|td|th|thead|time|tr|tt|u|ul|var|wbr)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+# Colours, titles and the like: ESC [ … m, ESC ] … BEL, and their one-character forms.
+_TERMINAL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b."
+)
+# Format characters that writing needs: the joiners of Persian, of Indian scripts and of emoji.
+_JOINERS = "\u200c\u200d"
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+
+def to_plain_text(value: Any, *, most: int) -> str:
+    """A text as one line without markup, commands or unseen characters; empty if it is no text."""
+    if not isinstance(value, str):
+        return ""
+    # Cut first, since what follows costs time per character, and generously, since markup goes away.
+    text = to_single_line(html.unescape(_TAG.sub(" ", value[: 8 * most])))
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def to_single_line(text: str) -> str:
+    """A text as one line without commands to a terminal or unseen characters; its markup stays."""
+    text = _TERMINAL.sub(" ", text)
+    text = "".join(character if _is_seen(character) else " " if character.isspace() else "" for character in text)
+    return " ".join(text.split())
+
+
+def web_address(value: Any) -> str | None:
+    """The address, if it is one of the web that shows where it leads; none of ``javascript:`` or ``bank.org@evil``."""
+    if not isinstance(value, str):
+        return None
+    address = value.strip()
+    if len(address) > _MOST_ADDRESS or not address.isprintable() or any(map(str.isspace, address)):
+        return None
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        return None
+    return address if good and "\\" not in address else None
+
+
+def _is_seen(character: str) -> bool:
+    return unicodedata.category(character) not in _UNSEEN or character in _JOINERS
+
+
+# Secrets that a query would carry to a stranger. Knows the shapes that issuers give to keys; it guesses at nothing.
+
+_SHAPES = {
+    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY",
+    "an AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})",
+    "a GitLab token": r"\bglpat-[A-Za-z0-9_-]{20,}",
+    "a Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+    "a Google key": r"\bAIza[0-9A-Za-z_-]{35}\b",
+    "a model provider's key": r"\bsk-[A-Za-z0-9_-]{20,}",
+    "a Stripe key": r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
+    "a signed token": r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    "a password in an address": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,100}:[^\s/@]{1,200}@",
+}
+_PATTERN = re.compile("|".join(f"({shape})" for shape in _SHAPES.values()))
+
+
+def find_secret(text: str) -> str | None:
+    """What kind of secret ``text`` holds, if it holds one."""
+    found = _PATTERN.search(text)
+    return None if found is None or found.lastindex is None else list(_SHAPES)[found.lastindex - 1]
+
+
+# The pages in an engine's list of results. One that is broken is left out; the others still count.
+
+MOST_TITLE = 300
+MOST_SNIPPET = 1_000
+
+
+def pages(results: Any, *, title: str, address: str, snippet: str, most: int) -> list[SearchResult]:
+    """The first ``most`` that can be visited; the keywords say under which names an engine gives what."""
+    if not isinstance(results, list):
+        raise EngineFailed("the answer holds no list of results")
+    found: list[SearchResult] = []
+    # More than any engine gives on a page; a hostile list must not keep the server busy.
+    for result in results[:500]:
+        if len(found) == most:
+            break
+        where = web_address(result.get(address)) if isinstance(result, dict) else None
+        if where is not None:
+            name = to_plain_text(result.get(title), most=MOST_TITLE) or where
+            found.append(SearchResult(name, where, to_plain_text(result.get(snippet), most=MOST_SNIPPET)))
+    return found
