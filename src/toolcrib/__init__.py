@@ -4,44 +4,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolcrib.client import Approval as Approval
-    from toolcrib.client import Question as Question
-    from toolcrib.domain.effects import Category as Category
-    from toolcrib.domain.effects import Danger as Danger
-    from toolcrib.domain.effects import Effects as Effects
-    from toolcrib.domain.errors import ToolcribError as ToolcribError
-    from toolcrib.domain.errors import ToolFailed as ToolFailed
-    from toolcrib.library.answering import Allow as Allow
-    from toolcrib.library.answering import Deny as Deny
-    from toolcrib.library.async_crib import AsyncToolcrib as AsyncToolcrib
-    from toolcrib.library.crib import Toolcrib as Toolcrib
-    from toolcrib.library.events import Called as Called
-    from toolcrib.library.events import Calling as Calling
-    from toolcrib.library.events import Event as Event
-    from toolcrib.library.events import Output as Output
-    from toolcrib.library.events import Result as Result
-    from toolcrib.library.events import Text as Text
-    from toolcrib.library.events import Unfinished as Unfinished
+    from toolcrib.client import ApprovalData as ApprovalData
+    from toolcrib.client import QuestionData as QuestionData
+    from toolcrib.core.errors import ToolcribError as ToolcribError
+    from toolcrib.core.errors import ToolFailed as ToolFailed
+    from toolcrib.core.paths import AbsolutePath as AbsolutePath
+    from toolcrib.core.tool_calls import Danger as Danger
+    from toolcrib.core.tool_calls import Effects as Effects
+    from toolcrib.core.tool_calls import ToolCategory as ToolCategory
+    from toolcrib.sdk.approval_callbacks import Approve as Approve
+    from toolcrib.sdk.approval_callbacks import Reject as Reject
+    from toolcrib.sdk.async_toolcrib import AsyncToolcrib as AsyncToolcrib
+    from toolcrib.sdk.run_events import Event as Event
+    from toolcrib.sdk.run_events import RunResult as RunResult
+    from toolcrib.sdk.run_events import RunUnfinished as RunUnfinished
+    from toolcrib.sdk.run_events import TextChunk as TextChunk
+    from toolcrib.sdk.run_events import ToolCallFinished as ToolCallFinished
+    from toolcrib.sdk.run_events import ToolCallStarted as ToolCallStarted
+    from toolcrib.sdk.run_events import ToolOutput as ToolOutput
+    from toolcrib.sdk.toolcrib import Toolcrib as Toolcrib
     from toolcrib.tools.context import ToolContext as ToolContext
-    from toolcrib.tools.define import tool as tool
-    from toolcrib.workspace.paths import AbsolutePath as AbsolutePath
+    from toolcrib.tools.tool import tool as tool
 
 __version__ = "0.1.0"
 
 # What programs need that use Toolcrib or add a tool. Loaded when first asked for: `import toolcrib` alone stays light.
 _OFFERED = {
-    **dict.fromkeys(("Approval", "Question"), "toolcrib.client"),
-    **dict.fromkeys(("Category", "Danger", "Effects"), "toolcrib.domain.effects"),
-    **dict.fromkeys(("ToolFailed", "ToolcribError"), "toolcrib.domain.errors"),
-    **dict.fromkeys(("Allow", "Deny"), "toolcrib.library.answering"),
+    **dict.fromkeys(("ApprovalData", "QuestionData"), "toolcrib.client"),
+    **dict.fromkeys(("ToolCategory", "Danger", "Effects"), "toolcrib.core.tool_calls"),
+    **dict.fromkeys(("ToolFailed", "ToolcribError"), "toolcrib.core.errors"),
+    **dict.fromkeys(("Approve", "Reject"), "toolcrib.sdk.approval_callbacks"),
     **dict.fromkeys(
-        ("Called", "Calling", "Event", "Output", "Result", "Text", "Unfinished"), "toolcrib.library.events"
+        ("ToolCallFinished", "ToolCallStarted", "Event", "ToolOutput", "RunResult", "TextChunk", "RunUnfinished"),
+        "toolcrib.sdk.run_events",
     ),
-    "AbsolutePath": "toolcrib.workspace.paths",
-    "AsyncToolcrib": "toolcrib.library.async_crib",
+    "AbsolutePath": "toolcrib.core.paths",
+    "AsyncToolcrib": "toolcrib.sdk.async_toolcrib",
     "ToolContext": "toolcrib.tools.context",
-    "Toolcrib": "toolcrib.library.crib",
-    "tool": "toolcrib.tools.define",
+    "Toolcrib": "toolcrib.sdk.toolcrib",
+    "tool": "toolcrib.tools.tool",
 }
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from toolcrib.domain.errors import Misconfigured
+from toolcrib.core.errors import Misconfigured
 
 MINIMUM_SECRET_BYTES = 32
 # Secrets that stand in documentation and examples everywhere, our own included.
@@ -41,6 +41,14 @@ class Settings(BaseSettings):
     refresh_token_days: int = Field(default=30, ge=1, le=365, description="How long a login lasts without being used.")
     audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
     seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
+    audit_checkpoint_file: Path | None = Field(
+        default=None,
+        description="A file to which signed checkpoints of the audit log are appended, best on another disk.",
+    )
+    audit_checkpoint_url: str | None = Field(
+        default=None, description="An address to which signed checkpoints of the audit log are posted, as JSON."
+    )
+    audit_checkpoint_seconds: float = Field(default=3600, gt=0, description="How often checkpoints are exported.")
 
     credentials_key: SecretStr | None = Field(
         default=None,
@@ -75,6 +83,12 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(
         default=15, ge=1, description="A process that is silent for so long is believed dead; its runs are taken over."
     )
+    max_attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="A run or an approved call is given up after so many attempts that ended the server.",
+    )
     approval_seconds: float = Field(
         default=7 * 86_400, ge=30, description="How long an approval or a question waits for a person."
     )
@@ -108,7 +122,31 @@ class Settings(BaseSettings):
         default="https://api.search.brave.com/res/v1/web/search", description="Where Brave Search is asked."
     )
     search_seconds: float = Field(default=10, gt=0, le=60, description="How long one search engine may take.")
-    open_registration: bool = Field(default=True, description="Whether anyone who reaches the server may register.")
+    stalls_file: Path | None = Field(
+        default=None, description="Where stalls of the event loop are written, as JSON lines; for tests and diagnosis."
+    )
+    max_api_keys: int = Field(default=200, ge=1, description="The most API keys that a person may have.")
+    max_workspaces: int = Field(default=1_000, ge=1, description="The most workspaces that a person may found.")
+    max_workspace_files: int = Field(
+        default=2_000_000, ge=1, description="The most files and folders that calls may make in a workspace."
+    )
+    max_workspace_bytes: int = Field(
+        default=100_000_000_000,
+        ge=1,
+        description="The most bytes of contents, earlier versions included, that calls may add to a workspace.",
+    )
+    max_sessions: int = Field(default=100_000, ge=1, description="The most sessions of a workspace.")
+    max_open_approvals: int = Field(
+        default=1_000, ge=1, description="The most calls of a workspace that may wait for a person at once."
+    )
+    open_registration: bool = Field(
+        default=False,
+        description="Whether anyone who reaches the server may register. Otherwise `toolcrib user create` adds people.",
+    )
+    invitations: bool = Field(
+        default=True,
+        description="Whether owners of workspaces may invite people who have no account, by links that are good once.",
+    )
 
     @field_validator(
         "allowed_hosts", "allowed_origins", "private_model_hosts", "private_mcp_hosts", "mcp_programs", mode="before"
@@ -125,6 +163,11 @@ class Settings(BaseSettings):
     def audit_anchor(self) -> Path:
         """Where this node notes the newest seal, outside the database."""
         return self.data_dir / "audit-anchor.json"
+
+    @property
+    def audit_mark(self) -> Path:
+        """Where this node notes how far the audit log was verified, signed."""
+        return self.data_dir / "audit-verified.json"
 
     def refuse_weak_secrets(self) -> None:
         """Raises Misconfigured unless every secret could have been made at random."""

@@ -9,67 +9,68 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import toolcrib.tools
-from toolcrib.domain.ids import ProcessId, new_id
-from toolcrib.domain.memory import spare_what_is_loaded
-from toolcrib.engine.approvals import Approvals
-from toolcrib.engine.bell import Bell
-from toolcrib.engine.book import Book
-from toolcrib.engine.collector import Bin, Collector
-from toolcrib.engine.executor import Executor
-from toolcrib.engine.journal import Journal
-from toolcrib.engine.live import Live
-from toolcrib.engine.questions import Questions
-from toolcrib.engine.recorder import Recorder
-from toolcrib.engine.recovery import recover
-from toolcrib.engine.runs.access import ModelAccess
-from toolcrib.engine.runs.advance import Advance
-from toolcrib.engine.runs.desk import Desk
-from toolcrib.engine.runs.presence import Presence
-from toolcrib.engine.runs.runner import Runner
-from toolcrib.engine.seals import Sealer, Verifier
-from toolcrib.engine.waiting import Waiting
-from toolcrib.engine.watchers import Nobody, Watchers
-from toolcrib.mcp.toolbox import Toolbox
-from toolcrib.providers.registry import Providers, open_providers
-from toolcrib.sandbox.background import Background
+from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.connection_limits import ConnectionLimits
+from toolcrib.api.ended_logins import EndedLogins
+from toolcrib.api.passwords import Passwords
+from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.events import EventHub
+from toolcrib.events.event_bus import EventPublisher, NullPublisher, WakeSignal
+from toolcrib.gate.approvals import Approvals
+from toolcrib.gate.audit_seals import AuditSealer
+from toolcrib.gate.audit_verification import AuditVerifier
+from toolcrib.gate.call_pipeline import Gate
+from toolcrib.gate.call_recorder import AuditWriter, CallRecorder
+from toolcrib.gate.checkpoint_export import CheckpointExporter
+from toolcrib.gate.execution_log import ExecutionLog
+from toolcrib.gate.questions import Questions
+from toolcrib.gate.resume_worker import ResumeWorker
+from toolcrib.gate.search_keys import SearchKeys
+from toolcrib.gate.workflow_guard import WorkflowGuard
+from toolcrib.gate.workspace_deletion import WorkspaceDeletion
+from toolcrib.mcp.mcp_toolsets import McpToolsets
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.run_executor import RunExecutor
+from toolcrib.runs.run_loader import CredentialResolver
+from toolcrib.runs.run_service import RunService
+from toolcrib.runs.run_worker import RunWorker
+from toolcrib.runtime.private_directory import keep_private
+from toolcrib.runtime.process_setup import freeze_gc
+from toolcrib.sandbox.background_process import BackgroundSandbox
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.server.login_links import LoginLinks
-from toolcrib.server.passwords import Passwords
-from toolcrib.server.services import Services
-from toolcrib.server.tokens import AccessTokens
+from toolcrib.sandbox.staging_directory import StagingDirectory
 from toolcrib.settings import Settings
-from toolcrib.storage.access import Access
-from toolcrib.storage.accounts import Accounts
-from toolcrib.storage.agents import Agents
-from toolcrib.storage.approvals import Approvals as ApprovalRows
-from toolcrib.storage.audit import Audit, Sealing
-from toolcrib.storage.background import BackgroundProcesses
-from toolcrib.storage.blobs import Blobs
-from toolcrib.storage.bookmarks import Bookmarks
-from toolcrib.storage.calls import Calls
-from toolcrib.storage.changes import Changes
-from toolcrib.storage.credentials import Lock
+from toolcrib.storage.agents import AgentStore, GrantStore
+from toolcrib.storage.api_keys import ApiKeyStore
+from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
+from toolcrib.storage.audit import AuditSealStore, AuditStore
+from toolcrib.storage.background_processes import BackgroundProcessStore
+from toolcrib.storage.blobs import BlobStore, RetentionStore
+from toolcrib.storage.change_sets import ChangeSetStore
 from toolcrib.storage.database import Database
-from toolcrib.storage.files import Files
-from toolcrib.storage.grants import Grants
-from toolcrib.storage.growth import Growth
-from toolcrib.storage.keys import Keys
-from toolcrib.storage.mcp_servers import McpServers
-from toolcrib.storage.past_calls import PastCalls
-from toolcrib.storage.plan_mode import PlanMode
-from toolcrib.storage.processes import Processes
-from toolcrib.storage.questions import Questions as QuestionRows
-from toolcrib.storage.regexes import Regexes
-from toolcrib.storage.runs import Runs
-from toolcrib.storage.sessions import Sessions
-from toolcrib.storage.since import Since
-from toolcrib.storage.tickets import Tickets
-from toolcrib.storage.trash import TrashEntries, TrashLimits
-from toolcrib.storage.undo import Undoing
-from toolcrib.storage.usage import Usage
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.tools.registry import Registry, tools_in
-from toolcrib.tools.shell.background import BackgroundShell
+from toolcrib.storage.deleted_workspaces import DeletedWorkspaceStore
+from toolcrib.storage.file_history import SnapshotStore, UndoStore
+from toolcrib.storage.files import FileStore
+from toolcrib.storage.invitations import InvitationStore
+from toolcrib.storage.mcp_servers import McpServerStore
+from toolcrib.storage.packages import PackageStore
+from toolcrib.storage.provider_credentials import Encryptor, ProviderCredentialStore
+from toolcrib.storage.questions import QuestionStore as QuestionRows
+from toolcrib.storage.regex_search import PostgresRegex
+from toolcrib.storage.runs import RunStore
+from toolcrib.storage.server_processes import ServerProcessStore
+from toolcrib.storage.sessions import ConversationCursorStore, PlanModeStore, SessionStore
+from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
+from toolcrib.storage.trash import TrashLimits, TrashStore
+from toolcrib.storage.users import TicketStore, UserStore
+from toolcrib.storage.virtual_files import VirtualFileStore
+from toolcrib.storage.workspace_quota import WorkspaceQuota
+from toolcrib.storage.workspaces import UsageStore, WorkspaceStore
+from toolcrib.tools.people.exit_plan_mode import exit_plan_mode_with
+from toolcrib.tools.read_result import read_result_with
+from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.shell.bash import bash_with
 from toolcrib.tools.shell.bash_input import bash_input_with
 from toolcrib.tools.shell.bash_list import bash_list_with
@@ -77,38 +78,40 @@ from toolcrib.tools.shell.bash_output import bash_output_with
 from toolcrib.tools.shell.bash_start import bash_start_with
 from toolcrib.tools.shell.bash_stop import bash_stop_with
 from toolcrib.tools.shell.shell import Shell
-from toolcrib.tools.shell.staging import Staging
-from toolcrib.tools.studio.web_search import web_search_with
 from toolcrib.tools.tool import Tool
-from toolcrib.tools.workspace.exit_plan_mode import exit_plan_mode_with
+from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
+from toolcrib.tools.web.web_search import web_search_with
 from toolcrib.websearch.brave import Brave
-from toolcrib.websearch.engine import SearchEngine
-from toolcrib.websearch.fallback import Fallback
+from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine
 from toolcrib.websearch.searxng import SearXNG
-from toolcrib.workspace.commit import Committer
-from toolcrib.workspace.mounts import Mounts
-from toolcrib.workspace.search.ripgrep import Ripgrep
-from toolcrib.workspace.sync import Sync
-from toolcrib.workspace.tree import Shelves
+from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.fs.ripgrep import Ripgrep
+from toolcrib.workspace.packages.installer import PackageInstaller
+from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
+from toolcrib.workspace.sync.node_recovery import recover
+from toolcrib.workspace.sync.reconcile import Reconciler
+from toolcrib.workspace.tree import WorkspaceServices
 
 if TYPE_CHECKING:
-    from toolcrib.mcp.connections import Connections
+    from toolcrib.mcp.mcp_connections import McpConnectionPool
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ToolRuntime:
     """The tool layer on one database, without a face."""
 
-    registry: Registry
-    shelves: Shelves
-    executor: Executor
+    registry: ToolRegistry
+    shelves: WorkspaceServices
+    executor: Gate
     approvals: Approvals
     questions: Questions
-    waiting: Waiting
-    bell: Bell
+    waiting: ResumeWorker
+    bell: WakeSignal
     shell: Shell
     background: BackgroundShell
-    toolbox: Toolbox
+    toolbox: McpToolsets
+    search_keys: SearchKeys
 
 
 def assemble(
@@ -116,30 +119,35 @@ def assemble(
     database: Database,
     *,
     tools: Iterable[Tool] = (),
-    live: Watchers | None = None,
+    live: EventPublisher | None = None,
     process_id: ProcessId | None = None,
     sandbox: Sandbox | None = None,
-) -> Engine:
+) -> ToolRuntime:
     """The gate and what stands behind it; ``tools`` are added to our own, ``live`` shows what happens."""
-    live = live or Nobody()
-    files, changes, blobs = Files(database), Changes(database), Blobs(database)
-    mounts = Mounts(settings.data_dir)
-    search = web_search_with(Fallback(search_engines(settings), seconds=settings.search_seconds))
-    plan_exit = exit_plan_mode_with(PlanMode(database))
+    live = live or NullPublisher()
+    files, changes, blobs = FileStore(database), ChangeSetStore(database), BlobStore(database)
+    keep_private(settings.data_dir)
+    mounts = MountTable(settings.data_dir)
+    search_keys = SearchKeys(ProviderCredentialStore(database, credentials_lock(settings)), url=settings.brave_url)
+    search = web_search_with(FallbackSearch(search_engines(settings), seconds=settings.search_seconds), search_keys)
+    plan_exit = exit_plan_mode_with(PlanModeStore(database))
     sandbox = sandbox or Sandbox()
     shell = Shell(sandbox, settings.data_dir / "staging")
-    toolbox = Toolbox(McpServers(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox))
-    shelves = Shelves(
+    toolbox = McpToolsets(
+        McpServerStore(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
+    )
+    shelves = WorkspaceServices(
         files=files,
         blobs=blobs,
         changes=changes,
         mounts=mounts,
-        sync=Sync(changes, mounts, node=settings.node, trash=trash_limits(settings)),
-        undoing=Undoing(database),
-        regexes=Regexes(database),
+        sync=Reconciler(changes, mounts, node=settings.node, trash=trash_limits(settings)),
+        undoing=UndoStore(database),
+        regexes=PostgresRegex(database),
+        virtual=VirtualFileStore(database),
         ripgrep=Ripgrep.found(),
-        trash=TrashEntries(database),
-        since=Since(database),
+        trash=TrashStore(database),
+        since=SnapshotStore(database),
         node=settings.node,
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
@@ -152,33 +160,37 @@ def assemble(
         shell,
         shelves,
         committer,
-        BackgroundProcesses(database),
-        Audit(database),
+        BackgroundProcessStore(database),
+        AuditStore(database),
         process=process_id,
         lease=settings.lease_seconds,
     )
     commands = [bash_with(shell), *background_tools(background)]
-    registry = Registry([*tools_in(toolcrib.tools), search, *commands, plan_exit, *tools], added=toolbox)
-    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_seconds), Bell()
-    approval_rows, calls = ApprovalRows(database), Calls(database)
-    approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.ring)
-    questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.ring)
-    executor = Executor(
+    calls = ToolCallStore(database)
+    ours = [*discover_tools(toolcrib.tools), search, *commands, plan_exit, read_result_with(calls)]
+    registry = ToolRegistry([*ours, *tools], added=toolbox, own=search_keys)
+    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_seconds), WakeSignal()
+    approval_rows = ApprovalRows(database, most_open=settings.max_open_approvals)
+    approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.notify)
+    questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.notify)
+    executor = Gate(
         registry=registry,
         shelves=shelves,
-        recorder=Recorder(
+        recorder=CallRecorder(
             committer,
-            Book(Audit(database)),
+            WorkspaceQuota(database, files=settings.max_workspace_files, bytes=settings.max_workspace_bytes),
+            AuditWriter(AuditStore(database)),
             calls,
             live,
         ),
-        journal=Journal(files, mounts),
+        journal=ExecutionLog(files, mounts),
         approvals=approvals,
         questions=questions,
+        workflows=WorkflowGuard(SessionStore(database), blobs),
         process=process,
     )
-    agents = Agents(database)
-    waiting = Waiting(
+    agents = AgentStore(database)
+    waiting = ResumeWorker(
         executor,
         approvals,
         questions,
@@ -187,10 +199,13 @@ def assemble(
         calls,
         node=settings.node,
         process=process,
-        decided=bell.ear(),
+        decided=bell.subscribe(),
         lease=settings.lease_seconds,
+        max_attempts=settings.max_attempts,
     )
-    return Engine(registry, shelves, executor, approvals, questions, waiting, bell, shell, background, toolbox)
+    return ToolRuntime(
+        registry, shelves, executor, approvals, questions, waiting, bell, shell, background, toolbox, search_keys
+    )
 
 
 def background_tools(shell: BackgroundShell) -> list[Tool]:
@@ -200,21 +215,26 @@ def background_tools(shell: BackgroundShell) -> list[Tool]:
 
 
 def advancing(
-    settings: Settings, database: Database, engine: Engine, providers: Providers, live: Watchers | None = None
-) -> Advance:
+    settings: Settings,
+    database: Database,
+    engine: ToolRuntime,
+    providers: ProviderRegistry,
+    live: EventPublisher | None = None,
+) -> RunExecutor:
     """What carries a run on, with the models that people have access to."""
-    return Advance(
-        runs=Runs(database),
-        sessions=Sessions(database),
-        agents=Agents(database),
-        access=ModelAccess(Access(database, credentials_lock(settings))),
+    return RunExecutor(
+        runs=RunStore(database),
+        sessions=SessionStore(database, most=settings.max_sessions),
+        agents=AgentStore(database),
+        access=CredentialResolver(ProviderCredentialStore(database, credentials_lock(settings))),
         providers=providers,
         registry=engine.registry,
         executor=engine.executor,
         approvals=engine.approvals,
         approval_rows=ApprovalRows(database),
         questions=engine.questions,
-        live=live or Nobody(),
+        live=live or NullPublisher(),
+        max_attempts=settings.max_attempts,
     )
 
 
@@ -222,40 +242,41 @@ def advancing(
 async def desk(
     settings: Settings,
     database: Database,
-    engine: Engine,
-    providers: Providers,
-    presence: Presence,
-    live: Watchers | None = None,
-) -> AsyncIterator[Desk]:
+    engine: ToolRuntime,
+    providers: ProviderRegistry,
+    presence: ProcessHeartbeat,
+    live: EventPublisher | None = None,
+) -> AsyncIterator[RunService]:
     """A desk with a runner at work behind it."""
-    runs = Runs(database)
+    runs = RunStore(database)
     advance = advancing(settings, database, engine, providers, live)
-    runner = Runner(runs, Processes(database), advance, presence, node=settings.node, decided=engine.bell.ear())
+    runner = RunWorker(
+        runs, ServerProcessStore(database), advance, presence, node=settings.node, decided=engine.bell.subscribe()
+    )
     running = asyncio.create_task(runner.run())
     try:
-        yield Desk(runs, engine.bell, live or Nobody(), runner=runner)
+        yield RunService(runs, engine.bell, live or NullPublisher(), runner=runner)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-def mcp_connections(settings: Settings, sandbox: Sandbox) -> "Connections":
+def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
     """The ways to MCP servers; made when the first is used, for the protocol's library takes a second to load."""
-    from toolcrib.mcp.opening import open_connections
-    from toolcrib.mcp.pipe import Programs
+    from toolcrib.mcp.mcp_transports import StdioPrograms, open_connections
 
-    spare_what_is_loaded()
-    staging = Staging(settings.data_dir / "staging")
-    background = Background(sandbox, staging.folder)
-    programs = Programs(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
+    freeze_gc()
+    staging = StagingDirectory(settings.data_dir / "staging")
+    background = BackgroundSandbox(sandbox, staging.folder)
+    programs = StdioPrograms(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
     return open_connections(programs, private_hosts=settings.private_mcp_hosts, at_end=staging.close)
 
 
-def credentials_lock(settings: Settings) -> Lock:
+def credentials_lock(settings: Settings) -> Encryptor:
     """What people's keys are locked with: a key of its own or, if none is set, one derived from the token secret."""
     key = settings.credentials_key or settings.jwt_secret
     previous = settings.credentials_previous_key
-    return Lock(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
+    return Encryptor(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
 
 
 def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
@@ -269,69 +290,101 @@ def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
 
 
 @asynccontextmanager
-async def services(settings: Settings, *, tools: Iterable[Tool] = ()) -> AsyncIterator[Services]:
-    """Everything the server's routes use, on an open database, after recovery and with the sealer at work."""
+async def services(
+    settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False
+) -> AsyncIterator[ApiServices]:
+    """Everything the server's routes use, on an open database, after recovery and with the sealer at work.
+
+    With ``binds_logins`` the logins of browsers end with the token secret: nobody else on this database continues them.
+    """
     settings.refuse_weak_secrets()
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
             Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
         )
-        live = await opened.enter_async_context(Live.open(database, redis_url=settings.redis_url, node=settings.node))
+        live = await opened.enter_async_context(
+            EventHub.open(database, redis_url=settings.redis_url, node=settings.node)
+        )
         providers = await opened.enter_async_context(
             open_providers(private_hosts=settings.private_model_hosts, proxy=settings.model_proxy)
         )
         presence = opened.enter_context(
-            Presence.kept(settings.system_url, node=settings.node, lease=settings.lease_seconds)
+            ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=settings.lease_seconds)
         )
         sandbox = Sandbox()
         engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id, sandbox=sandbox)
         await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
         await engine.waiting.recover()
-        sealing = Sealing(database)
-        sealer = Sealer(sealing, audit_key(settings), anchor=settings.audit_anchor)
-        bin_ = Bin(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
-        collector = Collector(Growth(database), keep=keeping(settings), bin=bin_)
+        sealing = AuditSealStore(database)
+        sealer = AuditSealer(sealing, audit_key(settings), anchor=settings.audit_anchor)
+        verifier = AuditVerifier(sealing, audit_key(settings), anchor=settings.audit_anchor, mark=settings.audit_mark)
+        exporter = CheckpointExporter(verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url)
+        bin_ = TrashCollector(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
+        collector = RetentionWorker(RetentionStore(database), keep=keeping(settings), bin=bin_)
+        deleted = asyncio.Event()
+        deletion = WorkspaceDeletion(
+            DeletedWorkspaceStore(database),
+            engine.shelves.mounts,
+            engine.background.end_all_of,
+            data_dir=settings.data_dir,
+            node=settings.node,
+            process=str(presence.id),
+            lease=settings.lease_seconds,
+            deleted=deleted,
+        )
         front = await opened.enter_async_context(desk(settings, database, engine, providers, presence, live))
-        access = Access(database, credentials_lock(settings))
+        access = ProviderCredentialStore(database, credentials_lock(settings))
+        accounts = UserStore(database, bound_to=settings.jwt_secret.get_secret_value() if binds_logins else "")
+        doors = ConnectionLimits()
         at_work = [
-            asyncio.create_task(engine.shell.prove()),
+            asyncio.create_task(EndedLogins(accounts, doors).run()),
+            asyncio.create_task(engine.shell.probe()),
             asyncio.create_task(sealer.run(settings.seal_seconds)),
+            asyncio.create_task(exporter.run(settings.audit_checkpoint_seconds)),
             asyncio.create_task(collector.run(settings.collect_seconds)),
+            asyncio.create_task(deletion.run()),
             asyncio.create_task(engine.waiting.run()),
             asyncio.create_task(engine.background.run()),
         ]
         try:
-            yield Services(
+            yield ApiServices(
                 settings=settings,
                 database=database,
-                accounts=Accounts(database),
-                keys=Keys(database),
-                workspaces=Workspaces(database),
-                agents=Agents(database),
+                accounts=accounts,
+                keys=ApiKeyStore(database, most=settings.max_api_keys),
+                workspaces=WorkspaceStore(database, most=settings.max_workspaces, on_deleted=deleted.set),
+                agents=AgentStore(database),
+                packages=PackageInstaller(
+                    PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node
+                ),
                 files=engine.shelves.files,
-                audit=Audit(database),
-                verifier=Verifier(sealing, audit_key(settings), anchor=settings.audit_anchor),
-                usage=Usage(database),
-                past_calls=PastCalls(database),
+                audit=AuditStore(database),
+                verifier=verifier,
+                usage=UsageStore(database),
+                past_calls=CallHistoryStore(database),
                 sandbox=sandbox,
-                calls=Calls(database),
-                sessions=Sessions(database),
-                bookmarks=Bookmarks(database),
-                tickets=Tickets(database),
+                calls=ToolCallStore(database),
+                sessions=SessionStore(database, most=settings.max_sessions),
+                bookmarks=ConversationCursorStore(database),
+                tickets=TicketStore(database),
                 live=live,
                 executor=engine.executor,
                 registry=engine.registry,
                 toolbox=engine.toolbox,
                 approvals=engine.approvals,
                 questions=engine.questions,
-                grants=Grants(database),
+                grants=GrantStore(database),
+                invitations=InvitationStore(database),
                 desk=front,
                 access=access,
-                model_access=ModelAccess(access),
+                model_access=CredentialResolver(access),
+                search_keys=engine.search_keys,
                 providers=providers,
                 passwords=Passwords(),
                 tokens=AccessTokens.from_settings(settings),
-                login_links=LoginLinks(settings.jwt_secret.get_secret_value()),
+                login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node),
+                setup_links=SetupLinks(settings.jwt_secret.get_secret_value()),
+                doors=doors,
             )
         finally:
             for task in at_work:

@@ -10,10 +10,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import one_line, plain
-from toolcrib.domain.errors import NotFound
-from toolcrib.library.staff import chosen_agent, default_name, make_default
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import one_line, plain
+from toolcrib.core.errors import NotFound
+from toolcrib.sdk.default_agent import default_name, make_default, resolve_agent
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -35,7 +42,7 @@ def listed(
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         found, default = place.client.agents(place.id), default_name(place)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
@@ -57,8 +64,8 @@ def show(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents show assistant > assistant.yaml
     """
-    with open_place(**context.obj) as place:
-        typer.echo(plain(chosen_agent(place, name).definition), nl=False)
+    with open_workspace(**context.obj) as place:
+        typer.echo(plain(resolve_agent(place, name).definition), nl=False)
 
 
 @app.command()
@@ -75,7 +82,7 @@ def add(
         definition = sys.stdin.read() if str(file) == "-" else file.read_text()
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}.") from None
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         known = next((one for one in place.client.agents(place.id) if one.name == name), None)
         if known is None:
             place.client.create_agent(place.id, name=name, definition=definition)
@@ -90,8 +97,8 @@ def default(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents default reviewer
     """
-    with open_place(**context.obj) as place:
-        make_default(place, chosen_agent(place, name).name)
+    with open_workspace(**context.obj) as place:
+        make_default(place, resolve_agent(place, name).name)
     typer.echo(f"{one_line(name, 60)} answers here from now on.")
 
 
@@ -101,6 +108,6 @@ def remove(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents remove reviewer
     """
-    with open_place(**context.obj) as place:
-        place.client.delete_agent(place.id, chosen_agent(place, name).id)
+    with open_workspace(**context.obj) as place:
+        place.client.delete_agent(place.id, resolve_agent(place, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")

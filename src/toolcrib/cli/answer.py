@@ -9,10 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.desk import AsOption, DatabaseOption, ServerOption, WorkspaceOption, chosen, found_by, open_desk
-from toolcrib.cli.showing import age, one_line, plain, show_question
-from toolcrib.client import Question, Workspace
-from toolcrib.domain.errors import BadArguments, Misconfigured
+from toolcrib.cli.approval_inbox import (
+    AsOption,
+    DatabaseOption,
+    ServerOption,
+    WorkspaceOption,
+    chosen,
+    found_by,
+    open_desk,
+)
+from toolcrib.cli.terminal_text import age, one_line, plain, show_question
+from toolcrib.client import QuestionData, WorkspaceData
+from toolcrib.core.errors import BadArguments, Misconfigured
 
 _SUFFIX = ": "
 
@@ -20,7 +28,7 @@ _SUFFIX = ": "
 def answer(
     question_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
     values: Annotated[list[str] | None, typer.Argument(help="name=value for each thing asked.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     workspace: WorkspaceOption = None,
     server: ServerOption = None,
     database: DatabaseOption = False,
@@ -50,7 +58,7 @@ def answer(
         typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
 
 
-def _list(waiting: Sequence[tuple[Workspace, Question]], *, as_json: bool) -> None:
+def _list(waiting: Sequence[tuple[WorkspaceData, QuestionData]], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
         return
@@ -83,7 +91,7 @@ def _split(values: Sequence[str]) -> dict[str, str]:
 
 
 def answers_to(
-    question: Question, given: Mapping[str, str], read: Callable[[str], str]
+    question: QuestionData, given: Mapping[str, str], read: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The answers, and which of them are one of the buttons that were offered. What is not given is asked for."""
     answers: dict[str, Any] = dict(given)
@@ -127,7 +135,7 @@ def _value(schema: Mapping[str, Any], said: str) -> Any:
         return said
 
 
-def _record(place: Workspace, question: Question) -> dict[str, object]:
+def _record(place: WorkspaceData, question: QuestionData) -> dict[str, object]:
     return {"workspace": place.name, "workspace_id": str(place.id), **question.model_dump(mode="json")}
 
 

@@ -9,35 +9,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.desk import (
+from toolcrib.cli.approval_inbox import (
+    ApprovalInbox,
     AsOption,
     DatabaseOption,
-    Desk,
     ServerOption,
     WorkspaceOption,
     chosen,
     found_by,
     open_desk,
 )
-from toolcrib.cli.showing import age, one_line, rule_text, show_approval, what_would_change
-from toolcrib.client import Approval, Workspace
-from toolcrib.domain.approvals import Scope
-from toolcrib.domain.errors import BadArguments, Misconfigured
+from toolcrib.cli.terminal_text import age, one_line, rule_text, show_approval, what_would_change
+from toolcrib.client import ApprovalData, WorkspaceData
+from toolcrib.core.approvals import GrantScope
+from toolcrib.core.errors import BadArguments, Misconfigured
 
 
 def approve(
     approval_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
-    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Why not; the agent is told.")] = None,
-    scope: Annotated[Scope, typer.Option(help="How far a yes reaches.")] = Scope.ONCE,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask me again.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why it is rejected; the agent sees it.")] = None,
+    scope: Annotated[GrantScope, typer.Option(help="How far a yes reaches.")] = GrantScope.ONCE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     workspace: WorkspaceOption = None,
     server: ServerOption = None,
     database: DatabaseOption = False,
     email: AsOption = None,
 ) -> None:
-    """List the calls that wait for a person, or decide one of them.
+    """List pending approvals, or approve or reject one.
 
     Needs TOOLCRIB_TOKEN (an access token or an API key of yours). Without a server, TOOLCRIB_DATABASE_URL and --as.
 
@@ -50,10 +50,10 @@ def approve(
             return
         place, short = found_by(waiting, approval_id, "approve")
         approval = desk.approval(place, short.id)
-        _decide(desk, place, approval, approved=not deny, scope=scope, reason=reason, yes=yes, as_json=as_json)
+        _decide(desk, place, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json)
 
 
-def _list(waiting: list[tuple[Workspace, Approval]], *, as_json: bool) -> None:
+def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
         return
@@ -71,16 +71,16 @@ def _list(waiting: list[tuple[Workspace, Approval]], *, as_json: bool) -> None:
         )
     console = Console()
     console.print(table)
-    console.print(Text("\nDecide with: toolcrib approve ID [--deny]", style="dim"))
+    console.print(Text("\nDecide with: toolcrib approve ID [--reject]", style="dim"))
 
 
 def _decide(
-    desk: Desk,
-    place: Workspace,
-    approval: Approval,
+    desk: ApprovalInbox,
+    place: WorkspaceData,
+    approval: ApprovalData,
     *,
     approved: bool,
-    scope: Scope,
+    scope: GrantScope,
     reason: str | None,
     yes: bool,
     as_json: bool,
@@ -88,8 +88,8 @@ def _decide(
     if not as_json:
         console = Console()
         show_approval(console, approval, place.name)
-        if approved and scope is not Scope.ONCE:
-            how_long = "in this session" if scope is Scope.SESSION else "until someone revokes it"
+        if approved and scope is not GrantScope.ONCE:
+            how_long = "in this session" if scope is GrantScope.SESSION else "until someone revokes it"
             console.print(Text(f"The agent may then do this unasked, {how_long}: {rule_text(approval.offered)}\n"))
     if not yes:
         _ask("Allow this?" if approved else "Deny this?")
@@ -100,7 +100,7 @@ def _decide(
     if as_json:
         typer.echo(json.dumps(_record(place, decided)))
         return
-    typer.echo("Allowed. It is carried out by the server." if approved else "Denied. The agent is told.")
+    typer.echo("Approved. The server runs it now." if approved else "Rejected. The agent is told.")
 
 
 def _ask(question: str) -> None:
@@ -117,7 +117,7 @@ def _ask(question: str) -> None:
         ) from None
 
 
-def _record(place: Workspace, approval: Approval) -> dict[str, object]:
+def _record(place: WorkspaceData, approval: ApprovalData) -> dict[str, object]:
     return {"workspace": place.name, "workspace_id": str(place.id), **approval.model_dump(mode="json")}
 
 

@@ -1,35 +1,44 @@
-"""``toolcrib audit``: the book."""
+"""``toolcrib audit``: verify the audit log, export checkpoints of it, accept a restore."""
 
 import asyncio
+import getpass
 import json
 import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from toolcrib.cli.configuration import load_settings
-from toolcrib.cli.place import (
+from toolcrib.cli.command_options import (
     HERE,
     DirectoryOption,
     JsonOption,
-    Place,
     ServerOption,
+    WorkspaceLocation,
     WorkspaceOption,
-    open_place,
+    load_settings,
+    open_workspace,
 )
+from toolcrib.core.errors import ToolcribError
 from toolcrib.settings import Settings
 
-app = typer.Typer(help="Inspect the book of calls.", no_args_is_help=True)
+app = typer.Typer(help="Inspect the audit log.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found, wherever it was recomputed. Problems are none when the book is whole."""
+class _VerifyResult:
+    """What was found, wherever it was recomputed. Problems are none when the audit log is whole.
+
+    Up to the seal ``since`` an earlier verification recomputed it.
+    """
 
     seals: int
     sealed: int
     unsealed: int
     problems: tuple[str, ...]
+    since: int = 0
+    restores: tuple[str, ...] = ()
 
 
 @app.callback()
@@ -40,21 +49,27 @@ def _commands() -> None:
 @app.command()
 def verify(
     as_json: JsonOption = False,
+    full: Annotated[bool, typer.Option("--full", help="Recompute everything, not only what is new.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file of checkpoints that a witness kept: the log must contain their seals.")
+    ] = None,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Recompute the book's seals. Ends with status 1 if a record was changed, removed, added or reordered.
+    """Verify the audit log. Ends with status 1 if a record was changed, removed, added or reordered.
 
-    The book of this directory, or of a server's; where TOOLCRIB_DATABASE_URL is set, of that database, server or not.
+    Of this directory, or of a server; where TOOLCRIB_DATABASE_URL is set, of that database, with or without a server.
+    Seals that an earlier verification recomputed are only counted, unless `--full` is given.
 
     Example: toolcrib audit verify --json
     """
+    kept = _read(checkpoint)
     if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
-        found = asyncio.run(_in_database(load_settings()))
+        found = asyncio.run(_in_database(load_settings(), full=full, kept=kept))
     else:
-        with open_place(directory, server=server, workspace=workspace) as place:
-            found = _asked(place)
+        with open_workspace(directory, server=server, workspace=workspace) as place:
+            found = _asked(place, full=full, kept=kept)
     if as_json:
         typer.echo(json.dumps({"whole": not found.problems, **asdict(found)}))
     else:
@@ -62,32 +77,156 @@ def verify(
     raise typer.Exit(1 if found.problems else 0)
 
 
-async def _in_database(settings: Settings) -> _Found:
-    from toolcrib.engine.seals import verify as verify_chain
-    from toolcrib.storage.audit import Sealing
+@app.command()
+def checkpoint(
+    file: Annotated[Path | None, typer.Argument(help="Where to append it; without a file it is shown.")] = None,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Export a signed statement of where the audit log ends, for a witness.
+
+    Keep it where nobody who can write to the database can: `toolcrib audit verify --checkpoint FILE` then finds out
+    whether the log was truncated or rolled back behind it.
+
+    Example: toolcrib audit checkpoint checkpoints.jsonl
+    """
+    if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
+        made = asyncio.run(_checkpoint_in_database(load_settings()))
+    else:
+        with open_workspace(directory, server=server, workspace=workspace) as place:
+            made = place.client.audit_checkpoint(place.id)
+    if file is None:
+        typer.echo(json.dumps(made))
+        return
+    with file.open("a") as opened:
+        opened.write(json.dumps(made) + "\n")
+    typer.echo(f"Seal {made['number']} is in {file}, signed by {made['public_key']}.")
+
+
+@app.command("accept-restore")
+def accept_restore(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Declare that the database was restored from a backup, so that the audit log is sealed again from there.
+
+    On each node, with the settings of its server. The declaration itself is recorded in the audit log, and every later
+    verification shows it.
+
+    Example: toolcrib audit accept-restore --yes
+    """
+    if not yes:
+        typer.confirm(
+            "Seals and records that were made after the backup are given up. Was this database restored?", abort=True
+        )
+    try:
+        before, after = asyncio.run(_accept(load_settings()))
+    except ToolcribError as error:
+        typer.secho(error.message, fg=typer.colors.RED, err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"Accepted and recorded: the audit log goes on from seal {after}; this node had seal {before}.")
+
+
+async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _VerifyResult:
+    from toolcrib.gate.audit_checkpoints import CheckpointSigner, UnreadableCheckpoint
+    from toolcrib.gate.audit_verification import verify as verify_chain
+    from toolcrib.storage.audit import AuditSealStore
+    from toolcrib.storage.database import Database
+    from toolcrib.wiring import audit_key
+
+    key = audit_key(settings)
+    try:
+        checkpoints = CheckpointSigner(key).read_all(kept) if kept is not None else ()
+    except UnreadableCheckpoint as error:
+        return _VerifyResult(0, 0, 0, (f"The checkpoint cannot be believed. {error}",))
+    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
+        found = await verify_chain(
+            AuditSealStore(database),
+            key,
+            anchor=settings.audit_anchor,
+            mark=settings.audit_mark,
+            full=full,
+            checkpoints=checkpoints,
+        )
+        return _VerifyResult(found.seals, found.sealed, found.unsealed, found.problems, found.since, found.restores)
+
+
+async def _checkpoint_in_database(settings: Settings) -> dict[str, Any]:
+    from toolcrib.gate.audit_verification import AuditVerifier
+    from toolcrib.storage.audit import AuditSealStore
     from toolcrib.storage.database import Database
     from toolcrib.wiring import audit_key
 
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        found = await verify_chain(Sealing(database), audit_key(settings), anchor=settings.audit_anchor)
-        return _Found(found.seals, found.sealed, found.unsealed, found.problems)
+        return await AuditVerifier(
+            AuditSealStore(database), audit_key(settings), anchor=settings.audit_anchor
+        ).checkpoint()
 
 
-def _asked(place: Place) -> _Found:
+async def _accept(settings: Settings) -> tuple[int | None, int]:
+    from toolcrib.gate.audit_seals import accept_restore as accept
+    from toolcrib.storage.audit import AuditSealStore, AuditStore
+    from toolcrib.storage.database import Database
+    from toolcrib.wiring import audit_key
+
+    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
+        done = await accept(
+            AuditSealStore(database),
+            AuditStore(database),
+            audit_key(settings),
+            anchor=settings.audit_anchor,
+            mark=settings.audit_mark,
+            by=getpass.getuser(),
+        )
+        return done.before, done.after
+
+
+def _asked(place: WorkspaceLocation, *, full: bool, kept: str | None) -> _VerifyResult:
     """A server recomputes its chain part by part."""
-    found = _Found(0, 0, 0, ())
-    while True:
-        part = place.client.verify_book(place.id, after=found.seals)
-        is_over = part.last in (found.seals, part.newest)
-        found = _Found(part.last, found.sealed + part.sealed, part.unsealed, (*found.problems, *part.problems))
-        if is_over:
-            return found
+    contradictions = tuple(_contradictions(place, kept)) if kept is not None else ()
+    part = place.client.verify_audit(place.id, after=0 if full else None)
+    since, sealed, problems = part.first, part.sealed, [*contradictions, *part.problems]
+    while part.last < part.newest and part.last > part.first:
+        part = place.client.verify_audit(place.id, after=part.last)
+        sealed += part.sealed
+        problems += part.problems
+    return _VerifyResult(part.last, sealed, part.unsealed, tuple(dict.fromkeys(problems)), since)
 
 
-def _tell(found: _Found) -> None:
+def _contradictions(place: WorkspaceLocation, kept: str) -> list[str]:
+    """Where a server's chain does not contain the seals of checkpoints. By its own word: it signed them."""
+    problems: list[str] = []
+    for line in kept.strip().splitlines():
+        try:
+            told = json.loads(line)
+            number, mac = int(told["number"]), str(told["mac"])
+        except (ValueError, KeyError, TypeError):
+            return ["The checkpoint cannot be believed. It is not one."]
+        found = place.client.verify_audit(place.id, after=number)
+        if found.newest < number:
+            problems.append(f"The chain ends at seal {found.newest}, but there was a seal {number}.")
+        elif found.first_mac != mac:
+            problems.append(f"Seal {number} is not the one of the checkpoint: the chain was sealed anew.")
+    return problems
+
+
+def _read(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.", param_hint="--checkpoint") from None
+
+
+def _tell(found: _VerifyResult) -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
-    state = "NOT WHOLE" if found.problems else "whole"
-    typer.echo(f"The book is {state}: {found.sealed} records under {found.seals} seals.")
+    state = "verification FAILED" if found.problems else "verified"
+    typer.echo(f"Audit log {state}: {found.sealed} records under {found.seals - found.since} seals.")
+    if found.since:
+        typer.echo(f"{found.since} seals before them were verified earlier; --full recomputes those too.")
+    for restore in found.restores:
+        typer.echo(restore)
     if found.unsealed:
         typer.echo(f"{found.unsealed} records are not sealed yet, so nothing is said about them.")

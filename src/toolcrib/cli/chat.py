@@ -6,16 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli.place import HERE, DirectoryOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.run import TAKEN_OVER, AgentOption, TrustOption
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    ServerOption,
+    WorkspaceLocation,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.run import TAKEN_OVER, AgentOption, TrustOption, warm_provider
 from toolcrib.cli.sessions import found_session
-from toolcrib.cli.warming import warm_provider
-from toolcrib.client import Agent, NoAnswer, Session
-from toolcrib.library.staff import chosen_agent
+from toolcrib.client import AgentData, ServerUnreachable, SessionData
+from toolcrib.sdk.default_agent import resolve_agent
 
 if TYPE_CHECKING:
-    from toolcrib.cli.plain_chat import PlainChat
-    from toolcrib.cli.terminal.chat import ScreenChat
+    from toolcrib.cli.line_chat import LineChat
+    from toolcrib.cli.terminal.chat_app import ScreenChat
 
 
 def chat(
@@ -38,7 +44,7 @@ def chat(
     """
     unsent, note = "", ""
     while True:
-        with open_place(directory, server=server, workspace=workspace) as place:
+        with open_workspace(directory, server=server, workspace=workspace) as place:
             if place.notes is not None and not place.served_elsewhere:
                 # While the person types: what they say is answered sooner.
                 warm_provider()
@@ -47,7 +53,7 @@ def chat(
             try:
                 talk.go_on(unsent, note=note)
                 return
-            except NoAnswer:
+            except ServerUnreachable:
                 if not place.served_elsewhere:
                     raise
                 # Another terminal served the directory, and has ended: now it is our turn.
@@ -55,22 +61,22 @@ def chat(
 
 
 def _begun(
-    place: Place, resume: str | None, *, agent: str | None, mode: str, trust: str | None
-) -> tuple[Session, Agent]:
+    place: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
+) -> tuple[SessionData, AgentData]:
     if resume is not None:
         session = found_session(place, resume)
-        return session, chosen_agent(place, str(session.agent_id))
-    hired = chosen_agent(place, agent)
+        return session, resolve_agent(place, str(session.agent_id))
+    hired = resolve_agent(place, agent)
     return place.client.create_session(place.id, agent_id=hired.id, mode=mode, trust=trust), hired
 
 
-def _talk(place: Place, session: Session, agent: Agent, *, lines: bool) -> "PlainChat | ScreenChat":
+def _talk(place: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool) -> "LineChat | ScreenChat":
     # Only the one that is used: the other's widgets, or none, would be loaded for nothing.
     if lines or not is_screen():
-        from toolcrib.cli.plain_chat import PlainChat
+        from toolcrib.cli.line_chat import LineChat
 
-        return PlainChat(place, session, agent)
-    from toolcrib.cli.terminal.chat import ScreenChat
+        return LineChat(place, session, agent)
+    from toolcrib.cli.terminal.chat_app import ScreenChat
 
     return ScreenChat(place, session, agent)
 

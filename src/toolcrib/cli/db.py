@@ -11,18 +11,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from toolcrib.cli.configuration import load_settings
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.engine.collector import Bin, Collector
+from toolcrib.cli.command_options import load_settings
+from toolcrib.core.errors import Misconfigured
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
+from toolcrib.storage.blobs import CollectedGarbage, RetentionStore
 from toolcrib.storage.database import Database
-from toolcrib.storage.growth import Collected, Growth
-from toolcrib.storage.trash import TrashEntries
-from toolcrib.workspace.mounts import Mounts
+from toolcrib.storage.trash import TrashStore
+from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
 
 if TYPE_CHECKING:
-    from toolcrib.storage.growth import Growth
+    from toolcrib.storage.blobs import RetentionStore
 
 T = TypeVar("T")
 
@@ -70,12 +70,12 @@ def upgrade(
 
 
 @app.command()
-def stats(as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False) -> None:
+def stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show what every workspace takes up, the largest first.
 
     Example: toolcrib db stats --json
     """
-    sizes = asyncio.run(_with_database(load_settings(), lambda database: Growth(database).sizes()))
+    sizes = asyncio.run(_with_database(load_settings(), lambda database: RetentionStore(database).sizes()))
     if as_json:
         typer.echo(json.dumps([asdict(size) for size in sizes], default=str))
         return
@@ -88,28 +88,28 @@ def stats(as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON."
 
 
 @app.command()
-def collect(
+def gc(
     keep_days: Annotated[
         float | None, typer.Option(help="Forget versions older than this, heads aside; by default none.")
     ] = None,
 ) -> None:
-    """Let go of unused contents and expired trash now, and of old versions if an age is given.
+    """Delete unreferenced blobs, expired trash and, with an age, old versions.
 
     Safe beside a running server. The trash is that of this node, so run it where the server runs.
 
-    Example: toolcrib db collect --keep-days 90
+    Example: toolcrib db gc --keep-days 90
     """
 
     keep = None if keep_days is None else timedelta(days=keep_days)
     settings = load_settings()
 
-    async def collected(database: Database) -> Collected:
-        bin_ = Bin(TrashEntries(database), Mounts(settings.data_dir), node=settings.node)
-        return await Collector(Growth(database), keep=keep, bin=bin_).collect()
+    async def collected(database: Database) -> CollectedGarbage:
+        bin_ = TrashCollector(TrashStore(database), MountTable(settings.data_dir), node=settings.node)
+        return await RetentionWorker(RetentionStore(database), keep=keep, bin=bin_).collect()
 
     found = asyncio.run(_with_database(settings, collected))
     typer.echo(
-        f"Let go of {found.versions:,} versions, {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB) "
+        f"Deleted {found.versions:,} versions, {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB) "
         f"and {found.trashed:,} expired things in the trash."
     )
 

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.sandbox.levels import Isolation
+from toolcrib.sandbox.isolation import Isolation
 from toolcrib.sandbox.sandbox import Sandbox
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Attempt to escape from the sandbox, and tell what held. Ends with status 1 if commands would be off.
+    """Check sandbox isolation. Ends with status 1 if commands would be off.
 
     Example: toolcrib doctor --json
     """

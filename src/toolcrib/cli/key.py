@@ -8,9 +8,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import age, one_line
-from toolcrib.domain.errors import NotFound
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import age, one_line
+from toolcrib.core.errors import NotFound
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -25,18 +32,18 @@ def listed(
 ) -> None:
     """List your keys. What a key may do, but for making keys, is what you may.
 
-    Example: toolcrib key make laptop --days 30
+    Example: toolcrib key create laptop --days 30
     """
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         found = place.client.keys()
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
     if not found:
-        typer.echo("You have no keys. `toolcrib key make NAME` makes one.")
+        typer.echo("You have no keys. `toolcrib key create NAME` makes one.")
         return
     table = Table("id", "name", "begins", "age", "for", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
@@ -48,7 +55,7 @@ def listed(
 
 
 @app.command()
-def make(
+def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     days: Annotated[
@@ -57,11 +64,11 @@ def make(
 ) -> None:
     """Make a key. Its secret is shown this once, alone on standard output.
 
-    Example: export TOOLCRIB_TOKEN=$(toolcrib key make ci)
+    Example: export TOOLCRIB_TOKEN=$(toolcrib key create ci)
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         _, secret = place.client.create_key(name=name, days=days)
-    typer.echo("This is shown once. Whoever has it may do what you may.", err=True)
+    typer.echo("This is shown once. Anyone who has it can do what you can.", err=True)
     typer.echo(secret)
 
 
@@ -71,7 +78,7 @@ def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="Its 
 
     Example: toolcrib key revoke 3f9a2b1c
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         own = place.client.keys()
         fitting = [one for one in own if str(one.id).endswith(key.lower()) and len(key) >= 4]
         if len(fitting) != 1:

@@ -8,10 +8,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import diff_line, one_line
-from toolcrib.client import Record
-from toolcrib.domain.errors import ToolcribError
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceLocation,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import diff_line, one_line
+from toolcrib.client import AuditRecordData
+from toolcrib.core.errors import ToolcribError
 
 _MOST_DIFF_LINES = 200
 _MOST_FILES = 20
@@ -31,7 +39,7 @@ def log(
 
     Example: toolcrib log --diff
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as place:
         records = newest_records(place, limit, all_calls=all_calls)
         names = {str(agent.id): agent.name for agent in place.client.agents(place.id)}
         console = Console()
@@ -46,12 +54,12 @@ def log(
             typer.echo("Nothing has been done here yet.")
 
 
-def newest_records(place: Place, limit: int, *, all_calls: bool = False) -> list[Record]:
+def newest_records(place: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordData]:
     """The newest first; by default those only that changed files, ran commands or were refused."""
-    found: list[Record] = []
+    found: list[AuditRecordData] = []
     before = None
     while len(found) < limit:
-        page = place.client.book(place.id, limit=200, before=before)
+        page = place.client.audit(place.id, limit=200, before=before)
         found += [record for record in page if all_calls or _matters(record)]
         if len(page) < 200:
             break
@@ -59,11 +67,11 @@ def newest_records(place: Place, limit: int, *, all_calls: bool = False) -> list
     return found[:limit]
 
 
-def _matters(record: Record) -> bool:
+def _matters(record: AuditRecordData) -> bool:
     return bool(record.files) or record.tool == "bash" or record.outcome != "done"
 
 
-def record_lines(record: Record, names: Mapping[str, str]) -> list[Text]:
+def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text]:
     """A record, with the agents' names."""
     who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
     about = next((one_line(record.input[name], 200) for name in _NAMING if record.input.get(name)), "")
@@ -97,7 +105,7 @@ def _is_mounted(file: Mapping[str, Any]) -> bool:
     return path.startswith("@") and not path.startswith("@project")
 
 
-def diffs_of(place: Place, record: Record) -> list[dict[str, str]]:
+def diffs_of(place: WorkspaceLocation, record: AuditRecordData) -> list[dict[str, str]]:
     """What a call changed, where the history can still say it."""
     if not record.files:
         return []

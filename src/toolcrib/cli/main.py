@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 import toolcrib
-from toolcrib.domain.errors import ToolcribError
+from toolcrib.core.errors import ToolcribError
 
 # As help lists them. Each is in the module of its name, as a function or as an `app` of its own.
 COMMANDS = (
     *("chat", "run", "web", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
-    *("serve", "approve", "answer", "doctor", "mcp", "db", "audit"),
+    *("serve", "approve", "answer", "doctor", "mcp", "package", "db", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
 _COLLECT_AFTER = 50_000
@@ -38,7 +38,7 @@ def command_line(*names: str) -> typer.Typer:
     app = typer.Typer(
         name="toolcrib",
         help=(
-            "Agents with tools in your project directory: you are asked, it is written down, and you can undo it.\n\n"
+            "AI agents for your project directory, with approvals, an audit log and undo.\n\n"
             "Without a command: a chat in this directory. Example: `cd app; toolcrib`"
         ),
         pretty_exceptions_enable=False,
@@ -66,7 +66,7 @@ def _wanted(words: list[str]) -> tuple[str, ...]:
 
 def _options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and end.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
 ) -> None:
     if version:
         typer.echo(f"toolcrib {toolcrib.__version__}")
@@ -78,6 +78,6 @@ def _options(
 
 
 def _listed(fields: Mapping[str, str]) -> str:
-    from toolcrib.cli.showing import one_line
+    from toolcrib.cli.terminal_text import one_line
 
     return "".join(f"\n  {one_line(field, 60)}: {one_line(flaw)}" for field, flaw in fields.items())

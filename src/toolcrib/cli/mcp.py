@@ -1,20 +1,138 @@
 """``toolcrib mcp``: a workspace for MCP clients; and its commands: MCP servers whose tools agents here may use."""
 
-import json
+import asyncio
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from toolcrib.cli.command_options import open_workspace
+from toolcrib.core.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+import json
 import sys
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.mcp_pipe import serve
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import one_line, plain
-from toolcrib.client import McpServer
-from toolcrib.domain.errors import BadArguments, Misconfigured, NotFound
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceLocation,
+    WorkspaceOption,
+)
+from toolcrib.cli.terminal_text import one_line, plain
+from toolcrib.client import McpServerData
+from toolcrib.core.errors import BadArguments, NotFound
+
+# A workspace for MCP clients that start programs, on standard input and output. Passes messages on, no more.
+
+
+def serve(directory: Path, *, server: str | None, workspace: str | None) -> None:
+    """Serves until the client closes our input."""
+    with _address(directory, server, workspace) as (url, token):
+        asyncio.run(_pass_on(url, token))
+
+
+@contextmanager
+def _address(directory: Path, server: str | None, workspace: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
+    if server is None:
+        from toolcrib.local import open_local
+
+        with open_local(directory, tell=lambda text: typer.echo(text, err=True)) as local:
+            yield f"{local.address}/mcp/{local.workspace_id}", local.token
+        return
+    token = os.environ.get("TOOLCRIB_TOKEN")
+    if not token:
+        raise Misconfigured("Say who you are to the server: set TOOLCRIB_TOKEN to an API key of yours or an agent's.")
+    if workspace is None:
+        yield f"{server.rstrip('/')}/mcp", lambda: token
+        return
+    with open_workspace(server=server, workspace=workspace) as place:
+        yield f"{server.rstrip('/')}/mcp/{place.id}", lambda: token
+
+
+async def _pass_on(url: str, token: Callable[[], str]) -> None:
+    """Messages both ways, until the client closes our input."""
+    import anyio
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.server.stdio import stdio_server
+
+    timeout = httpx2.Timeout(30, read=600)
+    era = _ProtocolVersion()
+
+    async def say_who(request: httpx2.Request) -> None:
+        # Each time anew: a directory's token is renewed while this runs.
+        request.headers["Authorization"] = f"Bearer {token()}"
+
+    async with (
+        httpx2.AsyncClient(timeout=timeout, trust_env=False, event_hooks={"request": [say_who]}) as http,
+        stdio_server() as (from_client, to_client),
+        streamable_http_client(url, http_client=http) as (from_server, to_server),
+        anyio.create_task_group() as group,
+    ):
+
+        async def back() -> None:
+            async for answer in from_server:
+                if not isinstance(answer, Exception):
+                    era.hear(answer)
+                    await to_client.send(answer)
+
+        group.start_soon(back)
+        async for message in from_client:
+            if not isinstance(message, Exception):
+                await to_server.send(era.marked(message))
+        group.cancel_scope.cancel()
+
+
+class _ProtocolVersion:
+    """Which protocol is spoken. Over HTTP, headers say so, and what a request is about."""
+
+    def __init__(self) -> None:
+        self._agreed: str | None = None
+
+    def hear(self, answer: "SessionMessage") -> None:
+        """The answer to `initialize` says what was agreed on."""
+        result = getattr(answer.message, "result", None)
+        if self._agreed is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
+            self._agreed = result["protocolVersion"]
+
+    def marked(self, message: "SessionMessage") -> "SessionMessage":
+        from mcp.shared.message import ClientMessageMetadata, SessionMessage
+
+        headers = self._headers(getattr(message.message, "method", None), getattr(message.message, "params", None))
+        return SessionMessage(message.message, ClientMessageMetadata(headers=headers)) if headers else message
+
+    def _headers(self, method: str | None, params: Any) -> dict[str, str]:
+        from mcp.shared.inbound import (
+            MCP_METHOD_HEADER,
+            MCP_NAME_HEADER,
+            MCP_PROTOCOL_VERSION_HEADER,
+            encode_header_value,
+        )
+        from mcp_types import PROTOCOL_VERSION_META_KEY
+
+        given = params if isinstance(params, dict) else {}
+        version = (given.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY)
+        if method is None or method == "initialize":
+            return {}
+        if not isinstance(version, str):
+            return {MCP_PROTOCOL_VERSION_HEADER: self._agreed} if self._agreed else {}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
+        if isinstance(name := given.get("name"), str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        return headers
+
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -57,13 +175,13 @@ def add(
     Example: toolcrib mcp add files -- node /opt/mcp/server.js /data
     """
     secrets = dict(_from_environment(one) for one in secret or ())
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         made = place.client.create_mcp_server(
             place.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
         )
     _show(made)
     if made.seen:
-        typer.echo(f"Nobody can use them yet. Look them through, then: toolcrib mcp accept {made.name}")
+        typer.echo(f"Nobody can use them yet. Look them through, then: toolcrib mcp approve {made.name}")
 
 
 @app.command("list")
@@ -72,7 +190,7 @@ def listed(context: typer.Context, as_json: JsonOption = False) -> None:
 
     Example: toolcrib mcp list
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         found = place.client.mcp_servers(place.id)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
@@ -97,10 +215,10 @@ def show(
 
     Example: toolcrib mcp show files --again
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         found = _found(place, name)
         if again:
-            found = place.client.look_at_mcp_server(place.id, found.id)
+            found = place.client.refresh_mcp_server(place.id, found.id)
     if as_json:
         typer.echo(found.model_dump_json())
         return
@@ -108,16 +226,16 @@ def show(
 
 
 @app.command()
-def accept(
+def approve(
     context: typer.Context,
     name: NameArgument,
     sha256: Annotated[str | None, typer.Option(help="Of the list that you have seen, instead of being asked.")] = None,
 ) -> None:
     """Let agents use the tools that a server offers now; for owners. One that changes later is off until you do again.
 
-    Example: toolcrib mcp accept files
+    Example: toolcrib mcp approve files
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         found = _found(place, name)
         if found.seen_sha256 is None:
             raise BadArguments({"name": found.problem or "it offered nothing yet"}, f"{name} has no tools to accept.")
@@ -136,12 +254,12 @@ def remove(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib mcp remove files
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         place.client.delete_mcp_server(place.id, _found(place, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
 
-def _found(place: Place, name: str) -> McpServer:
+def _found(place: WorkspaceLocation, name: str) -> McpServerData:
     own = place.client.mcp_servers(place.id)
     found = next((one for one in own if one.name == name), None)
     if found is None:
@@ -159,7 +277,7 @@ def _from_environment(said: str) -> tuple[str, str]:
     return name, value
 
 
-def _show(server: McpServer) -> None:
+def _show(server: McpServerData) -> None:
     """What a server says of its tools is shown as plain text: nothing in it can steer the terminal."""
     typer.echo(f"{server.name}: {one_line(_where(server))} ({_state(server)})")
     if server.problem:
@@ -176,11 +294,11 @@ def _show(server: McpServer) -> None:
         typer.echo(f"\n  sha256 {server.seen_sha256}")
 
 
-def _where(server: McpServer) -> str:
+def _where(server: McpServerData) -> str:
     return server.url or " ".join(server.command)
 
 
-def _state(server: McpServer) -> str:
+def _state(server: McpServerData) -> str:
     if not server.enabled:
         return "switched off"
     if server.awaits_approval:

@@ -9,11 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import one_line
-from toolcrib.domain.errors import Misconfigured, ToolcribError
-from toolcrib.library.providers import NO_MODEL, keep_named, named_by_environment, parse_choice, usable
-from toolcrib.library.staff import chosen_agent, give_model
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import one_line
+from toolcrib.core.errors import Misconfigured, ToolcribError
+from toolcrib.sdk.default_agent import resolve_agent, set_model
+from toolcrib.sdk.default_model import NO_MODEL, named_by_environment, parse_choice, store_environment_keys, usable
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -36,10 +43,12 @@ def listed(
     if context.invoked_subcommand is not None:
         return
     rows, failures = [], []
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         if place.notes is not None:
-            keep_named(place.client)
-        for provider in usable(place.client) if place.notes else [one.provider for one in place.client.access()]:
+            store_environment_keys(place.client)
+        for provider in (
+            usable(place.client) if place.notes else [one.provider for one in place.client.provider_credentials()]
+        ):
             try:
                 rows += [{"provider": provider, **one.model_dump()} for one in place.client.models(provider)]
             except ToolcribError as error:
@@ -75,7 +84,7 @@ def login(
     Example: toolcrib models login anthropic
     """
     secret = _secret(provider)
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         place.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
     typer.echo(f"Stored. `toolcrib models` lists what {one_line(provider, 40)} offers.")
 
@@ -86,7 +95,7 @@ def logout(context: typer.Context, provider: ProviderArgument) -> None:
 
     Example: toolcrib models logout anthropic
     """
-    with open_place(**context.obj) as place:
+    with open_workspace(**context.obj) as place:
         place.client.remove_access(provider)
     named = [one.provider for one in named_by_environment()]
     typer.echo("Forgotten." + (" The environment still names one." if provider in named else ""))
@@ -103,8 +112,8 @@ def use(
     Example: toolcrib models use anthropic/claude-sonnet-4-5
     """
     choice = parse_choice(model)
-    with open_place(**context.obj) as place:
-        changed = give_model(place, chosen_agent(place, agent), choice)
+    with open_workspace(**context.obj) as place:
+        changed = set_model(place, resolve_agent(place, agent), choice)
     typer.echo(f"{one_line(changed.name, 60)} uses {one_line(str(choice), 120)}.")
 
 

@@ -1,19 +1,36 @@
 """``toolcrib run``: one prompt, answered."""
 
 import sys
+import threading
 from typing import Annotated
 
 import typer
 
-from toolcrib.cli.deciding import Absent, Decider, NobodyThere, somebody
-from toolcrib.cli.narrating import Narrator
-from toolcrib.cli.place import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.warming import warm_provider
-from toolcrib.client import NoAnswer, Run
-from toolcrib.domain.agents import Trust
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.library.conversing import Conversation, is_end
-from toolcrib.library.staff import chosen_agent
+from toolcrib.cli.command_options import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_workspace
+from toolcrib.cli.decision_prompts import DecisionPrompt, NoTerminal, UnattendedPolicy, somebody
+from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.client import RunData, ServerUnreachable
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.errors import Misconfigured
+from toolcrib.sdk.default_agent import resolve_agent
+from toolcrib.sdk.default_model import named_by_environment
+from toolcrib.sdk.session_client import SessionClient, is_end
+
+# Loads beforehand what the first answer will need: a vendor's SDK takes as long as the whole server does.
+
+
+def warm_provider() -> None:
+    """Begins to load the provider that the environment prefers; if another is used, nothing is lost but the effort."""
+    named = next(named_by_environment(), None)
+    if named is not None:
+        threading.Thread(target=_load_provider, args=(named.provider,), name="toolcrib-warming", daemon=True).start()
+
+
+def _load_provider(name: str) -> None:
+    from toolcrib.providers.provider_registry import load_class
+
+    load_class(name)
+
 
 # How a run ended, as a script is told.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}
@@ -21,7 +38,7 @@ NEEDS_A_PERSON = 5
 TAKEN_OVER = "The terminal that served this directory has ended. Going on here."
 
 AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="Who answers; by default the default agent.")]
-TrustOption = Annotated[Trust | None, typer.Option(help="How often you are asked; by default as the agent says.")]
+TrustOption = Annotated[TrustLevel | None, typer.Option(help="How often you are asked; by default as the agent says.")]
 
 
 def run(
@@ -29,9 +46,11 @@ def run(
     agent: AgentOption = None,
     trust: TrustOption = None,
     approve: Annotated[
-        Absent | None, typer.Option(help="What waits for a person: ask nobody, or wait for `toolcrib approve`.")
+        UnattendedPolicy | None,
+        typer.Option(help="What waits for a person: ask nobody, or wait for `toolcrib approve`."),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Begin in plan mode: look, and propose.")] = False,
+    package: Annotated[str | None, typer.Option(help="RunData the workflow of this package.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every event as a line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer.")] = False,
     directory: DirectoryOption = HERE,
@@ -51,29 +70,36 @@ def run(
     if server is None:
         # While the database starts: its process does the work then, not ours.
         warm_provider()
-    narrator = Narrator(quiet=quiet or as_json)
+    narrator = SessionPrinter(quiet=quiet or as_json)
     read = None if approve is not None or as_json or prompt == "-" else somebody()
     conversation, begun = None, None
     while True:
-        with open_place(directory, server=server, workspace=workspace) as place:
+        with open_workspace(directory, server=server, workspace=workspace) as place:
             if conversation is None:
-                hired = chosen_agent(place, agent)
+                hired = resolve_agent(place, agent)
                 mode = "plan" if plan else "build"
-                session = place.client.create_session(place.id, agent_id=hired.id, mode=mode, trust=trust)
-                conversation = Conversation(place, session)
+                session = place.client.create_session(
+                    place.id, agent_id=hired.id, mode=mode, trust=trust, package=package
+                )
+                conversation = SessionClient(place, session)
             conversation = conversation.moved(place)
-            decider = Decider(place, narrator, read=read, absent=approve or Absent.NEVER)
+            decider = DecisionPrompt(place, narrator, read=read, absent=approve or UnattendedPolicy.NEVER)
             try:
                 begun = begun or conversation.send(text)
                 raise typer.Exit(followed(conversation, begun, narrator, decider, as_json=as_json))
-            except NoAnswer:
+            except ServerUnreachable:
                 if not place.served_elsewhere:
                     raise
                 narrator.aside(TAKEN_OVER)
 
 
 def followed(
-    conversation: Conversation, run: Run, narrator: Narrator, decider: Decider, *, as_json: bool = False
+    conversation: SessionClient,
+    run: RunData,
+    narrator: SessionPrinter,
+    decider: DecisionPrompt,
+    *,
+    as_json: bool = False,
 ) -> int:
     """Tells what happens until the run has ended, and has decided what waits; the status to end with."""
     status, stopped = 1, False
@@ -89,7 +115,7 @@ def followed(
                 else:
                     decider.decide(told)
             return status
-        except NobodyThere:
+        except NoTerminal:
             narrator.aside(
                 "The agent asks something, and nobody can answer here. Run it in a terminal, or add "
                 "--approve wait and answer with `toolcrib answer`."

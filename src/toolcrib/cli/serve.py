@@ -1,15 +1,34 @@
 """``toolcrib serve``: the HTTP server."""
 
 import asyncio
+import sys
 from typing import Annotated
 
 import structlog
 import typer
 
-from toolcrib.cli.configuration import load_settings
-from toolcrib.cli.logs import configure_logs
-from toolcrib.domain.platforms import require_linux
+from toolcrib.cli.command_options import load_settings
+from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings
+
+# How the commands log: one JSON object a line, or plain lines in a terminal. Never the values of variables.
+
+
+def configure_logs() -> None:
+    """Sets structlog up. Its default shows local variables in tracebacks, and with them tokens and passwords."""
+    in_terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer() if in_terminal else structlog.processors.JSONRenderer(default=str),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +56,28 @@ def serve(
         asyncio.run(run(settings.model_copy(update=given)))
 
 
+def _show_setup_link(settings: Settings, secret: str) -> None:
+    from toolcrib.api.access_tokens import SETUP_MINUTES
+
+    host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    typer.echo(
+        f"Nobody has an account yet. Make the first one within {SETUP_MINUTES} minutes:\n\n"
+        f"  http://{host}:{settings.port}/#setup={secret}\n\n"
+        "or with `toolcrib user create`. Registration is closed to others.",
+        err=True,
+    )
+
+
 async def run(settings: Settings) -> None:
     """Serves until told to stop. Recovery is done before the first request is taken."""
     # Here, as in the other commands: what a command needs is loaded when it runs, so that all of them start quickly.
-    from toolcrib.server.listening import listener
+    from toolcrib.api.app import listener
+    from toolcrib.api.connection_deadlines import raise_descriptor_limit
     from toolcrib.wiring import services
 
+    raise_descriptor_limit()
     async with services(settings) as opened:
+        if not settings.open_registration and not await opened.accounts.anyone():
+            _show_setup_link(settings, opened.setup_links.issue())
         log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)
         await listener(opened).serve()

@@ -8,10 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import age, one_line, plain
-from toolcrib.client import Session
-from toolcrib.domain.errors import NotFound
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceLocation,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import age, one_line, plain
+from toolcrib.client import SessionData
+from toolcrib.core.errors import NotFound
 
 _LOOKED_AT = 200
 
@@ -28,7 +36,7 @@ def sessions(
 
     Example: toolcrib sessions last
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as place:
         if session is not None:
             _show(place, found_session(place, session), as_json=as_json)
             return
@@ -46,7 +54,7 @@ def sessions(
     typer.echo("\nGo on with: toolcrib chat --resume ID")
 
 
-def found_session(place: Place, said: str) -> Session:
+def found_session(place: WorkspaceLocation, said: str) -> SessionData:
     """The one whose id is, or ends with, what was said; ``last`` is the newest."""
     found = place.client.sessions(place.id, limit=_LOOKED_AT)
     fitting = found[:1] if said == "last" else [one for one in found if str(one.id).endswith(said.lower())]
@@ -57,7 +65,7 @@ def found_session(place: Place, said: str) -> Session:
     raise NotFound(f"{len(fitting)} sessions end with {one_line(said, 60)!r}. Give more of the id.")
 
 
-def _show(place: Place, session: Session, *, as_json: bool) -> None:
+def _show(place: WorkspaceLocation, session: SessionData, *, as_json: bool) -> None:
     messages = place.client.messages(place.id, session.id)
     if as_json:
         typer.echo(json.dumps([message.model_dump(mode="json") for message in messages]))

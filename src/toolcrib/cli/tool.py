@@ -7,9 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, Place, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import one_line
-from toolcrib.domain.errors import BadArguments, NotFound, ToolcribError
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceLocation,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import one_line
+from toolcrib.core.errors import BadArguments, NotFound, ToolcribError
 
 TAKES_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -32,7 +40,7 @@ def tool(
 
     Example: toolcrib tool grep --pattern TODO --path /src
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as place:
         tools = {one["name"]: one for one in place.client.tools(place.id)}
         if name is None:
             _list(tools, as_json=as_json)
@@ -48,7 +56,7 @@ def tool(
         raise typer.Exit(_call(place, name, given, as_json=as_json))
 
 
-def _call(place: Place, name: str, given: Mapping[str, Any], *, as_json: bool) -> int:
+def _call(place: WorkspaceLocation, name: str, given: Mapping[str, Any], *, as_json: bool) -> int:
     try:
         result = place.client.call(place.id, name, given)
     except ToolcribError as error:

@@ -7,22 +7,29 @@ from uuid import UUID
 
 import typer
 
-from toolcrib.cli.deeds import tell_changes
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.library.deeds import Deed, last_deed, last_undo, take_back
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import tell_changes
+from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would change.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also files that others have changed since.")]
 
 
-class Whole(StrEnum):
+class UndoRange(StrEnum):
     CALL = "call"
     RUN = "run"
     SESSION = "session"
 
 
 def undo(
-    last: Annotated[Whole, typer.Argument(help="How much of the last.")] = Whole.RUN,
+    last: Annotated[UndoRange, typer.Argument(help="How much of the last.")] = UndoRange.RUN,
     call: Annotated[list[UUID] | None, typer.Option(help="This call; may be repeated.")] = None,
     run: Annotated[UUID | None, typer.Option(help="This run.")] = None,
     session: Annotated[UUID | None, typer.Option(help="This session.")] = None,
@@ -33,17 +40,17 @@ def undo(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Take back what the last run did to files, or the last call, or a whole session.
+    """Undo the last run, call or session.
 
     What others changed since is left alone and told. Ends with 1 if something was. `toolcrib log` shows ids.
 
     Example: toolcrib undo --dry-run
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as place:
         named = {"calls": [str(one) for one in call or ()], "run_id": _text(run), "session_id": _text(session)}
         given = {name: value for name, value in named.items() if value}
-        arguments = given or last_deed(place, whole=last).arguments
-        found = take_back(place, Deed(arguments), dry_run=dry_run, force=force)
+        arguments = given or last_undo_target(place, whole=last).arguments
+        found = run_undo(place, UndoTarget(arguments), dry_run=dry_run, force=force)
     _tell(found, undone=True, as_json=as_json)
 
 
@@ -55,12 +62,12 @@ def redo(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Do again what was undone last, if nothing was done since.
+    """Redo the last undo.
 
     Example: toolcrib redo
     """
-    with open_place(directory, server=server, workspace=workspace) as place:
-        found = take_back(place, last_undo(place), dry_run=dry_run, force=force)
+    with open_workspace(directory, server=server, workspace=workspace) as place:
+        found = run_undo(place, last_undo(place), dry_run=dry_run, force=force)
     _tell(found, undone=False, as_json=as_json)
 
 

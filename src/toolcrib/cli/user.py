@@ -1,19 +1,34 @@
-"""``toolcrib user``: who you are, and accounts for others on a server of yours."""
+"""``toolcrib user``: who you are, and the accounts of a server of yours."""
 
 import asyncio
 import json
 import sys
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from toolcrib.cli.place import HERE, DirectoryOption, JsonOption, ServerOption, WorkspaceOption, open_place
-from toolcrib.cli.showing import one_line
-from toolcrib.domain.errors import BadArguments
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import one_line
+from toolcrib.core.errors import BadArguments
+
+if TYPE_CHECKING:
+    from toolcrib.storage.database import Database
 
 app = typer.Typer(invoke_without_command=True)
 
 _LEAST_CHARACTERS = 12
+
+T = TypeVar("T")
+
+EmailArgument = Annotated[str, typer.Argument(help="Their address.")]
 
 
 @app.callback()
@@ -24,58 +39,118 @@ def shown(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show who you are here.
+    """Show who you are here; with a command, see to the accounts in the database of TOOLCRIB_DATABASE_URL.
 
-    Example: toolcrib user add grace@example.com
+    Example: toolcrib user create grace@example.com
     """
     if context.invoked_subcommand is not None:
         return
-    with open_place(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as place:
         me = place.client.me()
     typer.echo(me.model_dump_json() if as_json else f"{one_line(me.full_name or '', 100)} <{one_line(me.email, 200)}>")
 
 
 @app.command()
-def add(
-    email: Annotated[str, typer.Argument(help="Their address.")],
+def create(
+    email: EmailArgument,
     name: Annotated[str | None, typer.Option(help="Their name.")] = None,
 ) -> None:
-    """Make an account in the database of TOOLCRIB_DATABASE_URL, for servers where registration is closed.
+    """Make an account. The password is asked for, or read from a pipe.
 
-    The password is asked for, or read from a pipe.
-
-    Example: toolcrib user add grace@example.com --name "Grace Hopper"
+    Example: toolcrib user create grace@example.com --name "Grace Hopper"
     """
-    password = _password()
-    made = asyncio.run(_add(email.strip().lower(), name, password))
-    typer.echo(json.dumps({"id": made, "email": email.strip().lower()}))
+    from pydantic import TypeAdapter, ValidationError
+
+    from toolcrib.api.schema_base import Email
+    from toolcrib.storage.users import UserStore
+
+    try:
+        address = TypeAdapter(Email).validate_python(email)
+    except ValidationError:
+        raise BadArguments({"email": f"{email!r} is no e-mail address"}) from None
+    hashed = _password_hash()
+
+    async def make(database: "Database") -> str:
+        made = await UserStore(database).create_user(email=address, full_name=name, password_hash=hashed)
+        return str(made.user_id)
+
+    typer.echo(json.dumps({"id": _in_database(make), "email": address}))
 
 
-def _password() -> str:
+@app.command("list")
+def listed(as_json: JsonOption = False) -> None:
+    """List all accounts.
+
+    Example: toolcrib user list --json
+    """
+    from toolcrib.storage.user_admin import UserAdmin
+
+    for one in _in_database(lambda database: UserAdmin(database).list()):
+        if as_json:
+            names = {"id": str(one.user_id), "email": one.email, "name": one.full_name}
+            typer.echo(json.dumps(names | {"disabled": one.disabled_at is not None}))
+            continue
+        disabled = f"  disabled since {one.disabled_at:%Y-%m-%d}" if one.disabled_at else ""
+        name = one_line(one.full_name or "", 100)
+        typer.echo(f"{one.created_at:%Y-%m-%d}  {one_line(one.email, 200)}  {name}{disabled}")
+
+
+@app.command()
+def disable(email: EmailArgument) -> None:
+    """End all logins, API keys and open connections of a person at once, and let them in no more.
+
+    Example: toolcrib user disable grace@example.com
+    """
+    from toolcrib.storage.user_admin import UserAdmin
+
+    _in_database(lambda database: UserAdmin(database).disable(email.strip()))
+    typer.echo(f"{one_line(email, 200)} is disabled. Their logins and API keys have ended.")
+
+
+@app.command()
+def enable(email: EmailArgument) -> None:
+    """Let a person log in again. Logins and API keys that were ended stay ended.
+
+    Example: toolcrib user enable grace@example.com
+    """
+    from toolcrib.storage.user_admin import UserAdmin
+
+    _in_database(lambda database: UserAdmin(database).enable(email.strip()))
+    typer.echo(f"{one_line(email, 200)} may log in again.")
+
+
+@app.command("set-password")
+def set_password(email: EmailArgument) -> None:
+    """Give a person a new password, asked for or read from a pipe. Their logins and API keys end.
+
+    Example: toolcrib user set-password grace@example.com
+    """
+    from toolcrib.storage.user_admin import UserAdmin
+
+    hashed = _password_hash()
+    _in_database(lambda database: UserAdmin(database).set_password(email.strip(), hashed))
+    typer.echo(f"{one_line(email, 200)} has a new password. Their logins and API keys have ended.")
+
+
+def _password_hash() -> str:
+    from toolcrib.api.passwords import Passwords
+
     if sys.stdin.isatty():
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
     else:
         password = sys.stdin.readline().rstrip("\n")
     if len(password) < _LEAST_CHARACTERS:
         raise BadArguments({"password": f"At least {_LEAST_CHARACTERS} characters are needed"})
-    return password
+    return asyncio.run(Passwords().hash(password))
 
 
-async def _add(email: str, name: str | None, password: str) -> str:
-    from pydantic import TypeAdapter, ValidationError
-
-    from toolcrib.cli.configuration import load_settings
-    from toolcrib.server.passwords import Passwords
-    from toolcrib.server.shapes import Email
-    from toolcrib.storage.accounts import Accounts
+def _in_database(work: Callable[["Database"], Awaitable[T]]) -> T:
+    from toolcrib.cli.command_options import load_settings
     from toolcrib.storage.database import Database
 
-    try:
-        TypeAdapter(Email).validate_python(email)
-    except ValidationError:
-        raise BadArguments({"email": f"{email!r} is no e-mail address"}) from None
-    settings = load_settings()
-    hashed = await Passwords().hash(password)
-    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        profile = await Accounts(database).create_user(email=email, full_name=name, password_hash=hashed)
-    return str(profile.user_id)
+    async def run() -> T:
+        settings = load_settings()
+        async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
+            return await work(database)
+
+    return asyncio.run(run())

@@ -1,54 +1,76 @@
 """``toolcrib web``: the web UI of a directory, in the browser of whoever sits at this machine."""
 
+import select
 import sys
-import threading
+import time
 import webbrowser
 from typing import Annotated
 
 import typer
 
-from toolcrib.cli.place import HERE, DirectoryOption, Place, aside, open_place
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.library.staff import chosen_agent
+from toolcrib.cli.command_options import HERE, DirectoryOption, WorkspaceLocation, aside, open_workspace
+from toolcrib.core.errors import Misconfigured
+from toolcrib.sdk.default_agent import resolve_agent
 
 
 def web(
     directory: DirectoryOption = HERE,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
 ) -> None:
-    """Show a directory in the browser: chat, what waits for you, files, and what was done.
+    """Open the web UI: chat, approvals, files and history.
 
     A link logs you in. It is good once and for two minutes; whoever sees it later can do nothing with it.
 
     Example: toolcrib web --no-open
     """
-    with open_place(directory) as place:
+    # Here, as in the other commands: it loads what listing the commands does not need.
+    from toolcrib.local.login_page import remove_login_pages
+
+    with open_workspace(directory) as place:
         _furnish(place)
         while True:
             _show_link(place, opens=opens and sys.stdin.isatty())
             if place.served_elsewhere:
                 typer.echo("Another toolcrib serves this directory: the page is there for as long as that one runs.")
                 return
-            typer.echo("Enter shows a new link. Ctrl-C ends the page; what runs or waits goes on at the next start.")
             try:
-                if sys.stdin.readline() == "":
-                    threading.Event().wait()
+                typer.echo(
+                    "Enter shows a new link. Ctrl-C ends the page; what runs or waits goes on at the next start."
+                )
+                _wait_for_enter()
             except KeyboardInterrupt:
                 return
+            finally:
+                assert place.notes is not None
+                remove_login_pages(place.notes)
             opens = False
 
 
-def _furnish(place: Place) -> None:
+def _wait_for_enter() -> None:
+    """Wait for a line, for ever if the input has ended. Looks up every second: Python raises the KeyboardInterrupt of a
+    Ctrl-C that comes just before a system call only when that call returns."""
+    while not select.select([sys.stdin], [], [], 1.0)[0]:
+        pass
+    if sys.stdin.readline() == "":
+        while True:
+            time.sleep(1.0)
+
+
+def _furnish(place: WorkspaceLocation) -> None:
     """Someone to talk to, as in the chat. Without a model the page is of use all the same."""
     try:
-        chosen_agent(place, None)
+        resolve_agent(place, None)
     except Misconfigured as error:
         aside(error.message)
 
 
-def _show_link(place: Place, *, opens: bool) -> None:
+def _show_link(place: WorkspaceLocation, *, opens: bool) -> None:
+    from toolcrib.local.login_page import write_login_page
+
     assert place.login_link is not None
+    assert place.notes is not None
     link = place.login_link()
     typer.echo(f"Open this within two minutes. It logs you in, once:\n\n  {link}\n")
     if opens:
-        webbrowser.open(link)
+        # Never the link itself: what a program is called with can be read by every user of this machine.
+        webbrowser.open(write_login_page(place.notes, link).as_uri())

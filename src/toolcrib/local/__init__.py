@@ -1,5 +1,5 @@
 """Local mode: the server in the user's own process, on a database of their own, with a directory as its workspace."""
 
-from toolcrib.local.opening import Local, open_local
+from toolcrib.local.local_mode import LocalServer, open_local
 
-__all__ = ["Local", "open_local"]
+__all__ = ["LocalServer", "open_local"]

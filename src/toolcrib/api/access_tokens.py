@@ -1,0 +1,182 @@
+"""Access tokens: short-lived JWTs that say who someone is, and nothing about what they may do."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Final
+from uuid import UUID
+
+import jwt
+
+from toolcrib.core.errors import Forbidden, Unauthenticated
+from toolcrib.core.ids import UserId
+from toolcrib.settings import Settings
+
+INVALID: Final = "No valid token found in Authorization header or cookie"
+EXPIRED: Final = "This access token has expired. Refresh it, or log in again."
+
+# A constant, never the token's own word: that is how "none" and confused keys get in.
+_ALGORITHM: Final = "HS256"
+_ISSUER: Final = "toolcrib"
+ACCESS_AUDIENCE: Final = "toolcrib-api"
+_REQUIRED: Final = ["exp", "iat", "iss", "aud", "sub", "ver"]
+# Clocks of two nodes may differ by this much.
+_LEEWAY_SECONDS: Final = 5
+_REMEMBERED: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class TokenClaims:
+    """What a valid token says. ``version`` is compared with the person's in the database trip of the call."""
+
+    user_id: UserId
+    version: int
+    expires_at: float
+    # Of a token that has one, to tell it from the others of the same second.
+    id: str | None = None
+
+
+class AccessTokens:
+    """Issues and verifies. Tokens signed with the previous secret are taken while they live."""
+
+    def __init__(
+        self,
+        secret: str,
+        *,
+        previous: str | None = None,
+        minutes: int = 15,
+        audience: str = ACCESS_AUDIENCE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = tuple(key.encode() for key in (secret, previous) if key)
+        self._audience = audience
+        self._clock = clock
+        self._jwt = jwt.PyJWT(options={"require": _REQUIRED, "strict_aud": True, "enforce_minimum_key_length": True})
+        self._verified: dict[str, TokenClaims] = {}
+        self.lifetime_seconds = minutes * 60
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "AccessTokens":
+        previous = settings.jwt_previous_secret
+        return cls(
+            settings.jwt_secret.get_secret_value(),
+            previous=previous.get_secret_value() if previous else None,
+            minutes=settings.access_token_minutes,
+        )
+
+    def issue(self, user_id: UserId, version: int, *, id_: str | None = None) -> str:
+        now = int(self._clock())
+        claims = {
+            "sub": str(user_id),
+            "ver": version,
+            "iat": now,
+            "exp": now + self.lifetime_seconds,
+            "iss": _ISSUER,
+            "aud": self._audience,
+            **({"jti": id_} if id_ else {}),
+        }
+        return self._jwt.encode(claims, self._keys[0], algorithm=_ALGORITHM)
+
+    def verify(self, token: str) -> TokenClaims:
+        """Raises Unauthenticated unless the token is ours, whole and alive."""
+        # The signature of a token that was verified once needs no second look; its age does.
+        claims = self._verified.get(token)
+        if claims is None:
+            claims = _claims(self._decode(token))
+            self._remember(token, claims)
+        if claims.expires_at + _LEEWAY_SECONDS <= self._clock():
+            raise Unauthenticated(EXPIRED)
+        return claims
+
+    def _decode(self, token: str) -> dict[str, Any]:
+        for key in self._keys:
+            try:
+                return self._jwt.decode(
+                    token,
+                    key,
+                    algorithms=[_ALGORITHM],
+                    audience=self._audience,
+                    issuer=_ISSUER,
+                    leeway=_LEEWAY_SECONDS,
+                )
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.ExpiredSignatureError:
+                raise Unauthenticated(EXPIRED) from None
+            except jwt.PyJWTError:
+                raise Unauthenticated(INVALID) from None
+        raise Unauthenticated(INVALID)
+
+    def _remember(self, token: str, claims: TokenClaims) -> None:
+        if len(self._verified) >= _REMEMBERED:
+            # The oldest goes: dictionaries keep the order in which they were filled.
+            del self._verified[next(iter(self._verified))]
+        self._verified[token] = claims
+
+
+def _claims(said: dict[str, Any]) -> TokenClaims:
+    if type(said["ver"]) is not int:
+        raise Unauthenticated(INVALID)
+    try:
+        return TokenClaims(UserId(UUID(said["sub"])), said["ver"], float(said["exp"]), said.get("jti"))
+    except ValueError:
+        raise Unauthenticated(INVALID) from None
+
+
+# Links by which someone logs in without a password, or makes the first account: for who runs the server.
+
+MINUTES: Final = 2
+LOGIN_LINK_AUDIENCE: Final = "toolcrib-login"
+_REFUSED: Final = "This link was used already, or is too old. `toolcrib web` shows a new one."
+
+
+SETUP_MINUTES: Final = 60
+SETUP_AUDIENCE: Final = "toolcrib-setup"
+_NOBODY: Final = UserId(UUID(int=0))
+
+
+class SetupLinks:
+    """Issues and checks the secret part of links by which the first account of a server is made."""
+
+    def __init__(self, secret: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._tokens = AccessTokens(secret, minutes=SETUP_MINUTES, audience=SETUP_AUDIENCE, clock=clock)
+
+    def issue(self) -> str:
+        return self._tokens.issue(_NOBODY, 0)
+
+    def check(self, secret: str) -> None:
+        """Forbidden if it is not ours, or too old."""
+        try:
+            self._tokens.verify(secret)
+        except Unauthenticated:
+            raise Forbidden("This setup link is too old. Start the server anew: it shows a new one.") from None
+
+
+class LoginLinks:
+    """Issues the secret part of links, and takes each once."""
+
+    def __init__(self, secret: str, *, node: str, clock: Callable[[], float] = time.time) -> None:
+        self._tokens = AccessTokens(secret, minutes=MINUTES, audience=f"{LOGIN_LINK_AUDIENCE} {node}", clock=clock)
+        self._clock = clock
+        self._began = int(clock())
+        # Until when those that were used must be remembered.
+        self._used: dict[str, float] = {}
+
+    def issue(self, user_id: UserId, version: int) -> str:
+        return self._tokens.issue(user_id, version, id_=token_hex(8))
+
+    def redeem(self, secret: str) -> TokenClaims:
+        """Whose link it is; Unauthenticated if it is not ours, too old, or was used before."""
+        try:
+            claims = self._tokens.verify(secret)
+        except Unauthenticated:
+            raise Unauthenticated(_REFUSED) from None
+        now = self._clock()
+        self._used = {one: until for one, until in self._used.items() if until > now}
+        is_older_than_us = claims.expires_at - self._tokens.lifetime_seconds < self._began
+        if claims.id is None or claims.id in self._used or is_older_than_us:
+            raise Unauthenticated(_REFUSED)
+        # Twice as long as it lives: clocks may differ a little.
+        self._used[claims.id] = now + 2 * self._tokens.lifetime_seconds
+        return claims

@@ -1,0 +1,129 @@
+"""What the routes work with. Wiring makes it once; the application carries it."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
+from toolcrib.api.connection_limits import ConnectionLimits, RateLimits
+from toolcrib.api.passwords import Passwords
+from toolcrib.core.ids import CallId, SessionId, WorkspaceId
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.settings import Settings
+from toolcrib.storage.agents import AgentStore, GrantStore
+from toolcrib.storage.api_keys import ApiKeyStore
+from toolcrib.storage.audit import AuditStore
+from toolcrib.storage.database import Database
+from toolcrib.storage.files import FileStore
+from toolcrib.storage.invitations import InvitationStore
+from toolcrib.storage.provider_credentials import ProviderCredentialStore
+from toolcrib.storage.sessions import ConversationCursorStore, SessionStore
+from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
+from toolcrib.storage.users import TicketStore, UserStore
+from toolcrib.storage.workspaces import UsageStore, WorkspaceStore
+from toolcrib.workspace.packages.installer import PackageInstaller
+
+if TYPE_CHECKING:
+    from toolcrib.events import EventHub
+    from toolcrib.gate.approvals import Approvals
+    from toolcrib.gate.audit_verification import AuditVerifier
+    from toolcrib.gate.call_pipeline import Gate
+    from toolcrib.gate.questions import Questions
+    from toolcrib.gate.search_keys import SearchKeys
+    from toolcrib.mcp.mcp_toolsets import McpToolsets
+    from toolcrib.providers.provider_registry import ProviderRegistry
+    from toolcrib.runs.run_loader import CredentialResolver
+    from toolcrib.runs.run_service import RunService
+    from toolcrib.tools.tool_registry import ToolRegistry
+
+
+# Calls that came over WebSockets and are running on this node, so that anyone in their session can cancel them.
+
+Key = tuple[WorkspaceId, SessionId]
+
+
+class RunningCalls:
+    """The tasks, by session and call."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Key, dict[CallId, asyncio.Task[None]]] = {}
+
+    def start(self, key: Key, call_id: CallId, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.setdefault(key, {})[call_id] = task
+        task.add_done_callback(lambda _: self._forget(key, call_id))
+        return task
+
+    def cancel(self, key: Key) -> list[CallId]:
+        """Ends what runs in a session; which calls that were."""
+        running = self._tasks.get(key, {})
+        for task in running.values():
+            task.cancel()
+        return list(running)
+
+    def _forget(self, key: Key, call_id: CallId) -> None:
+        calls = self._tasks.get(key, {})
+        calls.pop(call_id, None)
+        if not calls:
+            self._tasks.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServices:
+    """Everything a route may use."""
+
+    settings: Settings
+    database: Database
+    accounts: UserStore
+    keys: ApiKeyStore
+    workspaces: WorkspaceStore
+    agents: AgentStore
+    packages: PackageInstaller
+    files: FileStore
+    audit: AuditStore
+    verifier: "AuditVerifier"
+    usage: UsageStore
+    past_calls: CallHistoryStore
+    sandbox: Sandbox
+    calls: ToolCallStore
+    sessions: SessionStore
+    bookmarks: ConversationCursorStore
+    tickets: TicketStore
+    live: "EventHub"
+    approvals: "Approvals"
+    questions: "Questions"
+    grants: GrantStore
+    invitations: InvitationStore
+    desk: "RunService"
+    access: ProviderCredentialStore
+    model_access: "CredentialResolver"
+    search_keys: "SearchKeys"
+    providers: "ProviderRegistry"
+    executor: "Gate"
+    registry: "ToolRegistry"
+    toolbox: "McpToolsets"
+    passwords: Passwords
+    tokens: AccessTokens
+    login_links: LoginLinks
+    setup_links: SetupLinks
+    limits: RateLimits = field(default_factory=RateLimits)
+    doors: ConnectionLimits = field(default_factory=ConnectionLimits)
+    running_calls: RunningCalls = field(default_factory=RunningCalls)
+
+
+def services_of(connection: HTTPConnection) -> ApiServices:
+    """The services of the application that answers this request."""
+    services: ApiServices = connection.scope["app"].state.services
+    return services
+
+
+async def _injected(connection: HTTPConnection) -> ApiServices:
+    # Not a plain function, which FastAPI would send to a thread.
+    return services_of(connection)
+
+
+Injected = Annotated[ApiServices, Depends(_injected)]

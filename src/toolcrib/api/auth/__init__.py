@@ -1,0 +1,1 @@
+"""Who makes a request: principals, cookies and the authorization of open connections."""

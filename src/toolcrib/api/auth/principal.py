@@ -1,0 +1,178 @@
+"""Who is asking. Whether they belong to a workspace is found out in the database trip that serves them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+from uuid import UUID
+
+from fastapi import Depends, Response
+from starlette.requests import HTTPConnection
+
+from toolcrib.api.access_tokens import INVALID
+from toolcrib.api.allowed_hosts import may_use_cookies
+from toolcrib.api.api_services import ApiServices, Injected, services_of
+from toolcrib.core.callers import Agent, Caller, SessionMode
+from toolcrib.core.errors import Forbidden, Unauthenticated
+from toolcrib.core.ids import SessionId, UserId, WorkspaceId
+from toolcrib.settings import Settings
+from toolcrib.storage.database import NOT_A_MEMBER, Tenant
+from toolcrib.storage.users import KEY_PREFIX, ActingUser
+
+# The two cookies of a browser's login: out of reach of scripts, and not sent along by other sites' forms.
+
+ACCESS_COOKIE: Final = "access_token"
+REFRESH_COOKIE: Final = "refresh_token"
+# The refresh token travels only where it is used.
+_REFRESH_PATH: Final = "/api/v1/auth"
+_DAY: Final = 24 * 60 * 60
+
+
+def set_login(response: Response, settings: Settings, *, access_token: str, refresh_token: str) -> None:
+    _set(response, settings, ACCESS_COOKIE, access_token, "/", settings.access_token_minutes * 60)
+    _set(response, settings, REFRESH_COOKIE, refresh_token, _REFRESH_PATH, settings.refresh_token_days * _DAY)
+
+
+def clear_login(response: Response, settings: Settings) -> None:
+    _set(response, settings, ACCESS_COOKIE, "", "/", 0)
+    _set(response, settings, REFRESH_COOKIE, "", _REFRESH_PATH, 0)
+
+
+def _set(response: Response, settings: Settings, name: str, value: str, path: str, max_age: int) -> None:
+    response.set_cookie(
+        name, value, max_age=max_age, path=path, secure=settings.secure_cookies, httponly=True, samesite="lax"
+    )
+
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Someone who proved who they are. An agent's key is bound to its workspace."""
+
+    user_id: UserId
+    token_version: int
+    via: Literal["bearer", "cookie", "key", "ticket"]
+    agent: Agent | None = None
+    workspace_id: WorkspaceId | None = None
+
+    @property
+    def person(self) -> ActingUser:
+        return ActingUser(self.user_id, self.token_version)
+
+
+async def authenticate(connection: HTTPConnection) -> Principal:
+    """The principal, by header before cookie; Unauthenticated if there is none."""
+    services = services_of(connection)
+    token = bearer(connection)
+    cookie = connection.cookies.get(ACCESS_COOKIE) if "cookie" in connection.headers else None
+    if token is None and cookie is None:
+        raise Unauthenticated(INVALID)
+    if token is None:
+        assert cookie is not None
+        refuse_foreign_page(connection, services)
+        return _by_access_token(services, cookie, "cookie")
+    principal = await principal_by_token(services, token)
+    if cookie is not None:
+        _refuse_another(services, cookie, principal)
+    return principal
+
+
+def refuse_foreign_page(connection: HTTPConnection, services: ApiServices) -> None:
+    """Forbidden if another site's page makes a browser act with its cookies. A web socket always acts."""
+    if connection.scope.get("method") in _SAFE_METHODS:
+        return
+    if not may_use_cookies(connection.headers, services.settings.allowed_origins):
+        raise Forbidden("With a cookie, a request must come from this server's own pages (Origin header).")
+
+
+Authenticated = Annotated[Principal, Depends(authenticate)]
+
+
+async def require_person(principal: Authenticated) -> Principal:
+    """The principal, if it is no agent."""
+    if principal.agent is not None:
+        raise Forbidden("An agent's key is for tools and for reading files. This needs a person.")
+    return principal
+
+
+APerson = Annotated[Principal, Depends(require_person)]
+
+
+async def _present(principal: APerson, services: Injected) -> Principal:
+    await services.accounts.require(principal.person)
+    return principal
+
+
+# A person whose token is asked about in the database: for routes that would do something before they ask it themselves.
+Present = Annotated[Principal, Depends(_present)]
+
+
+async def _logged_in(principal: APerson) -> Principal:
+    # A key that could make keys would outlive its own revocation.
+    if principal.via == "key":
+        raise Forbidden("Keys are made and revoked by someone who is logged in, not by a key.")
+    return principal
+
+
+LoggedIn = Annotated[Principal, Depends(_logged_in)]
+
+
+def caller_for(
+    principal: Principal,
+    workspace_id: UUID,
+    *,
+    agent: Agent | None = None,
+    session_id: UUID | None = None,
+    via: str = "rest",
+    mode: SessionMode = SessionMode.BUILD,
+) -> Caller:
+    """The caller in a workspace; Forbidden for an agent's key from another one.
+
+    ``agent`` is one that a person asks about; an agent's own key always acts as that agent.
+    """
+    if principal.workspace_id is not None and principal.workspace_id != workspace_id:
+        raise Forbidden(NOT_A_MEMBER)
+    return Caller(
+        workspace_id=WorkspaceId(workspace_id),
+        user_id=principal.user_id,
+        agent=principal.agent or agent,
+        session_id=None if session_id is None else SessionId(session_id),
+        token_version=principal.token_version,
+        via=via,
+        mode=mode,
+    )
+
+
+def tenant_for(principal: Principal, workspace_id: UUID) -> Tenant:
+    return Tenant.of(caller_for(principal, workspace_id))
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    """The token of the Authorization header."""
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+async def principal_by_token(services: ApiServices, token: str) -> Principal:
+    """The principal of an access token or an API key, however it was brought."""
+    if not token.startswith(KEY_PREFIX):
+        return _by_access_token(services, token, "bearer")
+    holder = await services.keys.find(token)
+    if holder is None:
+        raise Unauthenticated("This API key is not valid, or no longer.")
+    return Principal(holder.user_id, holder.token_version, "key", holder.agent, holder.workspace_id)
+
+
+def _by_access_token(services: ApiServices, token: str, via: Literal["bearer", "cookie"]) -> Principal:
+    claims = services.tokens.verify(token)
+    return Principal(claims.user_id, claims.version, via)
+
+
+def _refuse_another(services: ApiServices, cookie: str, principal: Principal) -> None:
+    """Header and cookie of two people: a confused client, or a trick. Either way we do not choose."""
+    try:
+        user_id = services.tokens.verify(cookie).user_id
+    except Unauthenticated:
+        return
+    if user_id != principal.user_id:
+        raise Unauthenticated("Authorization header and cookie belong to different users. Send one of them.")

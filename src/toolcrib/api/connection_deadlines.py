@@ -1,0 +1,203 @@
+"""Connections before, between and around requests: a deadline on every phase, and room for whoever comes next.
+
+Whoever connects and sends nothing, or half a request, or takes no answer, holds a descriptor. So each phase ends at a
+deadline, and where too many wait at once, the one that has waited longest makes room: a newcomer with a whole request
+is always heard. A request that was received whole is not our business: the application counts those.
+"""
+
+import asyncio
+import resource
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_log = structlog.get_logger(__name__)
+
+_SWEEP_SECONDS: Final = 1.0
+_LOG_EVERY_SECONDS: Final = 10.0
+_MOST_HEADER_BYTES: Final = 65_536
+# Files, database connections and processes need descriptors, too.
+_KEPT_DESCRIPTORS: Final = 512
+_NEVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseDeadlines:
+    """How long a client may take, in seconds."""
+
+    # From connecting, or from a request's first byte, to the end of its headers.
+    header: float = 10.0
+    # Between two pieces of a body, and for all of it.
+    piece: float = 20.0
+    body: float = 300.0
+    # To take what it is sent.
+    write: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCapacity:
+    """How many connections may wait: in all, and from one address. ``trusted`` addresses speak for many."""
+
+    in_all: int
+    from_one: int
+    trusted: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def here(cls, trusted_proxies: str | None = None) -> "ConnectionCapacity":
+        """As many as this process's descriptors allow."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if descriptors == resource.RLIM_INFINITY:
+            descriptors = 65_536
+        in_all = min(4_096, max(64, (descriptors - _KEPT_DESCRIPTORS) // 2))
+        trusted = frozenset(part.strip() for part in (trusted_proxies or "").split(",") if part.strip())
+        return cls(in_all, max(32, in_all // 4), trusted)
+
+
+def raise_descriptor_limit() -> None:
+    """To all that the system allows this process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class ConnectionRegistry:
+    """The connections of one server that wait for a client, those that wait longest first."""
+
+    def __init__(self, room: ConnectionCapacity, patience: PhaseDeadlines | None = None) -> None:
+        self.patience = patience or PhaseDeadlines()
+        self._room = room
+        self._open: set[DeadlineProtocol] = set()
+        self._waiting: OrderedDict[DeadlineProtocol, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[DeadlineProtocol, None]] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._logged = -_NEVER
+
+    def protocol(self) -> type["DeadlineProtocol"]:
+        """What the web server makes of each connection."""
+        return type("Connection", (DeadlineProtocol,), {"guard": self})
+
+    def came(self, connection: "DeadlineProtocol") -> None:
+        self._open.add(connection)
+        if self._sweeping is None:
+            self._sweeping = connection.loop.call_later(_SWEEP_SECONDS, self._sweep, connection.loop)
+
+    def waits(self, connection: "DeadlineProtocol") -> None:
+        """It waits for its client from now on; if too many do, the one that has waited longest is let go."""
+        if connection in self._waiting:
+            return
+        of_address = self._by_address.setdefault(connection.address, OrderedDict())
+        self._waiting[connection] = of_address[connection] = None
+        is_trusted = not self._room.trusted.isdisjoint({connection.address, "*"})
+        if len(of_address) > self._room.from_one and not is_trusted:
+            self._let_go(next(iter(of_address)))
+        if len(self._waiting) > self._room.in_all:
+            self._let_go(next(iter(self._waiting)))
+
+    def works(self, connection: "DeadlineProtocol") -> None:
+        """It waits for its client no more."""
+        if connection not in self._waiting:
+            return
+        del self._waiting[connection]
+        of_address = self._by_address[connection.address]
+        del of_address[connection]
+        if not of_address:
+            del self._by_address[connection.address]
+
+    def left(self, connection: "DeadlineProtocol") -> None:
+        self.works(connection)
+        self._open.discard(connection)
+
+    def _let_go(self, connection: "DeadlineProtocol") -> None:
+        self.left(connection)
+        connection.transport.abort()
+        now = connection.loop.time()
+        if now - self._logged > _LOG_EVERY_SECONDS:
+            self._logged = now
+            _log.warning("connections_crowded", waiting=len(self._waiting), address=connection.address)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for connection in [one for one in self._open if one.due <= now]:
+            self.left(connection)
+            connection.transport.abort()
+        self._sweeping = loop.call_later(_SWEEP_SECONDS, self._sweep, loop) if self._open else None
+
+
+class DeadlineProtocol(HttpToolsProtocol):
+    """A connection that knows what it waits for, and until when."""
+
+    guard: ConnectionRegistry
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.address = ""
+        # None while a body comes.
+        self._header_bytes: int | None = 0
+        self._unanswered = 0
+        self._read_due = _NEVER
+        self._body_due = _NEVER
+        self._write_due = _NEVER
+
+    @property
+    def due(self) -> float:
+        return min(self._read_due, self._write_due)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._read_due = self.loop.time() + self.guard.patience.header
+        self.guard.came(self)
+        self.guard.waits(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._header_bytes is not None:
+            if not self._header_bytes and self._read_due == _NEVER:
+                # The next request on a connection that is kept alive.
+                self._read_due = self.loop.time() + self.guard.patience.header
+            self._header_bytes += len(data)
+        elif self._body_due != _NEVER:
+            self._read_due = min(self._body_due, self.loop.time() + self.guard.patience.piece)
+        super().data_received(data)
+        if self._header_bytes is not None and self._header_bytes > _MOST_HEADER_BYTES:
+            self.transport.abort()
+
+    def on_headers_complete(self) -> None:
+        now = self.loop.time()
+        self._header_bytes = None
+        self._body_due = now + self.guard.patience.body
+        self._read_due = now + self.guard.patience.piece
+        self._unanswered += 1
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._header_bytes = 0
+        self._body_due = self._read_due = _NEVER
+        super().on_message_complete()
+        if self._unanswered:
+            self.guard.works(self)
+
+    def on_response_complete(self) -> None:
+        self._unanswered -= 1
+        super().on_response_complete()
+        if not self._unanswered and not self.transport.is_closing():
+            # From here on the web server's own deadline counts, until the next request begins.
+            self.guard.waits(self)
+
+    def handle_websocket_upgrade(self) -> None:
+        # The sockets count their own.
+        self.guard.left(self)
+        super().handle_websocket_upgrade()
+
+    def pause_writing(self) -> None:
+        self._write_due = self.loop.time() + self.guard.patience.write
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._write_due = _NEVER
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.guard.left(self)
+        super().connection_lost(exc)

@@ -1,0 +1,176 @@
+"""How many long connections may be open: of one person, and on this node. Counted in this process."""
+
+import asyncio
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fastapi import HTTPException
+
+from toolcrib.core.ids import UserId
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimeouts:
+    """How patient the server is with its connections, in seconds."""
+
+    # For a client to say who it is, if it did not when it connected.
+    introduce: float = 10.0
+    # For a client to take what it is sent. Whoever takes longer is let go, and may come back and resume.
+    stall: float = 10.0
+    # Between two looks at whether the connection may stay open.
+    check: float = 30.0
+    # Between two signs of life on a stream that has nothing to say.
+    beat: float = 15.0
+
+
+class ConnectionLimits:
+    """Counts who is inside."""
+
+    def __init__(self, *, per_person: int = 64, in_all: int = 5_000, pace: ConnectionTimeouts | None = None) -> None:
+        self.pace = pace or ConnectionTimeouts()
+        self._per_person = per_person
+        self._in_all = in_all
+        self._inside: Counter[UserId] = Counter()
+        self._strangers = 0
+        self._waiting: dict[UserId, set[asyncio.Event]] = {}
+
+    @property
+    def is_anyone_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self, user_id: UserId, seconds: float) -> None:
+        """Until it is time to look whether a person may still be here: after a while, or when they are woken."""
+        woken = asyncio.Event()
+        self._waiting.setdefault(user_id, set()).add(woken)
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await woken.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._waiting[user_id].discard(woken)
+            if not self._waiting[user_id]:
+                del self._waiting[user_id]
+
+    def wake(self, people: Collection[UserId]) -> None:
+        for user_id in people:
+            for waiting in self._waiting.get(user_id, ()):
+                waiting.set()
+
+    @contextmanager
+    def unauthenticated(self) -> Iterator[None]:
+        """Someone who has not said yet who they are."""
+        if self._strangers >= self._in_all // 10:
+            raise _too_many_connections("Too many connections wait to be authenticated. Try again in a moment.")
+        self._strangers += 1
+        try:
+            yield
+        finally:
+            self._strangers -= 1
+
+    @contextmanager
+    def authenticated(self, user_id: UserId) -> Iterator[None]:
+        """A person's connection, while it lasts; 429 if there are too many."""
+        if self._inside[user_id] >= self._per_person:
+            raise _too_many_connections(f"You have {self._per_person} live connections open. Close one first.")
+        if self._inside.total() >= self._in_all:
+            raise _too_many_connections("This node has as many live connections as it takes. Try again in a moment.")
+        self._inside[user_id] += 1
+        try:
+            yield
+        finally:
+            self._inside[user_id] -= 1
+            if not self._inside[user_id]:
+                del self._inside[user_id]
+
+
+def _too_many_connections(words: str) -> HTTPException:
+    return HTTPException(429, words, {"Retry-After": "5"})
+
+
+# How often someone may try to log in or to register, as far as this process can tell.
+
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+# Beyond this many keys the oldest are forgotten: whoever has so many addresses is not stopped by counting.
+_REMEMBERED = 50_000
+_FIRST_WAIT = 5.0
+
+
+class RateWindow:
+    """At most ``limit`` tries for one key within any ``seconds``."""
+
+    def __init__(self, limit: int, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._tries: dict[Hashable, deque[float]] = {}
+
+    def take(self, key: Hashable) -> None:
+        """Counts a try; 429 if there were too many."""
+        now = self._clock()
+        tries = self._tries.setdefault(key, deque(maxlen=self._limit))
+        while tries and tries[0] <= now - self._seconds:
+            tries.popleft()
+        if len(tries) == self._limit:
+            raise _too_many_attempts(tries[0] + self._seconds - now)
+        tries.append(now)
+        if len(self._tries) > _REMEMBERED:
+            del self._tries[next(iter(self._tries))]
+
+    def forget(self, key: Hashable) -> None:
+        """Clears a key's tries: it was the right person after all."""
+        self._tries.pop(key, None)
+
+
+class Backoff:
+    """After ``free`` tries for one key each next one must wait twice as long, until it was quiet for a while."""
+
+    def __init__(self, free: int, *, longest: float = 5 * _MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._free = free
+        self._longest = longest
+        self._clock = clock
+        self._tries: dict[Hashable, tuple[int, float]] = {}
+
+    def take(self, key: Hashable) -> None:
+        """Counts a try; 429 if it comes too early, which counts for nothing."""
+        now = self._clock()
+        count, last = self._tries.pop(key, (0, now))
+        wait = self._wait_after(count)
+        if now < last + wait:
+            self._tries[key] = (count, last)
+            raise _too_many_attempts(last + wait - now)
+        if now > last + max(wait, _MINUTE) + self._longest:
+            count = 0
+        # Taken out and put back, so that the oldest is the one that was quiet for longest.
+        self._tries[key] = (count + 1, now)
+        if len(self._tries) > _REMEMBERED:
+            del self._tries[next(iter(self._tries))]
+
+    def forget(self, key: Hashable) -> None:
+        """Clears a key's tries: it was the right person after all."""
+        self._tries.pop(key, None)
+
+    def _wait_after(self, count: int) -> float:
+        return 0.0 if count < self._free else min(self._longest, _FIRST_WAIT * 2.0 ** min(count - self._free, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """The limits in force. A login counts before it is checked, so that a volley cannot slip through.
+
+    Logins are counted by account and address together: whoever guesses holds up neither others behind their address
+    nor the account's owner elsewhere.
+    """
+
+    login: Backoff = field(default_factory=lambda: Backoff(10))
+    registration: RateWindow = field(default_factory=lambda: RateWindow(100, _HOUR))
+
+
+def _too_many_attempts(seconds: float) -> HTTPException:
+    wait = max(1, math.ceil(seconds))
+    return HTTPException(429, f"Too many attempts. Try again in {wait} s.", {"Retry-After": str(wait)})

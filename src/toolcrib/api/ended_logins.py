@@ -1,0 +1,38 @@
+"""Tells open connections that a person's logins were ended: by themselves, or by an operator who disabled them."""
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from toolcrib.api.connection_limits import ConnectionLimits
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.users import UserStore
+
+_LOOK_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class EndedLogins:
+    """Looks for them, once for all connections of this node. Whoever is woken asks themselves whether it holds."""
+
+    def __init__(self, accounts: UserStore, doors: ConnectionLimits) -> None:
+        self._accounts = accounts
+        self._doors = doors
+        self._since: datetime | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self.look()
+            except OperationalError as error:
+                log.warning("departures_look_failed", error=repr(error))
+
+    async def look(self) -> None:
+        if self._doors.is_anyone_waiting:
+            self._since, gone = await self._accounts.ended_since(self._since)
+            self._doors.wake(gone)

@@ -1,0 +1,216 @@
+"""Approvals: what waits for a person in a workspace, deciding it, and the rules that decisions left behind."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.principal import APerson, Authenticated, tenant_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.schema_base import InModel, OutModel, Page
+from toolcrib.core.approvals import ApprovalDecision, ApprovalState, GrantRule, GrantScope
+from toolcrib.core.change_sets import ChangeKind
+from toolcrib.core.files import EntryKind
+from toolcrib.core.ids import ApprovalId, CallId, GrantId, SessionId
+
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["approvals"], route_class=StrictRoute)
+
+
+class GrantRuleIn(InModel):
+    """What a grant covers: a tool and, if named, only these paths (globs) or exactly these commands."""
+
+    tool: str = Field(max_length=200, examples=["write"])
+    paths: list[str] | None = Field(default=None, max_length=1_000, examples=[["docs/**"]])
+    commands: list[str] | None = Field(default=None, max_length=100)
+
+    @property
+    def rule(self) -> GrantRule:
+        paths = None if self.paths is None else tuple(self.paths)
+        return GrantRule(self.tool, paths, None if self.commands is None else tuple(self.commands))
+
+
+class GrantRuleOut(OutModel):
+    tool: str
+    paths: list[str] | None
+    commands: list[str] | None
+
+
+class FileSideOut(OutModel):
+    """A file before or after."""
+
+    sha256: str | None
+    size: int
+    mode: str
+
+
+class PreviewChangeOut(OutModel):
+    """What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent."""
+
+    path: str | None
+    change: ChangeKind | Literal["more"]
+    kind: EntryKind | None = None
+    from_: str | None = Field(default=None, alias="from")
+    target: str | None = Field(default=None, description="Of a link.")
+    before: FileSideOut | None = None
+    after: FileSideOut | None = None
+    added: int | None = None
+    removed: int | None = None
+    diff: str | None = Field(default=None, description="Unified.")
+    cut: bool | None = Field(default=None, description="There is a diff, and it is too long for a list.")
+    count: int | None = None
+
+
+class EffectsOut(OutModel):
+    reads: list[str]
+    writes: list[str]
+    runs: str | None
+    contacts: list[str]
+    protected: list[str] | None = Field(default=None, description="Names that only a person can let pass.")
+    output: Any = Field(default=None, description="What a command said whose effect is asked about.")
+
+
+class ApprovalOut(OutModel):
+    """A call that waits, or waited, for a person, with what it would do."""
+
+    id: UUID
+    call_id: UUID
+    session_id: UUID | None
+    run_id: UUID | None
+    agent_id: UUID | None
+    agent_name: str | None
+    tool: str
+    shown: dict[str, Any] | str = Field(description="The arguments, long ones shortened.")
+    arguments_sha256: str = Field(description="The hash of the exact arguments. Send it back with the decision.")
+    changes: list[PreviewChangeOut] = Field(description="What would become of each file, with diffs where known.")
+    effects: EffectsOut
+    rule: str = Field(description="The rule that asks.")
+    reason: str
+    isolation: str | None
+    offered: GrantRuleOut = Field(description="The narrowest rule that would cover the like of this call.")
+    state: ApprovalState
+    scope: GrantScope | None
+    decided_by: UUID | None
+    decided_by_name: str | None
+    decided_at: datetime | None
+    denial: str | None
+    replaces: UUID | None = Field(description="The approval that this one asks again, because it had become stale.")
+    created_at: datetime
+    expires_at: datetime
+
+
+class ApprovalDecisionIn(InModel):
+    """A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read."""
+
+    approved: bool
+    scope: GrantScope = GrantScope.ONCE
+    reason: str | None = Field(default=None, max_length=2_000)
+    rule: GrantRuleIn | None = None
+    arguments_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+
+
+@router.get(
+    "/approvals",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN"),
+    name="list_approvals",
+)
+async def list_all(
+    workspace_id: UUID,
+    principal: Authenticated,
+    services: Injected,
+    session_id: UUID | None = None,
+    all: Annotated[bool, Query(description="ApprovalDecisionIn and ended ones too.")] = False,  # noqa: FBT002 - by name, in the address
+    after: UUID | None = None,
+    limit: int = Query(default=100, ge=1, le=500),
+) -> Page[ApprovalOut]:
+    """What waits for a decision, the oldest first. An agent sees its own."""
+    found = await services.approvals.page(
+        tenant_for(principal, workspace_id),
+        session_id=None if session_id is None else SessionId(session_id),
+        only_open=not all,
+        after=None if after is None else ApprovalId(after),
+        limit=limit,
+    )
+    items = [ApprovalOut.model_validate(approval) for approval in found]
+    return Page(items=items, next=str(items[-1].id) if len(items) == limit else None)
+
+
+@router.get(
+    "/approvals/{approval_id}",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="get_approval",
+)
+async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
+    """One approval, open or not."""
+    found = await services.approvals.get(tenant_for(principal, workspace_id), ApprovalId(approval_id))
+    return ApprovalOut.model_validate(found)
+
+
+@router.post(
+    "/approvals/{approval_id}/decision",
+    response_model_exclude_unset=True,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="decide_approval",
+)
+async def decide(
+    workspace_id: UUID, approval_id: UUID, given: ApprovalDecisionIn, principal: APerson, services: Injected
+) -> ApprovalOut:
+    """Allows or denies; for members, and for owners if it is to hold always. The first decision counts."""
+    judgement = ApprovalDecision(
+        approved=given.approved,
+        scope=given.scope,
+        reason=given.reason,
+        rule=given.rule.rule if given.rule else None,
+        arguments_sha256=given.arguments_sha256,
+    )
+    found = await services.approvals.decide(
+        tenant_for(principal, workspace_id), ApprovalId(approval_id), judgement, via="rest"
+    )
+    return ApprovalOut.model_validate(found)
+
+
+@router.post(
+    "/calls/{call_id}/withdraw",
+    response_model_exclude_unset=True,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="withdraw_call",
+)
+async def withdraw(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
+    """Takes back a call that waits for a decision. An agent takes back its own."""
+    found = await services.approvals.withdraw(tenant_for(principal, workspace_id), CallId(call_id))
+    return ApprovalOut.model_validate(found)
+
+
+class GrantOut(OutModel):
+    """A rule that a decision left behind."""
+
+    id: UUID
+    agent_id: UUID
+    session_id: UUID | None
+    rule: GrantRuleOut
+    approval_id: UUID
+    created_by: UUID
+    created_at: datetime
+
+
+@router.get("/grants", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_grants")
+async def list_grants(workspace_id: UUID, principal: APerson, services: Injected) -> Page[GrantOut]:
+    """What people have allowed beyond a single call, and have not revoked."""
+    found = await services.grants.list(tenant_for(principal, workspace_id))
+    return Page(items=[GrantOut.model_validate(grant) for grant in found])
+
+
+@router.delete(
+    "/grants/{grant_id}",
+    status_code=204,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="revoke_grant",
+)
+async def revoke(workspace_id: UUID, grant_id: UUID, principal: APerson, services: Injected) -> None:
+    """From the agent's next call on, a person is asked again."""
+    await services.grants.revoke(tenant_for(principal, workspace_id), GrantId(grant_id))

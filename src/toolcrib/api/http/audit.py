@@ -1,0 +1,169 @@
+"""The book of a workspace, read and verified by its owners."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.principal import APerson, tenant_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.schema_base import OutModel, Page
+from toolcrib.core.change_sets import ChangeKind
+from toolcrib.storage.audit import AuditFilter
+
+router = APIRouter(prefix="/workspaces/{workspace_id}/audit", tags=["audit"])
+
+# What a background process did, and that it ended, stands in the book apart from the call that started it.
+Ended = Literal["done", "failed", "refused", "changed", "ended"]
+Kind = Literal["call", "admin"]
+
+
+class AuditFileOut(OutModel):
+    """A file that a call changed. The hashes are null where there was no content, or none is kept."""
+
+    path: str
+    change: ChangeKind
+    before: str | None
+    after: str | None
+
+
+class FileDisplaced(OutModel):
+    """A file that a background process made under a name that is closed to agents: it was moved away."""
+
+    path: str
+    displaced: Literal[True]
+
+
+class AuditHostOut(OutModel):
+    """Whom a program spoke to, or tried to."""
+
+    contacted: str = Field(examples=["example.org:443"])
+    refused: str | None = Field(description="Why it was not reached; null if it was.", examples=["not granted"])
+
+
+class AuditRecordOut(OutModel):
+    """One call: who, what, what was decided by which rule, how it ended. Or one change of who may do what."""
+
+    position: int
+    id: UUID
+    kind: Kind = Field(
+        description="`admin` is a change of members, agents, grants, keys, trust, MCP servers or the workspace: its "
+        "`tool` says which, such as `member.created`, and its `input` has `subject`, `before` and `after`, no secrets."
+    )
+    at: datetime
+    user_id: UUID
+    agent_id: UUID | None
+    session_id: UUID | None
+    run_id: UUID | None
+    call_id: UUID
+    via: str = Field(examples=["rest"])
+    tool: str = Field(examples=["write"])
+    decision: Literal["allow", "ask", "refuse", "none"]
+    rule: str
+    approver_id: UUID | None
+    input: dict[str, Any] = Field(description="The arguments; contents only as size and sha256.")
+    outcome: Ended
+    error_code: str | None
+    files: list[AuditFileOut | FileDisplaced | AuditHostOut] = Field(
+        description="Hashes before and after, for every file changed, and whom a program spoke to."
+    )
+    isolation: str | None
+    duration_us: int
+
+
+class AuditVerificationOut(OutModel):
+    """What was found in a part of the chain of seals. There is one chain for all workspaces of the server."""
+
+    whole: bool = Field(description="Whether nothing was found in this part.")
+    problems: list[str]
+    first: int = Field(description="The seal after which this part begins; 0 is the beginning of the chain.")
+    first_mac: str = Field(description="The keyed hash of that seal, for comparing it with a checkpoint.")
+    last: int = Field(description="The last seal that was looked at. Give it as `after` for the next part.")
+    newest: int = Field(description="The newest seal there is. When `last` has reached it, the chain is verified.")
+    sealed: int = Field(description="How many records of the server were looked at in this part.")
+    unsealed: int = Field(
+        description="How many records of this workspace came after `last`: while it is the newest, nothing is said "
+        "about them. Counted up to 20,000."
+    )
+
+
+class CheckpointAnswer(OutModel):
+    """Where the audit chain ends, signed by Ed25519 over the other fields as JSON with sorted keys and no blanks.
+
+    A chain that does not contain this seal later on was truncated, rolled back or sealed anew.
+    """
+
+    kind: Literal["toolcrib-audit-checkpoint"]
+    version: Literal[1]
+    number: int
+    mac: str
+    top: int
+    at: str
+    public_key: str
+    signature: str
+
+
+@router.get("", responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN"), name="list_audit_records")
+async def list_records(
+    workspace_id: UUID,
+    principal: APerson,
+    services: Injected,
+    before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    user_id: UUID | None = None,
+    agent_id: UUID | None = None,
+    session_id: UUID | None = None,
+    tool: Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")] = None,
+    outcome: Ended | None = None,
+    since: datetime | None = None,
+    until: Annotated[datetime | None, Query(description="Records before this moment.")] = None,
+    kind: Kind | None = None,
+) -> Page[AuditRecordOut]:
+    """The newest records first; for owners. A filtered page may hold few records, or none, and still have a next."""
+    wanted = AuditFilter(user_id, agent_id, session_id, tool, outcome, since, until, kind)
+    page = await services.audit.page(tenant_for(principal, workspace_id), before=before, limit=limit, wanted=wanted)
+    items = [AuditRecordOut.model_validate(record) for record in page.records]
+    return Page(items=items, next=None if page.next is None else str(page.next))
+
+
+@router.get(
+    "/verification", responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN"), name="verify_audit_records"
+)
+async def verify(
+    workspace_id: UUID,
+    principal: APerson,
+    services: Injected,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+) -> AuditVerificationOut:
+    """Recomputes a part of the seals, from the one after `after` on; for owners. Ask until `last` is `newest`.
+
+    Without `after` it begins where the last verification ended; 0 is the beginning.
+    """
+    tenant = tenant_for(principal, workspace_id)
+    # Asked before the work is done: who may not read the book has none done for them.
+    await services.audit.require_reader(tenant)
+    found = await services.verifier.stretch(after)
+    return AuditVerificationOut(
+        whole=not found.problems,
+        problems=list(found.problems),
+        first=found.first,
+        first_mac=found.first_mac.hex(),
+        last=found.last,
+        newest=found.newest,
+        sealed=found.sealed,
+        unsealed=await services.audit.count_unsealed(tenant, top=found.top),
+    )
+
+
+@router.get(
+    "/checkpoint",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT"),
+    name="get_audit_checkpoint",
+)
+async def checkpoint(workspace_id: UUID, principal: APerson, services: Injected) -> CheckpointAnswer:
+    """A signed statement of where the chain ends, to be kept where nobody who can change it can; for owners."""
+    await services.audit.require_reader(tenant_for(principal, workspace_id))
+    return CheckpointAnswer.model_validate(await services.verifier.checkpoint())

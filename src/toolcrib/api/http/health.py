@@ -1,0 +1,68 @@
+"""Whether this server can serve, for load balancers, and how it stands, for people."""
+
+from typing import Literal
+
+from fastapi import APIRouter, HTTPException
+from pydantic import Field
+
+import toolcrib
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.principal import Present
+from toolcrib.api.http_errors import examples
+from toolcrib.api.openapi_document import PUBLIC
+from toolcrib.api.schema_base import OutModel
+from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.storage.database import is_online
+
+router = APIRouter(tags=["health"])
+# What people are told stands with the rest of the API.
+status_router = APIRouter(tags=["health"])
+
+
+class HealthOut(OutModel):
+    status: Literal["ok"] = "ok"
+    database: Literal["ok"] = "ok"
+    version: str = Field(examples=["0.1.0"])
+    node: str = Field(examples=["node-1"])
+
+
+class IsolationGapOut(OutModel):
+    """One thing that does not hold here."""
+
+    name: str
+    fact: str
+    remedy: str
+    open: bool = Field(description="It lowers the level; otherwise it is made good by something else.")
+
+
+class IsolationOut(OutModel):
+    """How well commands are held, found out by attempted escapes when the server started."""
+
+    level: IsolationLevel
+    minimum: IsolationLevel = Field(description="Below it, commands are off.")
+    offered: bool = Field(description="Whether commands are run at all.")
+    held: list[str]
+    gaps: list[IsolationGapOut]
+    overlay: bool
+
+
+class StatusOut(HealthOut):
+    """How a node stands."""
+
+    isolation: IsolationOut
+
+
+@router.get("/health", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
+async def health(services: Injected) -> HealthOut:
+    """Answers 200 when the database does, and 503 when it does not."""
+    if not await is_online(services.database):
+        raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
+    return HealthOut(version=toolcrib.__version__, node=services.settings.node)
+
+
+@status_router.get("/status", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_status")
+async def status(principal: Present, services: Injected) -> StatusOut:
+    """The health of the node that answers, and how well it holds commands."""
+    healthy = await health(services)
+    isolation = IsolationOut.model_validate(await services.sandbox.probe())
+    return StatusOut(**healthy.model_dump(), isolation=isolation)

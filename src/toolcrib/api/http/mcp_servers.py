@@ -1,0 +1,209 @@
+"""MCP servers of a workspace: added by owners, looked at, and approved tool by tool list."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import Field, StringConstraints, model_validator
+
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.principal import APerson, tenant_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.schema_base import InModel, OutModel, Page
+from toolcrib.core.ids import McpServerId
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
+from toolcrib.mcp.mcp_http import checked_url
+from toolcrib.mcp.tool_catalog import catalog_sha256
+
+router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["mcp servers"], route_class=StrictRoute)
+
+ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["everything"])]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=4_000, pattern=r"^[^\x00]+$")]
+ToolName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")]
+# What may stand in the head of a request, or in an environment.
+SecretName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
+SecretValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[\x20-\x7e]*$")]
+# What says where a request goes and where it ends.
+_NOT_TO_SET = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
+
+
+class McpServerCreate(InModel):
+    """A program (`command`) that runs in the sandbox, or an address (`url`)."""
+
+    name: ServerName
+    command: list[Word] | None = Field(default=None, min_length=1, max_length=50, examples=[["node", "server.js"]])
+    url: Annotated[str, StringConstraints(max_length=2_000)] | None = None
+    secrets: dict[SecretName, SecretValue] = Field(
+        default={},
+        max_length=20,
+        description="Headers of requests, or variables of the environment. Never shown again.",
+    )
+    safe_tools: list[ToolName] = Field(default=[], max_length=200, description="Tools that need no approval by trust.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("Give either a command or a url.")
+        if self.url is not None and (ours := sorted(name for name in self.secrets if name.lower() in _NOT_TO_SET)):
+            raise ValueError(f"Headers that are not to be set: {', '.join(ours)}.")
+        return self
+
+
+class McpServerUpdate(InModel):
+    enabled: bool | None = None
+    safe_tools: list[ToolName] | None = Field(default=None, max_length=200)
+
+
+class McpApprovalIn(InModel):
+    sha256: str = Field(max_length=64, description="The hash of the list that you looked at: `seen_sha256`.")
+
+
+class McpToolOut(OutModel):
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    sha256: str
+
+
+class McpServerOut(OutModel):
+    """A server. Its tools can be used once their list was approved; one that changes then is off until it is again."""
+
+    id: UUID
+    name: str
+    toolset: str = Field(examples=["mcp:everything"])
+    transport: McpTransport
+    command: list[str]
+    url: str | None
+    enabled: bool
+    safe_tools: list[str]
+    approved: list[McpToolOut]
+    approved_by: UUID | None
+    approved_at: datetime | None
+    seen: list[McpToolOut] | None = Field(description="What it offered when it was last looked at.")
+    seen_sha256: str | None
+    seen_at: datetime | None
+    changed: list[str] = Field(description="Approved tools that are off, because they are not as they were.")
+    awaits_approval: bool
+    problem: str | None
+    created_by: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT"),
+    name="create_mcp_server",
+)
+async def create(workspace_id: UUID, given: McpServerCreate, principal: APerson, services: Injected) -> McpServerOut:
+    """Adds a server and looks at its tools; for owners. None of them can be used until their list is approved."""
+    tenant = tenant_for(principal, workspace_id)
+    url = None if given.url is None else checked_url(given.url, private_hosts=services.settings.private_mcp_hosts)
+    made = await services.toolbox.rows.create(
+        tenant,
+        name=given.name,
+        transport=McpTransport.STDIO if url is None else McpTransport.HTTP,
+        command=given.command or (),
+        url=url,
+        safe=given.safe_tools,
+        secrets=given.secrets,
+    )
+    return _shown(await services.toolbox.refresh(tenant, made.id))
+
+
+@router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_mcp_servers")
+async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[McpServerOut]:
+    """The workspace's MCP servers, by name."""
+    found = await services.toolbox.rows.list(tenant_for(principal, workspace_id))
+    return Page(items=[_shown(server) for server in found])
+
+
+@router.get("/{server_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_mcp_server")
+async def get(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
+    """One server."""
+    return _shown(await services.toolbox.rows.get(tenant_for(principal, workspace_id), McpServerId(server_id)))
+
+
+@router.patch(
+    "/{server_id}",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="update_mcp_server",
+)
+async def update(
+    workspace_id: UUID, server_id: UUID, given: McpServerUpdate, principal: APerson, services: Injected
+) -> McpServerOut:
+    """Switches a server on or off, or says which of its tools are safe; for owners."""
+    server = await services.toolbox.rows.update(
+        tenant_for(principal, workspace_id), McpServerId(server_id), enabled=given.enabled, safe=given.safe_tools
+    )
+    await services.toolbox.disconnect(server)
+    return _shown(server)
+
+
+@router.post(
+    "/{server_id}/look",
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="look_at_mcp_server",
+)
+async def look(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
+    """Connects to the server and lists its tools anew; for owners. `problem` says why, if that fails."""
+    return _shown(await services.toolbox.refresh(tenant_for(principal, workspace_id), McpServerId(server_id)))
+
+
+@router.post(
+    "/{server_id}/approve",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="approve_mcp_server",
+)
+async def approve(
+    workspace_id: UUID, server_id: UUID, given: McpApprovalIn, principal: APerson, services: Injected
+) -> McpServerOut:
+    """Allows the tools of the list that was seen last, if it is the one you looked at; for owners."""
+    tenant = tenant_for(principal, workspace_id)
+    return _shown(await services.toolbox.approve(tenant, McpServerId(server_id), given.sha256))
+
+
+@router.delete(
+    "/{server_id}",
+    status_code=204,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="delete_mcp_server",
+)
+async def delete(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> None:
+    """Removes a server and its tools; for owners."""
+    tenant = tenant_for(principal, workspace_id)
+    server = await services.toolbox.rows.get(tenant, McpServerId(server_id))
+    await services.toolbox.rows.delete(tenant, server.id)
+    await services.toolbox.disconnect(server)
+
+
+def _shown(server: McpServer) -> McpServerOut:
+    return McpServerOut(
+        id=server.id,
+        name=server.name,
+        toolset=server.toolset,
+        transport=server.transport,
+        command=list(server.command),
+        url=server.url,
+        enabled=server.enabled,
+        safe_tools=list(server.safe),
+        approved=_tools(server.approved),
+        approved_by=server.approved_by,
+        approved_at=server.approved_at,
+        seen=None if server.seen is None else _tools(server.seen),
+        seen_sha256=None if server.seen is None else catalog_sha256(server.seen),
+        seen_at=server.seen_at,
+        changed=sorted(server.changed),
+        awaits_approval=server.awaits_approval,
+        problem=server.problem,
+        created_by=server.created_by,
+        created_at=server.created_at,
+        updated_at=server.updated_at,
+    )
+
+
+def _tools(tools: tuple[McpTool, ...]) -> list[McpToolOut]:
+    return [McpToolOut.model_validate(tool) for tool in tools]

@@ -1,0 +1,90 @@
+"""Agent packages of a workspace: installed from an archive, listed, removed."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from pydantic import Field
+
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.principal import APerson, tenant_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.schema_base import OutModel, Page
+from toolcrib.core.packages import Package
+
+router = APIRouter(prefix="/workspaces/{workspace_id}/packages", tags=["packages"], route_class=StrictRoute)
+
+_ARCHIVE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A zip, tar or tar.gz. By its first bytes it is known which, whatever its type is called.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+class PackageAnswer(OutModel):
+    """A package, which `@pkg` shows. Its agents are the workspace's, and bounded as every package's are."""
+
+    name: str = Field(examples=["demo"])
+    version: str = Field(examples=["1.0.0"])
+    sha256: str = Field(description="Of the archive.")
+    files: int
+    bytes: int = Field(description="Of all its files, unpacked.")
+    agents: list[str] = Field(description="Their names in the workspace.", examples=[["demo.planner"]])
+    has_workflow: bool = Field(description="Whether sessions can run it.")
+    installed_by: UUID
+    installed_at: datetime
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT", "TOO_LARGE"),
+    openapi_extra=_ARCHIVE,
+    name="install_package",
+)
+async def install(workspace_id: UUID, request: Request, principal: APerson, services: Injected) -> PackageAnswer:
+    """Installs a zip, tar or tar.gz, or another version of what is installed; for owners."""
+    tenant = tenant_for(principal, workspace_id)
+    await services.packages.require_installer(tenant)
+    return _shown(await services.packages.install(tenant, await request.body()))
+
+
+@router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_packages")
+async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[PackageAnswer]:
+    """The workspace's package, if it has one."""
+    found = await services.packages.rows.list(tenant_for(principal, workspace_id))
+    return Page(items=[_shown(package) for package in found])
+
+
+@router.delete(
+    "/{package_name}",
+    status_code=204,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="remove_package",
+)
+async def remove(
+    workspace_id: UUID,
+    package_name: Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$", examples=["demo"])],
+    principal: APerson,
+    services: Injected,
+) -> None:
+    """Removes a package and its agents; for owners. Sessions that run its workflow go on."""
+    await services.packages.remove(tenant_for(principal, workspace_id), package_name)
+
+
+def _shown(package: Package) -> PackageAnswer:
+    return PackageAnswer(
+        name=package.name,
+        version=package.version,
+        sha256=package.sha256.hex(),
+        files=package.files,
+        bytes=package.size,
+        agents=list(package.agents),
+        has_workflow=package.has_workflow,
+        installed_by=package.installed_by,
+        installed_at=package.installed_at,
+    )

@@ -1,0 +1,292 @@
+"""Sessions of a workspace, their events as pages and as a stream, and tickets for who watches them."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response
+from pydantic import Field, StringConstraints, model_validator
+
+from toolcrib.api.api_services import Injected
+from toolcrib.api.auth.connection_auth import auth_by_headers
+from toolcrib.api.auth.principal import APerson, require_person, tenant_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.schema_base import InModel, Name, OutModel, Page
+from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
+from toolcrib.core.agents import PhaseName, TrustLevel
+from toolcrib.core.callers import SessionMode
+from toolcrib.core.errors import BadArguments, ToolcribError
+from toolcrib.core.ids import AgentId, SessionId
+from toolcrib.events import Subscription
+from toolcrib.storage.users import LIFETIME
+
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["sessions"], route_class=StrictRoute)
+
+_LARGEST = 2**63 - 1
+After = Annotated[int, Query(ge=0, le=_LARGEST, description="The number of the last event that you have seen.")]
+
+
+ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["demo"])]
+ChoiceT = TypeVar("ChoiceT", "SessionCreate", "SessionUpdate")
+
+
+def _both_or_none(given: ChoiceT) -> ChoiceT:
+    if (given.provider is None) != (given.model is None):
+        raise ValueError("A model is chosen by its provider and its name: give both, or neither")
+    return given
+
+
+class SessionCreate(InModel):
+    title: Name | None = None
+    agent_id: UUID | None = Field(default=None, description="The agent that acts in it; without one, you do.")
+    mode: SessionMode = SessionMode.BUILD
+    trust: TrustLevel | None = Field(default=None, description="By default the agent's own.")
+    provider: ProviderName | None = Field(default=None, description="Whose model answers; by default the agent's own.")
+    model: ModelName | None = Field(default=None, description="The model, as its provider calls it.")
+    phase: PhaseName | None = Field(default=None, description="One of the agent's phases; by default its first.")
+    package: PackageName | None = Field(
+        default=None, description="An installed package: the session is a run of its workflow."
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> "SessionCreate":
+        return _both_or_none(self)
+
+
+class SessionUpdate(InModel):
+    """What is not named stays as it is."""
+
+    title: Name | None = None
+    trust: TrustLevel | None = Field(
+        default=None, description="Null: the agent's own. Counts from the next message on."
+    )
+    mode: SessionMode | None = Field(default=None, description="Plan or build; a run that is under way goes on in it.")
+    provider: ProviderName | None = Field(default=None, description="With `model`; null: the agent's own.")
+    model: ModelName | None = None
+    phase: PhaseName | None = Field(
+        default=None, description="One of the agent's phases; null: its first. Counts from the next turn on."
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> "SessionUpdate":
+        return _both_or_none(self)
+
+
+class SessionOut(OutModel):
+    id: UUID
+    title: str | None
+    agent_id: UUID | None
+    mode: SessionMode
+    trust: TrustLevel | None
+    provider: str | None = Field(description="Whose model answers; null: the agent's own.")
+    model: str | None
+    phase: str | None = Field(description="The phase whose permissions bind the agent; null: its first, if it has any.")
+    package: str | None = Field(description="The package whose workflow it runs.")
+    created_by: UUID
+    created_at: datetime
+    last_seq: int = Field(description="The number of its newest event.")
+
+
+class EventOut(OutModel):
+    seq: int
+    type: str = Field(examples=["tool-result"])
+    payload: dict[str, Any] = Field(description="In camelCase, as the WebSocket tells it.")
+
+
+class EventPage(OutModel):
+    """Events in their order. Ask again with the last number as ``after``, until there are none."""
+
+    items: list[EventOut]
+
+
+class TicketOut(OutModel):
+    ticket: str = Field(examples=["tct_…"])
+    expires_in: int = Field(description="Seconds.")
+
+
+@router.post(
+    "/sessions",
+    status_code=201,
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+    name="create_session",
+)
+async def create(workspace_id: UUID, given: SessionCreate, principal: APerson, services: Injected) -> SessionOut:
+    """Begins a session."""
+    tenant = tenant_for(principal, workspace_id)
+    document, workflow = (
+        (None, None) if given.package is None else await services.packages.workflow(tenant, given.package)
+    )
+    session = await services.sessions.create(
+        tenant,
+        title=given.title,
+        agent_id=None if given.agent_id is None else AgentId(given.agent_id),
+        mode=given.mode,
+        trust=given.trust,
+        provider=given.provider,
+        model=given.model,
+        phase=given.phase,
+        package=given.package,
+        workflow=workflow,
+    )
+    if document is not None:
+        try:
+            await services.packages.begin(tenant, session.id, document)
+        except BaseException:
+            await services.sessions.delete(tenant, session.id)
+            raise
+    return SessionOut.model_validate(session)
+
+
+@router.get("/sessions", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_sessions")
+async def list_all(
+    workspace_id: UUID,
+    principal: APerson,
+    services: Injected,
+    before: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Page[SessionOut]:
+    """The workspace's sessions, the newest first."""
+    tenant = tenant_for(principal, workspace_id)
+    start = None if before is None else SessionId(before)
+    sessions = await services.sessions.page(tenant, before=start, limit=limit + 1)
+    items = [SessionOut.model_validate(session) for session in sessions[:limit]]
+    return Page(items=items, next=str(items[-1].id) if len(sessions) > limit else None)
+
+
+@router.get("/sessions/{session_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_session")
+async def get(workspace_id: UUID, session_id: UUID, principal: APerson, services: Injected) -> SessionOut:
+    """One session."""
+    session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(session_id))
+    return SessionOut.model_validate(session)
+
+
+@router.patch(
+    "/sessions/{session_id}",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="change_session",
+)
+async def change(
+    workspace_id: UUID, session_id: UUID, given: SessionUpdate, principal: APerson, services: Injected
+) -> SessionOut:
+    """Gives a session another title, trust, model, phase or mode; for members."""
+    tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
+    if "title" in given.model_fields_set:
+        await services.sessions.rename(tenant, session, given.title)
+    if "trust" in given.model_fields_set:
+        await services.sessions.set_trust(tenant, session, given.trust)
+    if "model" in given.model_fields_set:
+        await services.sessions.choose_model(tenant, session, provider=given.provider, model=given.model)
+    if "phase" in given.model_fields_set:
+        await services.sessions.enter_phase(tenant, session, given.phase)
+    if given.mode is not None:
+        await services.sessions.set_mode(tenant, session, given.mode)
+    return SessionOut.model_validate(await services.sessions.get(tenant, session))
+
+
+@router.delete(
+    "/sessions/{session_id}",
+    status_code=204,
+    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="delete_session",
+)
+async def delete(workspace_id: UUID, session_id: UUID, principal: APerson, services: Injected) -> None:
+    """Removes a session and its events; for who began it, and for owners. Files stay as they are."""
+    await services.sessions.delete(tenant_for(principal, workspace_id), SessionId(session_id))
+
+
+@router.get(
+    "/sessions/{session_id}/events",
+    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
+    name="list_events",
+)
+async def events(
+    workspace_id: UUID,
+    session_id: UUID,
+    principal: APerson,
+    services: Injected,
+    after: After = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
+) -> EventPage:
+    """A session's events after a number, in their order."""
+    tenant = tenant_for(principal, workspace_id)
+    found = await services.sessions.events_after(tenant, SessionId(session_id), after, limit=limit)
+    return EventPage(items=[EventOut.model_validate(event) for event in found])
+
+
+@router.get(
+    "/sessions/{session_id}/events/stream",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "Events and deltas as they happen."},
+        **examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "RATE_LIMITED"),
+    },
+    name="stream_events",
+)
+async def stream(
+    workspace_id: UUID,
+    session_id: UUID,
+    request: Request,
+    services: Injected,
+    after: After = 0,
+    follow: Annotated[bool, Query(description="False: end when everything so far was told.")] = True,  # noqa: FBT002 - by name
+    last_event_id: Annotated[str | None, Header(description="Wins over `after`; browsers send it.")] = None,
+) -> Any:
+    """A session as server-sent events: what came after your last, then what happens, as the WebSocket tells it."""
+    authority = await auth_by_headers(services, request)
+    principal = await require_person(authority.principal)
+    tenant, start = tenant_for(principal, workspace_id), _last_seen(last_event_id, after)
+    if not follow:
+        found = await services.sessions.events_after(tenant, SessionId(session_id), start, limit=1_000)
+        teller = SessionEncoder()
+        body = b"".join(encoded(teller.encode(event)) for event in found)
+        return Response(body, media_type="text/event-stream")
+    async with AsyncExitStack() as opened:
+        opened.enter_context(services.doors.authenticated(principal.user_id))
+        subscription = await opened.enter_async_context(
+            services.live.subscribe(tenant, SessionId(session_id), after=start)
+        )
+        first = await resume_messages(services, tenant, subscription.session, after=start)
+        return EventStream(
+            _told(first, subscription), authority=authority, pace=services.doors.pace, opened=opened.pop_all()
+        )
+
+
+@router.post("/tickets", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="create_ticket")
+async def create_ticket(workspace_id: UUID, request: Request, services: Injected) -> TicketOut:
+    """A ticket that opens this workspace's WebSocket once, within seconds, for you: for clients without headers.
+
+    Offer it as the subprotocol `toolcrib.ticket.<ticket>` beside `toolcrib.chat`, or send it as the first message.
+    """
+    authority = await auth_by_headers(services, request)
+    principal = await require_person(authority.principal)
+    # A key lives on by itself; what it opens by a ticket lasts no longer than a login's would.
+    longest = time.time() + services.tokens.lifetime_seconds
+    until = datetime.fromtimestamp(min(authority.until, longest), UTC)
+    ticket = await services.tickets.create(tenant_for(principal, workspace_id), valid_until=until)
+    return TicketOut(ticket=ticket, expires_in=int(LIFETIME.total_seconds()))
+
+
+async def _told(first: list[dict[str, Any]], subscription: Subscription) -> AsyncIterator[dict[str, Any]]:
+    for message in first:
+        yield message
+    teller = SessionEncoder()
+    try:
+        async for item in subscription:
+            yield teller.encode(item)
+    except ToolcribError as error:
+        yield {"type": "chat:error", "payload": {"code": error.code, "message": error.message}}
+
+
+def _last_seen(last_event_id: str | None, after: int) -> int:
+    if last_event_id is None or last_event_id == "":
+        return after
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < len(str(_LARGEST))):
+        raise BadArguments({"Last-Event-ID": "Expected the number of an event"})
+    return int(last_event_id)

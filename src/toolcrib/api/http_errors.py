@@ -1,0 +1,170 @@
+"""How errors are told over HTTP: one table of codes and statuses, one envelope, whoever raised it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from uuid import uuid4
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from toolcrib.core.errors import ToolcribError, few
+from toolcrib.storage.database import OperationalError, is_transient
+
+STATUS: Final[Mapping[str, int]] = {
+    "VALIDATION_ERROR": 400,
+    # A tool failed as tools may; the request was understood, so it is the caller's to change.
+    "TOOL_FAILED": 400,
+    "INVALID_TOKEN": 401,
+    "FORBIDDEN": 403,
+    "NOT_PERMITTED": 403,
+    "APPROVAL_REQUIRED": 403,
+    "APPROVAL_DENIED": 403,
+    "GIVEN_UP": 409,
+    "APPROVAL_EXPIRED": 403,
+    "NOT_FOUND": 404,
+    "METHOD_NOT_ALLOWED": 405,
+    "CONFLICT": 409,
+    "SUPERSEDED": 409,
+    "INTERRUPTED": 409,
+    "TOO_LARGE": 413,
+    "RATE_LIMITED": 429,
+    "INTERNAL_ERROR": 500,
+    "MISCONFIGURED": 500,
+    "PROVIDER_ERROR": 502,
+    "UNAVAILABLE": 503,
+    "NOT_ON_DISK": 507,
+    # Not 408: to that, clients send the same request again by themselves.
+    "TIMED_OUT": 504,
+}
+
+# What the web framework raises by itself, in our words.
+_FRAMEWORK: Final[Mapping[int, tuple[str, str]]] = {
+    400: ("VALIDATION_ERROR", "The request cannot be read."),
+    404: ("NOT_FOUND", "Nothing is at this address. GET /api/v1/openapi.json lists what there is."),
+    405: (
+        "METHOD_NOT_ALLOWED",
+        "This address does not take that method; the Allow header says which it takes.",
+    ),
+    429: ("RATE_LIMITED", "Too many attempts."),
+    503: ("UNAVAILABLE", "The server cannot serve just now. Try again."),
+}
+
+_log = structlog.get_logger(__name__)
+
+
+class ErrorOut(BaseModel):
+    """Every answer that is not a success."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    success: bool = Field(default=False, json_schema_extra={"const": False})
+    error: str = Field(description="What is wrong, and what would help; for people.")
+    code: str = Field(description="What is wrong; for programs. Stable.", json_schema_extra={"enum": list(STATUS)})
+    fields: dict[str, str] | None = Field(default=None, description="For each wrong field, what was expected.")
+
+
+def install(app: FastAPI) -> None:
+    """Makes the application tell its errors our way."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return answer_to(error, where=f"{request.method} {request.url.path}")
+
+    for kind in (ToolcribError, RequestValidationError, HTTPException, OperationalError):
+        app.add_exception_handler(kind, handle)
+
+
+def answer_to(error: Exception, *, where: str = "") -> Response:
+    """The answer that tells an error. What nobody foresaw is logged, and told only by the log's id."""
+    match error:
+        case ToolcribError():
+            return _answer(error.code, error.message, fields=error.fields, headers=_ADVICE.get(error.code))
+        case RequestValidationError():
+            return _answer("VALIDATION_ERROR", "Validation failed", fields=few(_wrong_fields(error)))
+        case HTTPException():
+            return _framework_answer(error)
+        case OperationalError() if is_transient(error):
+            _log.warning("database_unavailable", error=str(error))
+            return _answer(
+                "UNAVAILABLE",
+                "The database does not answer just now. Try again.",
+                headers={"Retry-After": "1"},
+            )
+        case _:
+            return _unforeseen(error, where)
+
+
+def examples(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """The error answers of a route, for its OpenAPI entry: ``responses=examples("CONFLICT")``."""
+    answers: dict[int | str, dict[str, Any]] = {}
+    for code in codes:
+        status = STATUS[code]
+        entry = answers.setdefault(
+            status,
+            {
+                "model": ErrorOut,
+                "description": HTTPStatus(status).phrase,
+                "content": {"application/json": {"examples": {}}},
+            },
+        )
+        example = {"success": False, "error": _EXAMPLES.get(code, HTTPStatus(status).phrase), "code": code}
+        entry["content"]["application/json"]["examples"][code] = {"value": example}
+    return answers
+
+
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "VALIDATION_ERROR": "Validation failed",
+    "INVALID_TOKEN": "No valid token found in Authorization header or cookie",
+    "FORBIDDEN": "Access forbidden: User is not a member of this workspace",
+    "NOT_FOUND": "File not found: /nonexistent/file.txt",
+    "CONFLICT": "This is the workspace's last owner. Make another member owner first.",
+    "RATE_LIMITED": "Too many attempts. Try again in 60 s.",
+}
+
+
+def _framework_answer(error: HTTPException) -> Response:
+    # FastAPI wraps whatever went wrong while it read the body; we know better what it was.
+    if isinstance(error.__cause__, ToolcribError):
+        return answer_to(error.__cause__)
+    code, words = _FRAMEWORK.get(error.status_code, ("INTERNAL_ERROR", error.detail))
+    said = words if error.detail == HTTPStatus(error.status_code).phrase else str(error.detail)
+    return _answer(code, said, status=error.status_code, headers=error.headers)
+
+
+def _unforeseen(error: Exception, where: str) -> Response:
+    error_id = uuid4().hex
+    _log.error("unforeseen_error", error_id=error_id, where=where, exc_info=error)
+    return _answer("INTERNAL_ERROR", f"Something went wrong on our side. It is logged as {error_id}.")
+
+
+def _wrong_fields(error: RequestValidationError) -> dict[str, str]:
+    """Field path → what was expected. Never what was given: it may be a password."""
+    return {
+        ".".join(str(step) for step in detail["loc"][1:]) or str(detail["loc"][0]): detail["msg"]
+        for detail in error.errors()
+    }
+
+
+# Headers that go with a code.
+_ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
+    "INVALID_TOKEN": {"WWW-Authenticate": "Bearer"},
+    "UNAVAILABLE": {"Retry-After": "1"},
+}
+
+
+def _answer(
+    code: str,
+    error: str,
+    *,
+    fields: Mapping[str, str] | None = None,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    content: dict[str, Any] = {"success": False, "error": error, "code": code}
+    if fields:
+        content["fields"] = dict(fields)
+    return JSONResponse(content, status_code=status or STATUS.get(code, 500), headers=headers)

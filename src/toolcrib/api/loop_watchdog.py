@@ -1,0 +1,142 @@
+"""Watch the event loop from a thread: whatever holds it for too long is logged with the loop's stack."""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import structlog
+
+LIMIT_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.1
+_LOOK_SECONDS_WHEN_WRITTEN: Final = 0.02
+_STEP_SECONDS: Final = 0.02
+# In a log; a file has them all.
+_LOG_EVERY_SECONDS: Final = 10.0
+_MOST_FRAMES: Final = 30
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStall:
+    """The loop did not get to anything else for ``seconds``.
+
+    ``cpu_seconds``: of them its own thread computed. ``queued_seconds``: of them it could have run, but the machine ran
+    something else. The rest it slept: in a system call, or because another thread held the interpreter.
+    """
+
+    at: float
+    seconds: float
+    cpu_seconds: float
+    queued_seconds: float
+    stack: tuple[str, ...]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is by what the loop did, rather than by a busy machine."""
+        return self.cpu_seconds > LIMIT_SECONDS
+
+
+class LoopWatchdog:
+    """Asks the loop, again and again, for a sign of life. ``count`` and ``worst_cpu_seconds`` tell what was seen."""
+
+    def __init__(self, *, file: Path | None = None) -> None:
+        self.count = 0
+        self.worst_cpu_seconds = 0.0
+        self._file = file
+        self._look = _LOOK_SECONDS if file is None else _LOOK_SECONDS_WHEN_WRITTEN
+        self._ended = threading.Event()
+        self._logged = float("-inf")
+
+    @contextmanager
+    def watching(self) -> Iterator["LoopWatchdog"]:
+        """Watches the running loop, which is this thread's, for as long as the context lasts."""
+        loop, thread = asyncio.get_running_loop(), threading.current_thread()
+        watcher = threading.Thread(target=self._watch, args=(loop, thread), name="loop-watchdog", daemon=True)
+        watcher.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            watcher.join()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        while not self._ended.wait(self._look):
+            answered = threading.Event()
+            asked = _Clocks.of(thread)
+            try:
+                loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:
+                # The loop is closed already.
+                return
+            if not answered.wait(LIMIT_SECONDS):
+                self._wait_out(answered, asked, thread)
+
+    def _wait_out(self, answered: threading.Event, asked: "_Clocks", thread: threading.Thread) -> None:
+        """Waits until the loop answers. The stack is from when it had computed too long, or from now."""
+        assert thread.ident is not None
+        stack = _stack_of(thread.ident)
+        was_ours = False
+        while not answered.wait(_STEP_SECONDS) and not self._ended.is_set():
+            if not was_ours and _Clocks.of(thread).cpu - asked.cpu > LIMIT_SECONDS:
+                was_ours, stack = True, _stack_of(thread.ident)
+        now = _Clocks.of(thread)
+        self._tell(
+            LoopStall(
+                at=time.time(),
+                seconds=round(now.wall - asked.wall, 3),
+                cpu_seconds=round(now.cpu - asked.cpu, 3),
+                queued_seconds=round(now.queued - asked.queued, 3),
+                stack=stack,
+            )
+        )
+
+    def _tell(self, stall: LoopStall) -> None:
+        self.worst_cpu_seconds = max(self.worst_cpu_seconds, stall.cpu_seconds)
+        self.count += stall.is_ours
+        if self._file is not None:
+            with self._file.open("a") as file:
+                file.write(json.dumps(asdict(stall)) + "\n")
+        now = time.monotonic()
+        if stall.is_ours and now - self._logged > _LOG_EVERY_SECONDS:
+            self._logged = now
+            told = {name: value for name, value in asdict(stall).items() if name not in ("at", "stack")}
+            _log.warning("loop_stalled", **told, stalls=self.count, stack="".join(stall.stack))
+
+
+@dataclass(frozen=True, slots=True)
+class _Clocks:
+    """A thread's clocks, in seconds."""
+
+    wall: float
+    cpu: float
+    queued: float
+
+    @classmethod
+    def of(cls, thread: threading.Thread) -> "_Clocks":
+        assert thread.ident is not None and thread.native_id is not None
+        cpu = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        return cls(time.monotonic(), cpu, _queued(thread.native_id))
+
+
+def _queued(thread_id: int) -> float:
+    """How long the kernel has let a thread wait for a processor; 0 where it does not count that."""
+    try:
+        return int(Path(f"/proc/self/task/{thread_id}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _stack_of(ident: int) -> tuple[str, ...]:
+    # Documented for this, despite its name.
+    frame: FrameType | None = sys._current_frames().get(ident)
+    return tuple(traceback.format_stack(frame)[-_MOST_FRAMES:]) if frame is not None else ()

@@ -1,0 +1,107 @@
+"""Lets MCP clients in: who they are and which workspace they mean. What they say there is the face's business.
+
+The protocol's library takes a second to import, so it is loaded when the first client comes.
+"""
+
+import asyncio
+import importlib
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.auth.principal import Principal, bearer, principal_by_token
+from toolcrib.api.mcp.mcp_request import VISIT, McpRequest
+from toolcrib.api.request_guard import admit_large, may_be_large, refuse_bad_json, replayed
+from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
+
+_NO_KEY: Final = (
+    "MCP clients send an API key with every request: `Authorization: Bearer <key>`. Cookies do not count here."
+)
+
+
+class McpBackend(Protocol):
+    """What is behind the door."""
+
+    def open(self) -> AbstractAsyncContextManager[None]: ...
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class McpApp:
+    """The ASGI application at ``/mcp``. ``open`` starts nothing; the first request does."""
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        self._loading = asyncio.Lock()
+        self._face: McpBackend | None = None
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        self._refuse_foreign_page(request)
+        visit = await self._admitted(request)
+        if may_be_large(request):
+            await admit_large(request, visit.principal)
+            body = await request.body()
+            await refuse_bad_json(body)
+            receive = replayed(body, receive)
+        face = self._face or await self._load()
+        await face.answer({**scope, VISIT: visit}, receive, send)
+
+    async def close(self) -> None:
+        """Ends every session."""
+        self._stop.set()
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _admitted(self, request: Request) -> McpRequest:
+        token = bearer(request)
+        if token is None:
+            raise Unauthenticated(_NO_KEY)
+        principal = await principal_by_token(self._services, token)
+        workspace_id = _workspace(request.path_params.get("workspace_id"), principal)
+        return McpRequest(principal, workspace_id, request)
+
+    def _refuse_foreign_page(self, request: Request) -> None:
+        """A page of another site may not speak to us from a person's browser, whatever key it has got hold of."""
+        origin = request.headers.get("origin")
+        if origin is None or origin in self._services.settings.allowed_origins:
+            return
+        if origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
+            raise Forbidden(f"Pages of {origin!r} may not use this server. The operator lists them in ALLOWED_ORIGINS.")
+
+    async def _load(self) -> McpBackend:
+        async with self._loading:
+            if self._face is None:
+                made = await asyncio.to_thread(_face, self._services)
+                ready = asyncio.Event()
+                self._running = asyncio.create_task(self._run(made, ready))
+                await ready.wait()
+                self._face = made
+            return self._face
+
+    async def _run(self, face: McpBackend, ready: asyncio.Event) -> None:
+        """Sessions live in a task of their own: they outlast the request that opened them."""
+        async with face.open():
+            ready.set()
+            await self._stop.wait()
+
+
+def _face(services: ApiServices) -> McpBackend:
+    made: McpBackend = importlib.import_module("toolcrib.api.mcp.mcp_server").McpProtocolServer(services)
+    return made
+
+
+def _workspace(given: Any, principal: Principal) -> UUID:
+    if given is None and principal.workspace_id is not None:
+        return principal.workspace_id
+    if given is None:
+        raise BadArguments({"workspace_id": "A person's key opens several workspaces. Use /mcp/{workspace_id}."})
+    try:
+        return UUID(given)
+    except ValueError:
+        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None

@@ -1,0 +1,227 @@
+"""What is said to an MCP client, in both eras of the protocol: which tools there are, and what came of a call."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+import structlog
+from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+import toolcrib
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.auth.principal import tenant_for
+from toolcrib.api.mcp.elicitation import Elicitation
+from toolcrib.api.mcp.mcp_fast_path import FastPathCall, fast_path_call, may_be_plain
+from toolcrib.api.mcp.mcp_request import VISIT, McpRequest
+from toolcrib.api.mcp.mcp_tool_results import offered, result_of
+from toolcrib.api.request_guard import replayed
+from toolcrib.core.errors import NotFound, ToolcribError
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.tool_calls import Outcome, ToolCall
+from toolcrib.providers.wire_history import ToolNameEncoder
+from toolcrib.tools.tool import Tool
+
+# What a person's key is offered. An agent's is offered what its rules allow.
+_FOR_PEOPLE: Final = "workspace"
+_IDLE_SECONDS: Final = 1_800
+_MOST_SESSIONS: Final = 2_000
+_SESSIONS_OF_ONE: Final = 100
+# For a client to take what a call said, when it has ended.
+_LAST_WORDS_SECONDS: Final = 2.0
+_INSTRUCTIONS: Final = (
+    "A versioned workspace. Paths begin with `/`. Every change is kept as a version and can be undone. "
+    "A call may need a person's approval; then the answer says so and names the approval."
+)
+
+Context = ServerRequestContext[dict[str, Any], Any]
+_log = structlog.get_logger(__name__)
+
+
+class McpProtocolServer:
+    """The protocol's library around our gate."""
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        self._asking = Elicitation(services)
+        server: Server[dict[str, Any]] = Server(
+            "toolcrib",
+            version=toolcrib.__version__,
+            title="Toolcrib",
+            instructions=_INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            # No argument of ours travels as a header, so no call needs to look its schema up.
+            get_tool_input_schema=lambda _: None,
+        )
+        # The library's own tracing would cost every call, and tells what the gate tells better.
+        server.middleware.clear()
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            session_idle_timeout=_IDLE_SECONDS,
+            max_sessions=_MOST_SESSIONS,
+            max_request_body_size=services.settings.max_request_bytes,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Sessions live as long as this."""
+        async with self._manager.run():
+            yield
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visit: McpRequest = scope[VISIT]
+        self._refuse_a_hoard(scope, visit)
+        # The library gives a session only to whom it was opened for.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
+        # The web server leaves the blanks around a value, which are no part of it.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if may_be_plain(scope):
+            body = await Request(scope, receive).body()
+            call = fast_path_call(scope, body, visit.principal, self._services.registry)
+            if call is not None and self._is_at_home(call, scope["user"]):
+                looked = await self._looked(call, visit)
+                response = call.answer(looked, server=self._manager.app.server_info_stamp)
+                await response(scope, receive, send)
+                return
+            receive = replayed(body, receive)
+        await self._manager.handle_request(scope, receive, send)
+
+    def _is_at_home(self, call: FastPathCall, user: AuthenticatedUser) -> bool:
+        """Whether a call's session is there and its caller's own, which keeps it from being idle."""
+        if call.session is None:
+            return True
+        transport = self._manager._server_instances.get(call.session)
+        owner = self._manager._session_owners.get(call.session)
+        if transport is None or transport.is_terminated or owner != authorization_context(user):
+            return False
+        if transport.idle_scope is not None:
+            deadline = anyio.current_time() + _IDLE_SECONDS
+            transport.idle_scope.deadline = max(transport.idle_scope.deadline, deadline)
+        return True
+
+    async def _looked(self, call: FastPathCall, visit: McpRequest) -> CallToolResult | ErrorData:
+        try:
+            outcome = await self._services.executor.execute(ToolCall(call.name, call.arguments), visit.caller())
+        except ToolcribError as error:
+            return _refusal(error).error
+        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+            return _unforeseen(error, call.name).error
+        return self._asking.cannot_ask(visit, outcome) if outcome.is_waiting else result_of(outcome)
+
+    def _refuse_a_hoard(self, scope: Scope, visit: McpRequest) -> None:
+        """One person's sessions must not take everybody's place. The newer era has none."""
+        headers = dict(scope["headers"])
+        version = headers.get(b"mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0].encode()).decode("latin-1")
+        if b"mcp-session-id" in headers or version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            return
+        # The library counts them, and tells nobody.
+        owners = self._manager._session_owners.values()
+        if sum(owner["client_id"].startswith(str(visit.principal.user_id)) for owner in owners) >= _SESSIONS_OF_ONE:
+            raise HTTPException(
+                429, f"You have {_SESSIONS_OF_ONE} MCP sessions open. End one first.", {"Retry-After": "60"}
+            )
+
+    async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        visit = _visit(context)
+        try:
+            await self._services.workspaces.get(tenant_for(visit.principal, visit.workspace_id))
+            tools = await self._tools(visit)
+        except ToolcribError as error:
+            raise _refusal(error) from None
+        names = ToolNameEncoder(tool.name for tool in tools)
+        # Of no use to anyone else, and not for long: an owner may change what an agent may do at any time.
+        return ListToolsResult(
+            tools=[offered(tool, names.encode(tool.name)) for tool in tools], ttl_ms=0, cache_scope="private"
+        )
+
+    async def _call(self, context: Context, given: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        visit = _visit(context)
+        try:
+            if given.request_state is not None:
+                return await self._asking.go_on(context, visit, given)
+            name = given.name
+            if self._services.registry.get(name) is None:
+                name = ToolNameEncoder(tool.name for tool in await self._tools(visit)).decode(name)
+            outcome = await self._execute(context, ToolCall(name, given.arguments or {}), visit)
+            if isinstance(outcome.error, NotFound) and outcome.error.message == f"Tool '{name}' not found":
+                raise MCPError(INVALID_PARAMS, f"Unknown tool: {given.name}")
+            if outcome.is_waiting:
+                return await self._asking.ask(context, visit, outcome)
+            return result_of(outcome)
+        except ToolcribError as error:
+            raise _refusal(error) from None
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+            raise _unforeseen(error, given.name) from None
+
+    async def _execute(self, context: Context, call: ToolCall, visit: McpRequest) -> Outcome:
+        """The call through the gate. What it says while it runs is told as progress, if the client wants that."""
+        execute = self._services.executor.execute
+        if not (context.meta or {}).get("progress_token"):
+            return await execute(call, visit.caller())
+        said: asyncio.Queue[str] = asyncio.Queue()
+        telling = asyncio.create_task(_tell(context, said))
+        try:
+            outcome = await execute(call, visit.caller(), emit=said.put_nowait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await said.join()
+        finally:
+            telling.cancel()
+        return outcome
+
+    async def _tools(self, visit: McpRequest) -> list[Tool]:
+        registry = await self._services.registry.for_person(WorkspaceId(visit.workspace_id), visit.principal.user_id)
+        if agent := visit.principal.agent:
+            return registry.list_for_mcp(agent.rules)
+        return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_available]
+
+
+async def _tell(context: Context, said: asyncio.Queue[str]) -> None:
+    for count in itertools.count(1):
+        await context.session.report_progress(count, message=await said.get())
+        said.task_done()
+
+
+def _visit(context: Context) -> McpRequest:
+    assert context.request is not None
+    visit: McpRequest = context.request.scope[VISIT]
+    return visit
+
+
+def _unforeseen(error: Exception, tool: str) -> MCPError:
+    """The library would tell nobody; the client hears only where to look."""
+    error_id = uuid4().hex
+    _log.error("unforeseen_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
+    return MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.")
+
+
+def _refusal(error: ToolcribError) -> MCPError:
+    return MCPError(
+        INVALID_REQUEST, error.message, {"code": error.code, **({"fields": error.fields} if error.fields else {})}
+    )

@@ -1,0 +1,88 @@
+"""Tools and outcomes as MCP says them."""
+
+from typing import Any
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
+from mcp_types import Tool as McpTool
+
+from toolcrib.core.errors import ToolcribError
+from toolcrib.core.tool_calls import Danger, Outcome, ToolCategory
+from toolcrib.policy.model_text import model_text
+from toolcrib.policy.permissions import MORE_THAN_READING
+from toolcrib.tools.tool import Tool
+
+# Where results of MCP servers hold what is no text; see mcp/mcp_results.py.
+MEDIA = "media"
+_ELSEWHERE = frozenset({ToolCategory.SEARCH, ToolCategory.MCP})
+
+
+def offered(tool: Tool, name: str) -> McpTool:
+    """A tool as a client is told of it. What it does to the workspace is said in the hints."""
+    reads_only = (
+        tool.danger is Danger.SAFE and tool.name not in MORE_THAN_READING and tool.category is not ToolCategory.HUMAN
+    )
+    return McpTool(
+        name=name,
+        description=tool.description,
+        input_schema={"type": "object", **tool.input_schema},
+        annotations=ToolAnnotations(
+            read_only_hint=reads_only,
+            destructive_hint=None if reads_only else tool.danger is Danger.DANGEROUS,
+            open_world_hint=tool.category in _ELSEWHERE,
+        ),
+    )
+
+
+def result_of(outcome: Outcome) -> CallToolResult:
+    """What came of a call, once: a client that is given text and structured content may hand its model both."""
+    if outcome.error is not None and outcome.result is None:
+        return failure(outcome.error)
+    return done(outcome.result, is_error=outcome.error is not None)
+
+
+def done(result: Any, *, is_error: bool = False) -> CallToolResult:
+    media = result.get(MEDIA) if isinstance(result, dict) else None
+    if not isinstance(media, list):
+        return said(model_text(result)[0], is_error=is_error)
+    text, _ = model_text({key: value for key, value in result.items() if key != MEDIA})
+    blocks: list[ContentBlock] = [TextContent(text=text)] if text else []
+    blocks += [block for block in map(_block, media) if block is not None]
+    return CallToolResult(content=blocks, is_error=is_error)
+
+
+def failure(error: ToolcribError) -> CallToolResult:
+    fields = "; ".join(f"{field}: {expected}" for field, expected in error.fields.items())
+    return said(f"{error.code}: {error.message}{': ' if fields else ''}{fields}", is_error=True)
+
+
+def said(words: str, *, is_error: bool) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=words)], is_error=is_error)
+
+
+def _block(medium: Any) -> ContentBlock | None:
+    """A picture, a sound or a document that another server gave; none if it holds nothing that could be shown."""
+    match medium:
+        case {"type": "image", "mime_type": str(kind), "data": str(data)}:
+            return ImageContent(data=data, mime_type=kind)
+        case {"type": "audio", "mime_type": str(kind), "data": str(data)}:
+            return AudioContent(data=data, mime_type=kind)
+        case {"type": "resource", "uri": str(uri), "text": str(text)}:
+            return EmbeddedResource(
+                resource=TextResourceContents(uri=uri, mime_type=medium.get("mime_type"), text=text)
+            )
+        case {"type": "resource", "uri": str(uri), "data": str(data)}:
+            return EmbeddedResource(
+                resource=BlobResourceContents(uri=uri, mime_type=medium.get("mime_type"), blob=data)
+            )
+        case _:
+            return None

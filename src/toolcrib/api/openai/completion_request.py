@@ -1,0 +1,145 @@
+"""What clients send: a conversation as they keep it. Refuses what an agent cannot honour, and says so."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Any, Final, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from toolcrib.core.errors import BadArguments
+
+MOST_MESSAGES: Final = 1_000
+MOST_CHARACTERS: Final = 2_000_000
+LONGEST_PROMPT: Final = 200_000
+
+# PostgreSQL keeps no NUL.
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
+class _LenientModel(BaseModel):
+    """Their clients send much that is of no use here, more with every release: it is left alone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ContentPart(_LenientModel):
+    type: str
+    text: Text | None = None
+
+
+class CompletionMessage(_LenientModel):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Text | list[ContentPart] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "\n".join(part.text or "" for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(_LenientModel):
+    include_usage: bool = False
+
+
+class CompletionRequest(_LenientModel):
+    """A request for an answer. How a model samples is the agent's definition to say, so that is ignored."""
+
+    model: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
+    messages: list[CompletionMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = 1
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _what_an_agent_cannot(self) -> Self:
+        if (self.tools or self.functions) and self.tool_choice != "none":
+            raise ValueError("tools of the client are not used: an agent has its own. Send the request without `tools`")
+        if self.n not in (None, 1):
+            raise ValueError("an agent acts, so it answers once: leave `n` out")
+        if (self.response_format or {}).get("type", "text") != "text":
+            raise ValueError("an agent answers in text, whatever `response_format` says: leave it out")
+        if self.logprobs:
+            raise ValueError("there are no `logprobs` of a whole run: leave them out")
+        if "audio" in (self.modalities or ()):
+            raise ValueError("an agent answers in text only: leave `modalities` out")
+        return self
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConversation:
+    """What was said, as ``(role, text)`` with the roles ``system``, ``user`` and ``assistant``; the user's is last."""
+
+    said: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, messages: Sequence[CompletionMessage]) -> Self:
+        """BadArguments if the user does not have the last word, or something else than text was said."""
+        for number, message in enumerate(messages):
+            if isinstance(message.content, list) and any(part.type != "text" for part in message.content):
+                raise BadArguments({f"messages.{number}.content": "Only text can be sent to an agent"})
+        if messages[-1].role != "user" or not messages[-1].text.strip():
+            raise BadArguments({"messages": "The last message must be the user's, with a text"})
+        # What a client's own tools did for another model was told in that model's words.
+        said = [(_ROLES[one.role], one.text) for one in messages if one.role in _ROLES and one.text.strip()]
+        joined = tuple((role, "\n\n".join(text for _, text in texts)) for role, texts in groupby(said, _role))
+        if sum(len(text) for _, text in joined) > MOST_CHARACTERS:
+            raise BadArguments({"messages": f"Expected at most {MOST_CHARACTERS:,} characters in all"})
+        if len(joined[-1][1]) > LONGEST_PROMPT:
+            raise BadArguments({"messages": f"Expected at most {LONGEST_PROMPT:,} characters in the last message"})
+        return cls(joined)
+
+    @property
+    def prompt(self) -> str:
+        """What the user says now."""
+        return self.said[-1][1]
+
+    @property
+    def history(self) -> list[tuple[str, str]]:
+        """What came before, as a session keeps it: instructions of the client are the user's own words there."""
+        return [
+            ("user", f"Instructions for this conversation:\n{text}") if role == "system" else (role, text)
+            for role, text in self.said[:-1]
+        ]
+
+    @property
+    def since_the_answer(self) -> str:
+        """All that an agent has not heard yet who gave the last answer."""
+        return "\n\n".join(text for _, text in self.said[self._answered :])
+
+    def digest(self, user_id: UUID, agent_id: UUID, *, answer: str | None = None) -> bytes | None:
+        """Of whose conversation it is, with whom, and what was said up to the last answer; None without an answer.
+
+        With an ``answer``, that is the last one. Blanks do not count: clients trim them.
+        """
+        said = [*self.said, ("assistant", answer)] if answer else self.said[: self._answered]
+        if not said:
+            return None
+        words = [[role, " ".join(text.split())] for role, text in said]
+        return hashlib.sha256(json.dumps([str(user_id), str(agent_id), words]).encode()).digest()
+
+    @property
+    def _answered(self) -> int:
+        """How many messages there are up to the last answer."""
+        return max((number for number, (role, _) in enumerate(self.said, 1) if role == "assistant"), default=0)
+
+
+_ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+def _role(message: tuple[str, str]) -> str:
+    return message[0]

@@ -1,0 +1,207 @@
+"""What a client hears of a session: from where it left off until its message is answered, or a person must decide.
+
+An answer is text and nothing else, so whatever a person must know is said in it.
+"""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.pause_notices import notice
+from toolcrib.api.session_stream import EventStream
+from toolcrib.core.errors import ToolcribError
+from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.core.runs import Run, RunEnding, RunState
+from toolcrib.events import Subscription
+from toolcrib.storage.database import Tenant
+
+_FINISH: Final = {RunEnding.TURN_LIMIT: "length", RunEnding.BUDGET: "length", RunEnding.DEADLINE: "length"}
+# Told with these states: whether somebody must decide before it goes on.
+_MAY_WAIT: Final = frozenset({RunState.QUEUED, RunState.WAITING})
+
+
+class CompletionAnswer:
+    """The answer to one message, which ``run`` gives. Unless it comes to its end, the run is stopped."""
+
+    def __init__(self, services: ApiServices, tenant: Tenant, run: Run, *, told: int, origin: str) -> None:
+        self.run = run
+        self.told = told
+        self.finish = "stop"
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self._services = services
+        self._tenant = tenant
+        self._origin = origin
+        self._said: list[str] = []
+        self._source: str | None = None
+        # For each message that is being said: which attempt at it, and how much of it.
+        self._heard: dict[str, tuple[int, int]] = {}
+        self._is_ours = False
+        self._is_over = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self._said)
+
+    async def pieces(self, subscription: Subscription) -> AsyncIterator[str]:
+        """The text, as it is said; raises what the run failed with."""
+        async for item in subscription:
+            text = self._delta(item) if isinstance(item, Delta) else await self._event(item)
+            if text:
+                self._said.append(text)
+                yield text
+            if self._is_over:
+                return
+
+    async def let_go(self) -> None:
+        """Whoever hangs up has pressed stop: their client has no other way to say so."""
+        if not self._is_over:
+            with suppress(ToolcribError):
+                await self._services.desk.cancel(self._tenant, self.run.id)
+
+    def _delta(self, delta: Delta) -> str:
+        if delta.type is not DeltaType.TEXT:
+            return ""
+        attempt, length = self._heard.get(delta.source, (delta.attempt, 0))
+        if delta.attempt < attempt:
+            return ""
+        again = delta.attempt > attempt
+        if again:
+            length = 0
+        # A piece between was lost: all from there on comes with the end of the message, in order.
+        if delta.offset > length:
+            return ""
+        # A piece that was told already, whole or in part, comes again to who joins in the middle.
+        fresh = delta.text[max(0, length - delta.offset) :]
+        self._heard[delta.source] = (delta.attempt, max(length, delta.offset + len(delta.text)))
+        return (self._aside("(Begun again.)") if again else "") + self._words(delta.source, fresh)
+
+    async def _event(self, event: Event) -> str:
+        assert event.seq is not None
+        self.told = event.seq
+        payload = event.payload
+        match event.type:
+            case EventType.STREAM_END:
+                return self._rest(payload)
+            case EventType.TOOL_DECIDED:
+                return self._aside(_decided(payload))
+            case EventType.RUN_STATE:
+                return await self._state(payload)
+            case _:
+                return ""
+
+    def _rest(self, payload: Mapping[str, Any]) -> str:
+        """What of a message was not heard while it was said."""
+        self.input_tokens += payload["usage"]["inputTokens"]
+        self.output_tokens += payload["usage"]["outputTokens"]
+        _, length = self._heard.pop(payload["messageId"], (0, 0))
+        return self._words(payload["messageId"], (payload.get("content") or "")[length:])
+
+    async def _state(self, payload: Mapping[str, Any]) -> str:
+        state, is_ours = RunState(payload["state"]), payload["runId"] == str(self.run.id)
+        self._is_ours = self._is_ours or is_ours
+        if state is RunState.ENDED:
+            return self._ended(RunEnding(payload["ending"]), payload.get("error") or {}, is_ours=is_ours)
+        # What waited before our message came may be decided by now; since then, only the rows know.
+        if self._is_ours and state in _MAY_WAIT and await self._must_wait():
+            self._is_over = True
+            return self._aside(await notice(self._services, self._tenant, self.run, origin=self._origin))
+        return ""
+
+    def _ended(self, ending: RunEnding, error: Mapping[str, Any], *, is_ours: bool) -> str:
+        if not is_ours:
+            return self._aside(f"(Before this: {error['message']})") if error else ""
+        self._is_over = True
+        if ending is RunEnding.FAILED:
+            raise _failure(error)
+        self.finish = _FINISH.get(ending, "stop")
+        if ending in (RunEnding.CANCELLED, RunEnding.VIOLATION, RunEnding.DEADLINE):
+            return self._aside(f"({error.get('message') or 'Stopped.'})")
+        return ""
+
+    async def _must_wait(self) -> bool:
+        unfinished = await self._services.desk.current(self._tenant, self.run.session_id)
+        return unfinished is not None and unfinished.state is RunState.WAITING
+
+    def _words(self, source: str, text: str) -> str:
+        """Words of one message; a paragraph sets them off from what was said before."""
+        if not text:
+            return ""
+        gap = "\n\n" if self._said and source != self._source else ""
+        self._source = source
+        return gap + text
+
+    def _aside(self, text: str) -> str:
+        """What is not the agent's own words."""
+        self._source = None
+        return self._words("", text)
+
+
+def _decided(payload: Mapping[str, Any]) -> str:
+    said = f": {payload['reason']}" if payload.get("reason") else ""
+    return f"(`{payload['toolName']}` was {payload['state']}{said}.)"
+
+
+def _failure(error: Mapping[str, Any]) -> ToolcribError:
+    failure = ToolcribError(str(error.get("message") or "The run failed."), fields=error.get("fields"))
+    failure.code = str(error.get("code") or failure.code)
+    return failure
+
+
+# Answers in the form that OpenAI's clients read. Knows no agent and no run.
+
+DONE: Final[dict[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionUsage:
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def shape(self) -> dict[str, int]:
+        return {
+            "prompt_tokens": self.input_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": self.input_tokens + self.output_tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer: whole, or in chunks."""
+
+    id: str
+    model: str
+    # Whether every chunk says that its usage is told at the end.
+    with_usage: bool = False
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, text: str, *, finish: str, usage: CompletionUsage) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+        return self._shape("chat.completion", [choice]) | {"usage": usage.shape}
+
+    def chunk(self, *, finish: str | None = None, **delta: str) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._shape("chat.completion.chunk", [choice]) | ({"usage": None} if self.with_usage else {})
+
+    def last(self, usage: CompletionUsage) -> dict[str, Any]:
+        return self._shape("chat.completion.chunk", []) | {"usage": usage.shape}
+
+    def _shape(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
+
+
+class CompletionStream(EventStream):
+    """Chunks as server-sent events; ``DONE`` is the last."""
+
+    opening = b""
+
+    def encode(self, message: dict[str, Any]) -> bytes:
+        return b"data: [DONE]\n\n" if message is DONE else b"data: %s\n\n" % to_json(message)

@@ -1,0 +1,288 @@
+"""``/v1/models`` and ``/v1/chat/completions``: for clients that know no sessions and repeat what was said."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from toolcrib.api.api_services import ApiServices, Injected
+from toolcrib.api.auth.connection_auth import ConnectionAuth, auth_by_secret, run_while_connected
+from toolcrib.api.auth.principal import Principal, bearer, tenant_for
+from toolcrib.api.http_errors import STATUS, answer_to
+from toolcrib.api.openai.completion_request import ClientConversation, CompletionRequest
+from toolcrib.api.openai.completion_response import (
+    DONE,
+    Completion,
+    CompletionAnswer,
+    CompletionStream,
+    CompletionUsage,
+)
+from toolcrib.api.pause_notices import origin_of
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.core.errors import Forbidden, NotFound, ToolcribError, Unauthenticated
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.events import Subscription
+from toolcrib.storage.agents import StoredAgent
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import ConversationCursor
+from toolcrib.storage.workspaces import Workspace
+
+# Agents as models: what they are called, and who is meant by a name.
+
+_PAGE: Final = 200
+# How many workspaces of one person are looked through.
+_MOST: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModel:
+    """An agent of one of a person's workspaces."""
+
+    workspace: Workspace
+    agent: StoredAgent
+
+    @property
+    def name(self) -> str:
+        return f"{self.workspace.name}/{self.agent.name}"
+
+    @property
+    def sure_name(self) -> str:
+        """One that nobody else can have: by the workspace's id."""
+        return f"{self.workspace.id}/{self.agent.name}"
+
+
+async def listed(services: ApiServices, principal: Principal) -> dict[str, AgentModel]:
+    """All agents that a person can speak to, by what each is called: the sure name where two have the same."""
+    found = [
+        AgentModel(workspace, agent)
+        async for workspace in _workspaces(services, principal)
+        for agent in await services.agents.list(tenant_for(principal, workspace.id))
+    ]
+    times = Counter(one.name for one in found)
+    return {one.name if times[one.name] == 1 else one.sure_name: one for one in found}
+
+
+async def called(services: ApiServices, principal: Principal, name: str) -> AgentModel:
+    """The agent that is meant; NotFound if there is none, or more than one."""
+    fitting = [
+        AgentModel(workspace, agent)
+        async for workspace in _workspaces(services, principal)
+        if name.startswith((f"{workspace.name}/", f"{workspace.id}/"))
+        for agent in await services.agents.list(tenant_for(principal, workspace.id))
+    ]
+    surely = [one for one in fitting if one.sure_name == name]
+    meant = surely or [one for one in fitting if one.name == name]
+    if len(meant) == 1:
+        return meant[0]
+    if not meant:
+        raise _no_model(f"There is no {name!r} that you could speak to. GET /v1/models lists who there is.")
+    choice = ", ".join(repr(one.sure_name) for one in meant)
+    raise _no_model(f"{len(meant)} agents are called {name!r}. Say which: {choice}.")
+
+
+async def _workspaces(services: ApiServices, principal: Principal) -> AsyncIterator[Workspace]:
+    before: WorkspaceId | None = None
+    for _ in range(_MOST // _PAGE):
+        page = await services.workspaces.list_own(principal.person, before=before, limit=_PAGE)
+        for workspace in page:
+            yield workspace
+        if len(page) < _PAGE:
+            return
+        before = page[-1].id
+
+
+def _no_model(message: str) -> NotFound:
+    return NotFound(message, fields={"model": "Not known"})
+
+
+# How errors are told at this face: in the form that OpenAI's clients read. What they mean is decided elsewhere.
+
+# Clients try again by themselves, and each time would begin another run: only what never began may be repeated.
+_AGAIN: Final = frozenset({"RATE_LIMITED", "UNAVAILABLE"})
+# What their clients call it; all else has our own code, in small letters.
+_CODES: Final[Mapping[str, str]] = {
+    "INVALID_TOKEN": "invalid_api_key",
+    "RATE_LIMITED": "rate_limit_exceeded",
+    "INTERNAL_ERROR": "server_error",
+}
+
+
+class OpenAiRoute(StrictRoute):
+    """A route whose refusals are told in their form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_their_way(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:  # noqa: BLE001 - nothing of this face is further out
+                return refusal(error, where=f"{request.method} {request.url.path}")
+
+        return handle_their_way
+
+
+def refusal(error: Exception, *, where: str = "") -> Response:
+    """The answer that tells an error; what nobody foresaw is logged, and told only by the log's id."""
+    ours = answer_to(error, where=where)
+    body = json.loads(bytes(ours.body))
+    headers = {name: value for name, value in ours.headers.items() if name not in ("content-length", "content-type")}
+    headers["x-should-retry"] = "true" if body["code"] in _AGAIN else "false"
+    return JSONResponse(
+        {"error": told(body["code"], body["error"], body.get("fields", {}), status=ours.status_code)},
+        status_code=ours.status_code,
+        headers=headers,
+    )
+
+
+def told(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
+    """An error in their form; its first wrong field is the ``param``."""
+    flaws = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items()) if code == "VALIDATION_ERROR" else ""
+    return {
+        "message": f"{message}: {flaws}" if flaws else message,
+        "type": _type(status),
+        "param": next(iter(fields), None),
+        "code": "model_not_found" if code == "NOT_FOUND" and "model" in fields else _CODES.get(code, code.lower()),
+    }
+
+
+def _type(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"
+
+
+router = APIRouter(prefix="/v1", route_class=OpenAiRoute, include_in_schema=False)
+
+_TITLE_CHARACTERS = 60
+
+
+@router.get("/models")
+async def models(request: Request, services: Injected) -> dict[str, Any]:
+    """The agents of one's workspaces."""
+    authority = await _admitted(request, services)
+    found = await listed(services, authority.principal)
+    return {"object": "list", "data": [_model(name, offered) for name, offered in found.items()]}
+
+
+@router.get("/models/{name:path}")
+async def model(name: str, request: Request, services: Injected) -> dict[str, Any]:
+    """One agent."""
+    authority = await _admitted(request, services)
+    return _model(name, await called(services, authority.principal, name))
+
+
+@router.post("/chat/completions")
+async def complete(given: CompletionRequest, request: Request, services: Injected) -> Response:
+    """A message to an agent, answered with all that its run says."""
+    authority = await _admitted(request, services)
+    conversation = ClientConversation.of(given.messages)
+    meant = await called(services, authority.principal, given.model)
+    tenant = tenant_for(authority.principal, meant.workspace.id)
+    async with AsyncExitStack() as opened:
+        opened.enter_context(services.doors.authenticated(authority.principal.user_id))
+        answer = await _begun(services, tenant, meant, conversation, origin=origin_of(request))
+        opened.push_async_callback(answer.let_go)
+        subscription = await opened.enter_async_context(
+            services.live.subscribe(tenant, answer.run.session_id, after=answer.told)
+        )
+        completion = Completion(f"chatcmpl-{answer.run.id}", given.model, with_usage=given.wants_usage)
+        spoken = _spoken(services, tenant, meant, conversation, answer, subscription)
+        if given.stream:
+            return CompletionStream(
+                _chunks(completion, answer, spoken),
+                authority=authority,
+                pace=services.doors.pace,
+                opened=opened.pop_all(),
+            )
+        whole = _whole(completion, answer, spoken)
+        check_seconds = services.doors.pace.check
+        body = await run_while_connected(whole, request.receive, authority=authority, check_seconds=check_seconds)
+    if body is None:
+        raise Unauthenticated("This API key or token has ended meanwhile, and the run was stopped.")
+    return JSONResponse(body)
+
+
+async def _admitted(request: Request, services: ApiServices) -> ConnectionAuth:
+    token = bearer(request)
+    if token is None:
+        raise Unauthenticated("Send an API key of yours: `Authorization: Bearer <key>`. Cookies do not count here.")
+    authority = await auth_by_secret(services, token)
+    if authority.principal.agent is not None:
+        raise Forbidden("An agent's key is for tools and for reading files. Speak to agents with a key of your own.")
+    return authority
+
+
+async def _begun(
+    services: ApiServices, tenant: Tenant, meant: AgentModel, conversation: ClientConversation, *, origin: str
+) -> CompletionAnswer:
+    """Hands the message in: where this conversation left off, or in a new session that is told what came before."""
+    assert tenant.user_id is not None
+    digest = conversation.digest(tenant.user_id, meant.agent.id)
+    bookmark = None if digest is None else await services.bookmarks.load(tenant, digest)
+    if bookmark is None:
+        session = await services.sessions.create(tenant, title=_title(conversation.prompt), agent_id=meant.agent.id)
+        bookmark, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
+    else:
+        text, history = conversation.since_the_answer, []
+    run = await services.desk.submit(tenant, bookmark.session_id, text, via="openai", history=history)
+    return CompletionAnswer(services, tenant, run, told=bookmark.told, origin=origin)
+
+
+async def _spoken(
+    services: ApiServices,
+    tenant: Tenant,
+    meant: AgentModel,
+    conversation: ClientConversation,
+    answer: CompletionAnswer,
+    subscription: Subscription,
+) -> AsyncIterator[str]:
+    """The answer piece by piece. Before it ends, it is noted where the client will come back to."""
+    async for piece in answer.pieces(subscription):
+        yield piece
+    assert tenant.user_id is not None
+    digest = conversation.digest(tenant.user_id, meant.agent.id, answer=answer.text)
+    if answer.text.strip() and digest is not None:
+        await services.bookmarks.save(tenant, ConversationCursor(answer.run.session_id, answer.told), digest)
+
+
+async def _whole(completion: Completion, answer: CompletionAnswer, spoken: AsyncIterator[str]) -> dict[str, Any]:
+    async for _ in spoken:
+        pass
+    return completion.whole(answer.text, finish=answer.finish, usage=_usage(answer))
+
+
+async def _chunks(
+    completion: Completion, answer: CompletionAnswer, spoken: AsyncIterator[str]
+) -> AsyncIterator[dict[str, Any]]:
+    yield completion.chunk(role="assistant", content="")
+    try:
+        async for piece in spoken:
+            yield completion.chunk(content=piece)
+    except ToolcribError as error:
+        yield {"error": told(error.code, error.message, error.fields, status=STATUS.get(error.code, 500))}
+        return
+    yield completion.chunk(finish=answer.finish)
+    if completion.with_usage:
+        yield completion.last(_usage(answer))
+    yield DONE
+
+
+def _usage(answer: CompletionAnswer) -> CompletionUsage:
+    return CompletionUsage(answer.input_tokens, answer.output_tokens)
+
+
+def _model(name: str, offered: AgentModel) -> dict[str, Any]:
+    created = int(offered.agent.created_at.timestamp())
+    return {"id": name, "object": "model", "created": created, "owned_by": offered.workspace.name}
+
+
+def _title(prompt: str) -> str | None:
+    """The beginning of a message, as it may stand in a list."""
+    printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable())
+    return printable[:_TITLE_CHARACTERS].strip() or None

@@ -1,0 +1,59 @@
+"""What waits for a person, in words, and where they are sent to decide it. What agents wrote cannot pass for ours."""
+
+from typing import Final
+from uuid import UUID
+
+from pydantic_core import to_json
+from starlette.requests import Request
+
+from toolcrib.api.api_services import ApiServices
+from toolcrib.core.approvals import Approval
+from toolcrib.core.display_text import escape_line
+from toolcrib.core.questions import QuestionRequest
+from toolcrib.core.runs import Run
+from toolcrib.storage.database import Tenant
+
+_MOST_PATHS: Final = 5
+_LONGEST: Final = 300
+
+
+def origin_of(request: Request) -> str:
+    """By what name the client calls this server; the edge has let in none but the operator's."""
+    return str(request.base_url).rstrip("/")
+
+
+def pause_url(origin: str, workspace_id: UUID, number: UUID) -> str:
+    """Where an approval or a question is decided in the web UI."""
+    return f"{origin}/w/{workspace_id}/approvals/{number}"
+
+
+def pause_summary(waiting: Approval | QuestionRequest) -> str:
+    """What a call would do, or what it asks, in a line."""
+    if isinstance(waiting, QuestionRequest):
+        return " ".join(_quoted(item.question) for item in waiting.items)
+    paths = [str(change["path"]) for change in waiting.changes if change.get("path")]
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    about = ", ".join(map(_quoted, paths[:_MOST_PATHS])) + more if paths else _quoted(to_json(waiting.shown).decode())
+    return f"{_quoted(waiting.tool)} {about}"
+
+
+def _quoted(text: str) -> str:
+    """One line, and no marks that a chat would obey."""
+    plain = escape_line(text.replace("`", "'"))
+    return f"`{plain[:_LONGEST]}`"
+
+
+# Tells in a chat what waits for a person, where they decide, and how it goes on.
+
+
+async def notice(services: ApiServices, tenant: Tenant, run: Run, *, origin: str) -> str:
+    """The lines at the end of an answer that could not be finished yet."""
+    lines = ["**A person must decide before this goes on:**"]
+    for approval in await services.approvals.open(tenant, session_id=run.session_id):
+        page = pause_url(origin, tenant.workspace_id, approval.id)
+        lines.append(f"- {pause_summary(approval)}: allow or deny it at {page}")
+    for question in await services.questions.open(tenant, session_id=run.session_id):
+        page = pause_url(origin, tenant.workspace_id, question.id)
+        lines.append(f"- {pause_summary(question)}: answer it at {page}")
+    lines.append("\n`toolcrib approve` and `toolcrib answer` do the same. Then send any message: you hear how it went.")
+    return "\n".join(lines)

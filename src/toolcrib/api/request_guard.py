@@ -1,0 +1,213 @@
+"""The outermost layer: refuses strange hosts and endless bodies, adds headers, tells what nobody caught.
+
+One plain ASGI wrapper rather than a stack of middlewares: every call pays for it.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+from uuid import UUID
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from toolcrib.api.allowed_hosts import AllowedHosts
+from toolcrib.api.api_services import services_of
+from toolcrib.api.auth.principal import Principal, authenticate, tenant_for
+from toolcrib.api.http_errors import answer_to
+from toolcrib.core.errors import BadArguments, Overloaded, TooLarge
+from toolcrib.core.strict_json import SMALL_BYTES, check_json, strict_json
+from toolcrib.workers.worker_pool import in_worker
+
+# Request bodies: from whom a large one is taken, how large it may be, and where it is read. Knows no model.
+
+
+async def read_json(body: bytes) -> Any:
+    """A JSON value, as ``strict_json`` takes it; a large one is read in a worker."""
+    return strict_json(body) if len(body) <= SMALL_BYTES else await in_worker(strict_json, body)
+
+
+async def refuse_bad_json(body: bytes) -> None:
+    """The same for a body that a library reads."""
+    if len(body) > SMALL_BYTES:
+        await in_worker(check_json, body)
+
+
+def may_be_large(request: Request) -> bool:
+    """Whether a body may follow that is not read in no time."""
+    length = request.headers.get("content-length")
+    if length is None or "transfer-encoding" in request.headers:
+        return "transfer-encoding" in request.headers
+    return not length.isdigit() or int(length) > SMALL_BYTES
+
+
+async def admit_large(request: Request, principal: Principal | None = None) -> None:
+    """Before a large body is taken: whoever sends it is known, and belongs to the workspace that it is for."""
+    principal = principal or await authenticate(request)
+    workspace_id = request.path_params.get("workspace_id")
+    if workspace_id is not None:
+        await services_of(request).workspaces.get(tenant_for(principal, _uuid(workspace_id)))
+
+
+class StrictRoute(APIRoute):
+    """A route that reads its body with ``strict_json``, and a large one only from who may send it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            if may_be_large(request):
+                await admit_large(request)
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return handle_strictly
+
+
+def limited(receive: Receive, max_bytes: int) -> Receive:
+    """A ``receive`` that stops a body at ``max_bytes``, whatever its headers promised."""
+    total = 0
+
+    async def receive_within() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > max_bytes:
+            raise too_large(max_bytes)
+        return message
+
+    return receive_within
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` for whoever reads a body that was read already; afterwards the real one."""
+    is_told = False
+
+    async def receive_again() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The request's body has more than {max_bytes:,} bytes, which is all that is taken at once.")
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return await read_json(await self.body())
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
+
+
+# For answers that do not say otherwise: the pages of a user interface have a policy of their own.
+_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+
+_BEGINNINGS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+
+
+# Beyond, there is no use in waiting: whoever asks hears so at once, and when to come back.
+_MAX_IN_FLIGHT: Final = 1_000
+_ALWAYS_ANSWERED: Final = frozenset({"/health", "/livez", "/readyz"})
+
+
+class RequestGuard:
+    """Wraps the application."""
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: AllowedHosts, max_request_bytes: int, max_in_flight: int = _MAX_IN_FLIGHT
+    ) -> None:
+        self._app = app
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
+        self._hosts = hosts
+        self._max_request_bytes = max_request_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        started = False
+        # A web socket is counted where it is let in, and so is a stream once it has begun.
+        counts = scope["type"] == "http" and scope["path"] not in _ALWAYS_ANSWERED
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started, counts
+            if message["type"] in _BEGINNINGS:
+                started = True
+            if message["type"] == "http.response.start":
+                _add_headers(message)
+                if counts and _is_stream(message):
+                    counts = False
+                    self._in_flight -= 1
+            await send(message)
+
+        self._in_flight += counts
+        try:
+            if counts and self._in_flight > self._max_in_flight:
+                raise Overloaded("The server has more requests to answer than it takes at once. Try again in a moment.")
+            await self._app(scope, self._admit(scope, receive), send_with_headers)
+        except Exception as error:
+            if started:
+                # Too late for an answer: the web server ends the connection.
+                raise
+            await _refuse(error, scope, receive, send_with_headers)
+        finally:
+            self._in_flight -= counts
+
+    def _admit(self, scope: Scope, receive: Receive) -> Receive:
+        """Refuses by what the headers say; a body whose length they do not say is measured as it comes."""
+        host, length, is_chunked = "", None, False
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                is_chunked = True
+        if not self._hosts.know(host):
+            raise _strange_host(host)
+        if length is None or is_chunked:
+            return limited(receive, self._max_request_bytes)
+        if not length.isdigit() or int(length) > self._max_request_bytes:
+            raise too_large(self._max_request_bytes)
+        return receive
+
+
+async def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await answer_to(error, where=f"{scope['method']} {scope['path']}")(scope, receive, send)
+        return
+    await WebSocket(scope, receive, send).send_denial_response(answer_to(error, where=f"WebSocket {scope['path']}"))
+
+
+def _add_headers(message: Message) -> None:
+    headers = message["headers"]
+    said = {name for name, _ in headers}
+    message["headers"] = [*headers, *(header for header in _HEADERS if header[0] not in said)]
+
+
+def _is_stream(message: Message) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
+
+
+def _strange_host(host: str) -> BadArguments:
+    return BadArguments(
+        {"host": "Expected a name that the operator lists in TOOLCRIB_ALLOWED_HOSTS"},
+        f"{host!r} is not a name of this server",
+    )

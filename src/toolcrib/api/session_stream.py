@@ -1,0 +1,168 @@
+"""Server-sent events: the stream of one session, with heartbeats, for as long as its reader takes it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final, assert_never
+
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.auth.connection_auth import ConnectionAuth, run_while_connected
+from toolcrib.api.connection_limits import ConnectionTimeouts
+from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.events.event_payloads import approval_payload, question_payload
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import Session
+
+_RETRY_MILLISECONDS: Final = 2_000
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    # Proxies would hold it back until it ends, which it does not.
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream(Response):
+    """An answer. A reader that takes nothing for too long is let go; it comes back with ``Last-Event-ID``."""
+
+    opening = f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
+
+    def __init__(
+        self,
+        messages: AsyncIterator[dict[str, Any]],
+        *,
+        authority: ConnectionAuth,
+        pace: ConnectionTimeouts,
+        opened: AsyncExitStack,
+    ) -> None:
+        """``opened`` is what the messages come from; it is closed when the stream ends."""
+        super().__init__(media_type="text/event-stream")
+        self._messages = messages
+        self._authority = authority
+        self._pace = pace
+        self._opened = opened
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._opened:
+            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            # A browser whose token has ended comes back with a newer one.
+            with suppress(TimeoutError):
+                await run_while_connected(
+                    self._tell(send), receive, authority=self._authority, check_seconds=self._pace.check
+                )
+                await self._send(send, b"", more=False)
+
+    def encode(self, message: dict[str, Any]) -> bytes:
+        return encoded(message)
+
+    async def _tell(self, send: Send) -> None:
+        await self._send(send, self.opening)
+        messages = aiter(self._messages)
+        following = asyncio.ensure_future(anext(messages))
+        try:
+            while True:
+                await asyncio.wait({following}, timeout=self._pace.beat)
+                if not following.done():
+                    await self._send(send, b": still here\n\n")
+                    continue
+                try:
+                    message = following.result()
+                except StopAsyncIteration:
+                    return
+                await self._send(send, self.encode(message))
+                following = asyncio.ensure_future(anext(messages))
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        async with asyncio.timeout(self._pace.stall):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def encoded(message: dict[str, Any]) -> bytes:
+    """One message. Only what has a number has an id: a browser resumes after the last one it saw."""
+    number = b"" if message.get("seq") is None else b"id: %d\n" % message["seq"]
+    return b"%sevent: %s\ndata: %s\n\n" % (number, str(message["type"]).encode(), to_json(message))
+
+
+# How events and deltas are told over WebSocket and SSE: ``{type, payload, seq?}`` in camelCase.
+
+PREFIX = "chat:"
+
+
+class SessionEncoder:
+    """Tells one session to one watcher. Remembers to which message a running call belongs."""
+
+    def __init__(self) -> None:
+        self._message_of: dict[str, Any] = {}
+
+    def encode(self, item: Event | Delta) -> dict[str, Any]:
+        return self._event(item) if isinstance(item, Event) else self._delta(item)
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        tool = event.payload.get("toolId")
+        if event.type == EventType.TOOL_START and "messageId" in event.payload:
+            self._message_of[str(tool)] = event.payload["messageId"]
+        elif event.type == EventType.TOOL_RESULT:
+            self._message_of.pop(str(tool), None)
+        payload = {"conversationId": str(event.session_id), **event.payload}
+        return {"type": f"{PREFIX}{event.type}", "payload": payload, "seq": event.seq}
+
+    def _delta(self, delta: Delta) -> dict[str, Any]:
+        match delta.type:
+            case DeltaType.TEXT | DeltaType.THINKING:
+                said = {"messageId": delta.source, "content": delta.text}
+            case DeltaType.TOOL:
+                said = {"toolId": delta.source, "chunk": delta.text}
+                if (message := self._message_of.get(delta.source)) is not None:
+                    said["messageId"] = message
+            case _:
+                assert_never(delta.type)
+        place = {"offset": delta.offset, "attempt": delta.attempt}
+        return {"type": f"{PREFIX}{delta.type}", "payload": {"conversationId": str(delta.session_id), **said, **place}}
+
+
+async def resume_messages(
+    services: ApiServices, tenant: Tenant, session: Session, *, after: int
+) -> list[dict[str, Any]]:
+    """Where the watcher stands, and what waits for a person, asked however long ago.
+
+    Without numbers, and marked ``again``: as events they were told before, or come by themselves.
+    """
+    approvals = await services.approvals.open(tenant, session_id=session.id)
+    questions = await services.questions.open(tenant, session_id=session.id)
+    calls = [approval.call_id for approval in approvals]
+    messages = await services.sessions.messages_of_calls(tenant, session.id, calls) if calls else {}
+    about = {"conversationId": str(session.id)}
+    resumed = {
+        **about,
+        "after": after,
+        "newest": session.last_seq,
+        "mode": session.mode,
+        "phase": session.phase,
+        "agentId": session.agent_id,
+        "openApprovals": [approval.id for approval in approvals],
+        "openQuestions": [question.id for question in questions],
+    }
+    return [
+        {"type": f"{PREFIX}resumed", "payload": resumed},
+        *(
+            {
+                "type": f"{PREFIX}{EventType.TOOL_CONFIRM}",
+                "payload": about
+                | approval_payload(one)
+                | ({"messageId": messages[one.call_id]} if one.call_id in messages else {})
+                | {"again": True},
+            }
+            for one in approvals
+        ),
+        *(
+            {"type": f"{PREFIX}{EventType.QUESTION}", "payload": about | question_payload(one) | {"again": True}}
+            for one in questions
+        ),
+    ]

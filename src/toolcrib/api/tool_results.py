@@ -1,0 +1,337 @@
+"""What the tools of the toolsets `workspace` and `history` answer, for those who generate clients. Checks nothing.
+
+Tools write their results themselves; a test holds them against these shapes.
+"""
+
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolcrib.core.files import AuthorKind, EntryKind, FileType
+
+
+class ToolResult(BaseModel):
+    """Base of every result."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class LsEntry(ToolResult):
+    id: UUID | None = Field(description="Null for what only the disk knows.")
+    synced: bool = Field(description="Whether the history knows it.")
+    name: str
+    display_name: str
+    path: str = Field(examples=["/src/main.rs"])
+    file_type: str = Field(description="Capitalised.", examples=["Document", "Folder"])
+    is_virtual: bool
+    updated_at: datetime
+
+
+class LsResult(ToolResult):
+    path: str
+    entries: list[LsEntry]
+
+
+class ReadResult(ToolResult):
+    path: str
+    content: Any = Field(description="Text, or the value of a file that was written as JSON.")
+    total_lines: int | None
+    truncated: bool | None
+    offset: int | None
+    limit: int | None
+    hash: str = Field(description="Of the whole file. Give it to `edit` as `last_read_hash`.")
+    synced: bool
+
+
+class ReadManyEntry(ToolResult):
+    path: str
+    success: bool
+    content: Any
+    hash: str | None
+    synced: bool | None
+    error: str | None
+    total_lines: int | None
+    truncated: bool | None
+
+
+class ReadManyResult(ToolResult):
+    files: list[ReadManyEntry]
+
+
+class CatFile(ToolResult):
+    path: str
+    content: str | None
+    line_count: int | None
+    synced: bool | None
+    offset: int | None
+    limit: int | None
+    total_lines: int | None
+    error: str | None
+
+
+class CatResult(ToolResult):
+    content: str
+    files: list[CatFile]
+
+
+class FileChanged(ToolResult):
+    path: str
+    file_id: UUID
+    version_id: UUID
+    hash: str
+
+
+class WriteResult(ToolResult):
+    """A folder has no version of its content, and no hash."""
+
+    path: str
+    file_id: UUID
+    version_id: UUID | None
+    hash: str | None
+
+
+class EditResult(FileChanged):
+    note: str | None = Field(
+        default=None, description="There if the passage was found otherwise than letter by letter."
+    )
+
+
+class PathResult(ToolResult):
+    path: str
+    file_id: UUID | None
+
+
+class MvResult(ToolResult):
+    from_path: str
+    to_path: str
+
+
+class GrepMatch(ToolResult):
+    path: str
+    line_number: int
+    line_text: str
+    before_context: list[str] | None = None
+    after_context: list[str] | None = None
+    context: list[str] | None = None
+
+
+class GrepResult(ToolResult):
+    matches: list[GrepMatch]
+    timed_out: bool | None = None
+    truncated: bool | None = None
+    files_withheld: int | None = None
+    hint: str | None = Field(default=None, description="What to know of a result that is not all.")
+
+
+class FindEntry(ToolResult):
+    path: str
+    name: str
+    synced: bool
+    file_type: FileType
+    size: int | None = Field(description="Null for folders.")
+    updated_at: datetime
+
+
+class FindResult(ToolResult):
+    matches: list[FindEntry]
+
+
+class GlobEntry(FindEntry):
+    is_virtual: bool
+
+
+class GlobResult(ToolResult):
+    pattern: str
+    base_path: str
+    matches: list[GlobEntry]
+
+
+class FileInfoResult(ToolResult):
+    path: str
+    file_type: FileType
+    synced: bool
+    is_virtual: bool
+    size: int | None
+    line_count: int | None
+    created_at: datetime
+    updated_at: datetime
+    hash: str | None
+
+
+class PlanEntry(ToolResult):
+    path: str
+    name: str
+    metadata: dict[str, Any] | None
+    error: str | None = None
+
+
+class PlanListResult(ToolResult):
+    plans: list[PlanEntry]
+    total: int
+
+
+class PlanReadResult(ToolResult):
+    path: str
+    metadata: dict[str, Any] | None = Field(description="Null for a plan without frontmatter.")
+    content: str
+    hash: str
+    total_lines: int
+
+
+class PlanWriteResult(FileChanged):
+    metadata: dict[str, Any] | None
+
+
+class ExitPlanModeResult(ToolResult):
+    mode: Literal["build"]
+    plan_file: str
+
+
+class HistoryEntry(ToolResult):
+    """A file of the history, deleted or not."""
+
+    file_id: UUID
+    version_id: UUID
+    path: str
+    file_type: FileType
+    is_virtual: bool
+    deleted: bool
+    number: int
+    size: int
+    line_count: int | None
+    mode: str = Field(examples=["0644"])
+    hash: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class VersionAuthor(ToolResult):
+    kind: AuthorKind
+    user_id: UUID | None
+    agent_id: UUID | None
+    run_id: UUID | None
+    call_id: UUID | None
+
+
+class VersionEntry(ToolResult):
+    version_id: UUID
+    file_id: UUID
+    number: int
+    change_set_id: UUID
+    path: str
+    kind: EntryKind
+    deleted: bool
+    size: int
+    line_count: int | None
+    mode: str
+    hash: str | None
+    author: VersionAuthor
+    created_at: datetime
+
+
+class FileVersionResult(VersionEntry):
+    content: Any = Field(description="Text, or the value of a file that was written as JSON; null if none was kept.")
+
+
+class FileVersionsResult(ToolResult):
+    file: HistoryEntry
+    versions: list[VersionEntry]
+
+
+class DeletedFilesResult(ToolResult):
+    files: list[HistoryEntry]
+
+
+class FileCompareResult(ToolResult):
+    from_: VersionEntry = Field(alias="from")
+    to: VersionEntry
+    added: int
+    removed: int
+    diff: str = Field(description="Unified.")
+
+
+class FileRestoreResult(ToolResult):
+    path: str
+    file_id: UUID
+    version_id: UUID
+    restored_version_id: UUID
+    hash: str | None
+
+
+FileChange = Literal["made", "changed", "moved", "deleted"]
+
+
+class ChangedFile(ToolResult):
+    path: str
+    from_path: str | None
+    change: FileChange
+    kind: EntryKind
+    file_id: UUID
+    added: int | None = None
+    removed: int | None = None
+    diff: str | None = Field(default=None, description="Unified; absent where there is nothing to show as text.")
+
+
+class ChangesResult(ToolResult):
+    """What calls, a run or a session did, file by file: from before the first of them to what the last left."""
+
+    changes: list[ChangedFile]
+    total: int
+
+
+class RevertedFile(ToolResult):
+    path: str
+    from_path: str | None
+    change: FileChange
+    kind: EntryKind
+    file_id: UUID
+    version_now: UUID = Field(description="What stands there now; of a file that is gone, its deletion.")
+    version_then: UUID | None = Field(description="What it goes back to; null where it was not there before.")
+    hash_now: str | None
+    hash_then: str | None
+
+
+class UndoConflictEntry(ToolResult):
+    path: str
+    reason: str
+    ours: VersionEntry
+    theirs: VersionEntry | None
+
+
+class UndoResult(ToolResult):
+    dry_run: bool
+    call_id: UUID = Field(description="Undo this call to redo.")
+    changes: list[RevertedFile]
+    conflicts: list[UndoConflictEntry] = Field(description="Files that are left alone.")
+
+
+RESULTS: Final[dict[str, type[ToolResult]]] = {
+    "ls": LsResult,
+    "read": ReadResult,
+    "read_multiple_files": ReadManyResult,
+    "cat": CatResult,
+    "write": WriteResult,
+    "edit": EditResult,
+    "rm": PathResult,
+    "mkdir": PathResult,
+    "touch": PathResult,
+    "mv": MvResult,
+    "grep": GrepResult,
+    "find": FindResult,
+    "glob": GlobResult,
+    "file_info": FileInfoResult,
+    "plan_list": PlanListResult,
+    "plan_read": PlanReadResult,
+    "plan_write": PlanWriteResult,
+    "plan_edit": EditResult,
+    "exit_plan_mode": ExitPlanModeResult,
+    "file_versions": FileVersionsResult,
+    "file_version": FileVersionResult,
+    "file_compare": FileCompareResult,
+    "file_restore": FileRestoreResult,
+    "deleted_files": DeletedFilesResult,
+    "changes": ChangesResult,
+    "undo": UndoResult,
+}

@@ -1,0 +1,216 @@
+"""What clients say: the messages of the chat protocol and of the plain one, checked at the edge."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from toolcrib.api.request_guard import read_json
+from toolcrib.api.schema_base import Name
+from toolcrib.core.approvals import GrantScope
+from toolcrib.core.errors import BadArguments
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class ChatPayload(BaseModel):
+    """A payload: camelCase, and nothing in it that nobody asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AuthMessage(ChatPayload):
+    """``auth``: who the client is, by an access token, an API key or a ticket."""
+
+    token: str | None = Field(default=None, max_length=8_000)
+    ticket: str | None = Field(default=None, max_length=200)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "AuthMessage":
+        if (self.token is None) == (self.ticket is None):
+            raise ValueError("Expected a token or a ticket")
+        return self
+
+
+class ResumeMessage(ChatPayload):
+    """``chat:resume``: watch a session from the event after this number on."""
+
+    conversation_id: UUID = Field(validation_alias="conversationId")
+    after: int = Field(default=0, ge=0)
+
+
+class LeaveMessage(ChatPayload):
+    """``chat:leave``: watch it no more."""
+
+    conversation_id: UUID = Field(validation_alias="conversationId")
+
+
+class ToolCallMessage(ChatPayload):
+    """``chat:tool-call``: the session's agent, or without one the person, calls a tool."""
+
+    conversation_id: UUID = Field(validation_alias="conversationId")
+    tool: str = Field(max_length=200)
+    args: dict[str, Any]
+
+
+class GrantRuleMessage(ChatPayload):
+    tool: str = Field(max_length=200)
+    paths: Annotated[tuple[Annotated[str, Field(max_length=1_000)], ...], Field(max_length=100)] | None = None
+    commands: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=100)] | None = None
+
+
+class ToolApproveMessage(ChatPayload):
+    """``chat:tool-approve``: a person's decision on a call that waits."""
+
+    tool_id: UUID = Field(validation_alias="toolId")
+    approved: bool
+    approval_id: UUID | None = Field(default=None, validation_alias="approvalId")
+    scope: GrantScope = GrantScope.ONCE
+    reason: str | None = Field(default=None, max_length=2_000)
+    rule: GrantRuleMessage | None = None
+    arguments_sha256: str | None = Field(default=None, max_length=64, validation_alias="argumentsSha256")
+
+
+class AnswerMessage(ChatPayload):
+    """``chat:answer``: a person's answer to a question that waits. ``byButton`` names what a button answered."""
+
+    question_id: UUID = Field(validation_alias="questionId")
+    answers: dict[str, Any]
+    by_button: tuple[Name, ...] = Field(default=(), max_length=10, validation_alias="byButton")
+
+
+class CancelMessage(ChatPayload):
+    """``chat:cancel``: stop what runs in a session."""
+
+    conversation_id: UUID = Field(validation_alias="conversationId")
+
+
+class EarlierCall(BaseModel):
+    """A call in such a message."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str = Field(max_length=200)
+    input: Any = None
+
+
+class HistoryMessage(BaseModel):
+    """A message of a conversation that the client keeps itself."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[EarlierCall, ...] = Field(default=(), validation_alias="toolCalls")
+    tool_name: str | None = Field(default=None, max_length=200, validation_alias="toolName")
+
+
+class SendMessage(ChatPayload):
+    """``chat:send``: a message for the session's model. Clients of older servers send more than we need."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    conversation_id: UUID = Field(validation_alias="conversationId")
+    content: str = Field(max_length=1_000_000)
+    history: tuple[HistoryMessage, ...] = ()
+
+
+def earlier_turns(history: Sequence[HistoryMessage]) -> list[tuple[str, str]]:
+    """What a client says came before, by role. Calls and results are told as the assistant's words: they did not happen
+    here, so they are no calls of ours. What a system said is ours to know, not a client's to tell."""
+    turns: list[tuple[str, str]] = []
+    for one in history:
+        calls = [f"[Called {call.name} with {json.dumps(call.input)}]" for call in one.tool_calls]
+        words = "\n".join([*([one.content] if one.content else []), *calls])
+        if one.role == "tool":
+            words = f"[Result of {one.tool_name or 'a tool'}: {one.content}]"
+        if one.role == "system" or not words:
+            continue
+        role = "user" if one.role == "user" else "assistant"
+        if role == "assistant" and turns and turns[-1][0] == "assistant":
+            turns[-1] = (role, f"{turns[-1][1]}\n{words}")
+        else:
+            turns.append((role, words))
+    return turns
+
+
+class PromptMessage(BaseModel):
+    """The plain protocol's only message."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: Literal["prompt"]
+    text: str = Field(max_length=1_000_000)
+    session_id: UUID | None = Field(default=None, validation_alias="sessionId")
+
+
+# Nobody knows yet who sends it.
+_LONGEST_INTRODUCTION: Final = 16_384
+
+CHAT: Final[Mapping[str, type[ChatPayload]]] = {
+    "auth": AuthMessage,
+    "chat:resume": ResumeMessage,
+    "chat:leave": LeaveMessage,
+    "chat:tool-call": ToolCallMessage,
+    "chat:tool-approve": ToolApproveMessage,
+    "chat:answer": AnswerMessage,
+    "chat:cancel": CancelMessage,
+    "chat:send": SendMessage,
+}
+
+
+class ChatEnvelope(BaseModel):
+    """Around every chat message. ``id`` is the client's own: it comes back with the answer."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: str = Field(max_length=100)
+    payload: dict[str, Any] = Field(default_factory=dict)
+    id: str | int | None = None
+
+
+async def opened(frame: Mapping[str, Any]) -> Any:
+    """A frame's JSON, whatever it says."""
+    text = frame.get("text")
+    if text is None:
+        raise BadArguments({"frame": "Expected text, got binary"})
+    return await read_json(text.encode())
+
+
+def enveloped(value: Any) -> ChatEnvelope:
+    return checked(ChatEnvelope, value)
+
+
+def payload_of(envelope: ChatEnvelope) -> ChatPayload:
+    model = CHAT.get(envelope.type)
+    if model is None:
+        raise BadArguments({"type": f"Expected one of {', '.join(CHAT)}"})
+    return checked(model, envelope.payload)
+
+
+async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
+    """The first message, which must say who it is."""
+    if len(frame.get("text") or "") > _LONGEST_INTRODUCTION:
+        raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters that say who you are"})
+    said = enveloped(await opened(frame))
+    if said.type != "auth":
+        raise BadArguments({"type": "Expected auth: nobody knows yet who you are"})
+    return checked(AuthMessage, said.payload)
+
+
+def agreed(reply: str | int | None = None, **payload: Any) -> dict[str, Any]:
+    """``chat:ok``: what was asked is done, or under way."""
+    return {"type": "chat:ok", "payload": payload} | ({} if reply is None else {"id": reply})
+
+
+def checked(model: type[ModelT], value: Any) -> ModelT:
+    """The value as this model; BadArguments says per field what was expected, and never what was given."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        fields = {
+            ".".join(str(step) for step in detail["loc"]) or "message": detail["msg"] for detail in error.errors()
+        }
+        raise BadArguments(fields) from None

@@ -1,0 +1,241 @@
+"""The chat protocol: ``chat:*`` messages and what they ask of the services."""
+
+import asyncio
+from typing import Any, Final
+
+from toolcrib.api.auth.principal import caller_for
+from toolcrib.api.session_stream import SessionEncoder, resume_messages
+from toolcrib.api.websocket import chat_messages
+from toolcrib.api.websocket.chat_messages import (
+    AnswerMessage,
+    AuthMessage,
+    CancelMessage,
+    ChatPayload,
+    LeaveMessage,
+    ResumeMessage,
+    SendMessage,
+    ToolApproveMessage,
+    ToolCallMessage,
+)  # fmt: skip
+from toolcrib.api.websocket.websocket_admission import by_introduction
+from toolcrib.api.websocket.websocket_connection import (
+    ClientDisconnected,
+    CloseConnection,
+    SessionSubscriptions,
+    WebSocketConnection,
+    ending_of,
+)
+from toolcrib.core.approvals import ApprovalDecision, GrantRule
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments, Conflict, ToolcribError, ToolFailed
+from toolcrib.core.events import Delta, Event
+from toolcrib.core.ids import ApprovalId, CallId, QuestionId, SessionId, WorkspaceId
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.policy.phases import in_phase
+from toolcrib.policy.trust import in_session
+from toolcrib.storage.sessions import Session
+
+VIA: Final = "websocket"
+MAX_CALLS: Final = 16
+NO_AGENT: Final = (
+    "This session has no agent, so nobody can answer. Begin one with an agent that names a model; "
+    "tools can be called with chat:tool-call."
+)
+
+
+class ChatProtocol:
+    """Speaks with one client."""
+
+    def __init__(self, connection: WebSocketConnection) -> None:
+        self._connection = connection
+        self._services = connection.services
+        self._tellers: dict[SessionId, SessionEncoder] = {}
+        self._watched = SessionSubscriptions(connection, self._told, self._tell_session_error)
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def greet(self) -> None:
+        """The first message was believed."""
+        await self._connection.send(chat_messages.agreed())
+
+    async def read(self) -> None:
+        """Takes messages one after another, until the client leaves."""
+        while True:
+            frame = await self._connection.receive()
+            await self._take(frame)
+
+    async def finish(self) -> None:
+        """What was called goes on when its caller has left: its result is an event, for when they come back."""
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    async def _take(self, frame: dict[str, Any]) -> None:
+        reply: str | int | None = None
+        try:
+            envelope = chat_messages.enveloped(await chat_messages.opened(frame))
+            reply = envelope.id
+            await self._do(chat_messages.payload_of(envelope), reply)
+        except ToolcribError as error:
+            if (ending := ending_of(error)) is not None and not await self._is_still_let_in():
+                raise ending from None
+            await self._tell_error(error, reply=reply)
+
+    async def _is_still_let_in(self) -> bool:
+        """Whether a refusal was about the message only: a viewer who may not do this is still a viewer."""
+        try:
+            await self._connection.check_membership()
+        except ToolcribError:
+            return False
+        return True
+
+    async def _do(self, said: ChatPayload, reply: str | int | None) -> None:
+        """Whatever is asked of the services, they ask whether this person still belongs."""
+        if not isinstance(said, AuthMessage):
+            await self._connection.authority.check()
+        about: dict[str, Any] = {}
+        match said:
+            case AuthMessage():
+                await self._introduce_again(said)
+            case ResumeMessage():
+                await self._resume(said)
+            case LeaveMessage():
+                await self._connection.check_membership()
+                await self._watched.leave(SessionId(said.conversation_id))
+            case ToolCallMessage():
+                about = await self._call_tool(said, reply)
+            case ToolApproveMessage():
+                await self._approve(said)
+            case AnswerMessage():
+                await self._services.questions.answer(
+                    self._connection.tenant,
+                    QuestionId(said.question_id),
+                    said.answers,
+                    by_button=said.by_button,
+                    via=VIA,
+                )
+            case CancelMessage():
+                await self._cancel(said)
+            case SendMessage():
+                about = await self._send(said)
+        # Only to who wants to know: a message without an id is not answered.
+        if reply is not None:
+            await self._connection.send(chat_messages.agreed(reply, **about))
+
+    # What the messages ask for
+
+    async def _introduce_again(self, said: AuthMessage) -> None:
+        """A newer token for the same person: the connection may stay open for longer."""
+        renewed = await by_introduction(self._services, said, self._connection.workspace_id)
+        if renewed.principal.user_id != self._connection.authority.principal.user_id:
+            raise BadArguments({"token": "Expected one of the person who opened this connection"})
+        self._connection.authority = renewed
+
+    async def _resume(self, said: ResumeMessage) -> None:
+        await self._watch(SessionId(said.conversation_id), after=said.after)
+
+    async def _watch(self, session_id: SessionId, *, after: int) -> None:
+        async def open_ones_first(session: Session) -> None:
+            self._tellers[session.id] = SessionEncoder()
+            waiting = await resume_messages(self._services, self._connection.tenant, session, after=after)
+            for message in waiting:
+                await self._connection.send(message)
+
+        await self._watched.watch(session_id, after=after, opening=open_ones_first)
+
+    async def _send(self, said: SendMessage) -> dict[str, Any]:
+        session = await self._session(said.conversation_id)
+        if session.agent_id is None:
+            raise ToolFailed(NO_AGENT)
+        if session.id not in self._watched:
+            await self._watch(session.id, after=session.last_seq)
+        run = await self._services.desk.submit(
+            self._connection.tenant,
+            session.id,
+            said.content,
+            via=VIA,
+            history=chat_messages.earlier_turns(said.history),
+        )
+        return {"conversationId": session.id, "runId": run.id}
+
+    async def _call_tool(self, said: ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
+        if len(self._calls) >= MAX_CALLS:
+            raise Conflict(f"{MAX_CALLS} calls of this connection are running. Wait for one of them to end.")
+        session = await self._session(said.conversation_id)
+        caller = await self._caller(session)
+        if session.id not in self._watched:
+            await self._watch(session.id, after=session.last_seq)
+        work = self._execute(ToolCall(said.tool, said.args), caller, reply)
+        task = self._services.running_calls.start(_key(caller), caller.call_id, work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return {"conversationId": session.id, "toolId": caller.call_id}
+
+    async def _caller(self, session: Session) -> Caller:
+        """The session's agent, for whom this person answers; in a session without one, the person."""
+        connection = self._connection
+        agent = None
+        if session.agent_id is not None:
+            agent = (await self._services.agents.get(connection.tenant, session.agent_id)).as_caller
+            agent = in_session(in_phase(agent, session.phase), session.trust, by_owner=session.trust_by_owner)
+        return caller_for(
+            connection.authority.principal,
+            connection.workspace_id,
+            agent=agent,
+            session_id=session.id,
+            via=VIA,
+            mode=session.mode,
+        )
+
+    async def _execute(self, call: ToolCall, caller: Caller, reply: str | int | None) -> None:
+        """How it ended is an event of the session. Only what never became a call is told here."""
+        try:
+            await self._services.executor.execute(call, caller)
+        except ToolcribError as error:
+            await self._tell_error(error, reply=reply, conversationId=caller.session_id, toolId=caller.call_id)
+
+    async def _approve(self, said: ToolApproveMessage) -> None:
+        tenant = self._connection.tenant
+        approval = await self._services.approvals.of_call(tenant, CallId(said.tool_id))
+        if said.approval_id is not None and said.approval_id != approval.id:
+            raise Conflict(f"Call {said.tool_id} waits for approval {approval.id} now. Look at that one, then decide.")
+        judgement = ApprovalDecision(
+            approved=said.approved,
+            scope=said.scope,
+            reason=said.reason,
+            rule=None if said.rule is None else GrantRule(said.rule.tool, said.rule.paths, said.rule.commands),
+            arguments_sha256=said.arguments_sha256,
+        )
+        await self._services.approvals.decide(tenant, ApprovalId(approval.id), judgement, via=VIA)
+
+    async def _cancel(self, said: CancelMessage) -> None:
+        session = await self._session(said.conversation_id)
+        self._services.running_calls.cancel((WorkspaceId(self._connection.workspace_id), session.id))
+        if run := await self._services.desk.current(self._connection.tenant, session.id):
+            await self._services.desk.cancel(self._connection.tenant, run.id)
+
+    async def _session(self, session_id: Any) -> Session:
+        return await self._services.sessions.get(self._connection.tenant, SessionId(session_id))
+
+    # What is told
+
+    def _told(self, session_id: SessionId, item: Event | Delta) -> dict[str, Any]:
+        return self._tellers[session_id].encode(item)
+
+    async def _tell_session_error(self, error: ToolcribError, session_id: SessionId) -> None:
+        await self._tell_error(error, conversationId=session_id)
+
+    async def _tell_error(self, error: ToolcribError, *, reply: str | int | None = None, **about: Any) -> None:
+        payload = {**about, "code": error.code, "message": error.message}
+        if error.fields:
+            payload["fields"] = error.fields
+        message: dict[str, Any] = {"type": "chat:error", "payload": payload}
+        if reply is not None:
+            message["id"] = reply
+        try:
+            await self._connection.send(message)
+        except (ClientDisconnected, CloseConnection):
+            if about.get("toolId") is None:
+                raise
+
+
+def _key(caller: Caller) -> tuple[WorkspaceId, SessionId]:
+    assert caller.session_id is not None
+    return caller.workspace_id, caller.session_id

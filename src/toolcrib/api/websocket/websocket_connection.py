@@ -1,0 +1,248 @@
+"""One open WebSocket: sends in order and with a limit on patience, ends for one reason. Knows no protocol."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+from fastapi import WebSocket, WebSocketDisconnect
+from pydantic_core import to_json
+
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.auth.connection_auth import ConnectionAuth
+from toolcrib.api.auth.principal import tenant_for
+from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound, ToolcribError, Unauthenticated
+from toolcrib.core.events import Delta, Event
+from toolcrib.core.ids import SessionId
+from toolcrib.runtime.reusable_timeout import ReusableTimeout
+from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.storage.sessions import Session
+
+# Why a connection is closed, as the code and the words that its client sees.
+
+# What fits beside the code in a closing frame.
+_MAX_REASON_BYTES: Final = 123
+
+
+class CloseCode(IntEnum):
+    """Ours begin at 4400 and follow HTTP's statuses where there is a like one."""
+
+    NORMAL = 1000
+    UNAUTHENTICATED = 4401
+    FORBIDDEN = 4403
+    SILENT = 4408
+    TOO_SLOW = 4409
+    TOO_MANY = 4429
+    OUR_FAULT = 4500
+
+
+class CloseConnection(Exception):
+    """Ends the connection."""
+
+    def __init__(self, code: CloseCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+    @property
+    def short_reason(self) -> str:
+        return self.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+
+
+def too_slow() -> CloseConnection:
+    return CloseConnection(
+        CloseCode.TOO_SLOW, "You did not take what was sent. Connect again and resume: nothing is lost."
+    )
+
+
+def silent() -> CloseConnection:
+    return CloseConnection(
+        CloseCode.SILENT, 'Nobody said who they are. Send {"type": "auth", "payload": {"token": …}} first.'
+    )
+
+
+def ending_of(error: ToolcribError) -> CloseConnection | None:
+    """The end that an error means for the whole connection; none if it is about one message only."""
+    match error:
+        case Unauthenticated():
+            return CloseConnection(CloseCode.UNAUTHENTICATED, error.message)
+        case Forbidden():
+            return CloseConnection(CloseCode.FORBIDDEN, error.message)
+    return None
+
+
+_CLOSE_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class ClientDisconnected(Exception):
+    """The client has left."""
+
+
+class WebSocketConnection:
+    """A client that was let in, and the tasks that work for it while it stays."""
+
+    def __init__(
+        self, websocket: WebSocket, services: ApiServices, authority: ConnectionAuth, workspace_id: UUID
+    ) -> None:
+        self.services = services
+        self.workspace_id = workspace_id
+        self.authority = authority
+        self._websocket = websocket
+        self._sending = asyncio.Lock()
+        self._patience = ReusableTimeout()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: asyncio.Future[CloseConnection] = asyncio.get_running_loop().create_future()
+
+    @property
+    def tenant(self) -> Tenant:
+        return tenant_for(self.authority.principal, self.workspace_id)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Waits until the client takes it, but not for ever: then it is let go, and may come back."""
+        text = to_json(message).decode()
+        async with self._sending:
+            try:
+                with self._patience.after(self.services.doors.pace.stall):
+                    await self._websocket.send_text(text)
+            except TimeoutError:
+                raise too_slow() from None
+            except (WebSocketDisconnect, RuntimeError, OSError):
+                # It was closed while we waited for our turn.
+                raise ClientDisconnected from None
+
+    async def receive(self) -> dict[str, Any]:
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise ClientDisconnected
+        return dict(message)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Works for this connection beside it; what goes wrong ends it."""
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def check_membership(self) -> None:
+        """Asked again for every message; Forbidden or Unauthenticated once it has ended."""
+        await self.authority.check()
+        await self.services.workspaces.get(self.tenant)
+
+    async def serve(self, reading: Coroutine[Any, Any, None]) -> None:
+        """Reads until there is a reason to end, and ends for it."""
+        self.start(reading)
+        self.start(self._watch_authority())
+        try:
+            ending = await self._ended
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await close(self._websocket, ending)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except CloseConnection as ending:
+            self._end(ending)
+        except ClientDisconnected:
+            self._end(CloseConnection(CloseCode.NORMAL, ""))
+        except ToolcribError as error:
+            self._end(ending_of(error) or CloseConnection(CloseCode.OUR_FAULT, error.message))
+        except OperationalError as error:
+            log.warning("database_unavailable", error=str(error))
+            self._end(
+                CloseConnection(CloseCode.OUR_FAULT, "The database does not answer just now. Connect again and resume.")
+            )
+        except Exception as error:
+            log.error("unforeseen_error", where="websocket", exc_info=error)
+            self._end(
+                CloseConnection(CloseCode.OUR_FAULT, "Something went wrong on our side. Connect again and resume.")
+            )
+
+    def _end(self, ending: CloseConnection) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ending)
+
+    async def _watch_authority(self) -> None:
+        while True:
+            await self.authority.wait(self.services.doors.pace.check)
+            await self.check_membership()
+
+
+async def close(websocket: WebSocket, ending: CloseConnection) -> None:
+    """Says why, if the client still listens."""
+    with suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await websocket.close(ending.code, ending.short_reason)
+
+
+# The sessions that one connection watches: a task for each, which tells what its subscription gives.
+
+MAX_WATCHED: Final = 32
+
+Opening = Callable[[Session], Awaitable[None]]
+
+
+class SessionSubscriptions:
+    """What a connection watches."""
+
+    def __init__(
+        self,
+        connection: WebSocketConnection,
+        tell: Callable[[SessionId, Event | Delta], dict[str, Any] | None],
+        tell_error: Callable[[ToolcribError, SessionId], Awaitable[None]],
+    ) -> None:
+        self._connection = connection
+        self._tell = tell
+        self._tell_error = tell_error
+        self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+
+    def __contains__(self, session_id: SessionId) -> bool:
+        task = self._tasks.get(session_id)
+        return task is not None and not task.done()
+
+    async def watch(self, session_id: SessionId, *, after: int, opening: Opening | None = None) -> None:
+        """Watches from there on; whoever watches it already starts anew. ``opening`` is told first.
+
+        Returns when it is watched, so that nothing of what is asked for next is missed or has to wait.
+        """
+        await self.leave(session_id)
+        if len(self._tasks) >= MAX_WATCHED:
+            raise Conflict(f"This connection watches {MAX_WATCHED} sessions already. Leave one first (chat:leave).")
+        begun = asyncio.get_running_loop().create_future()
+        self._tasks[session_id] = self._connection.start(self._follow(session_id, after, opening, begun))
+        await begun
+
+    async def leave(self, session_id: SessionId) -> None:
+        if (task := self._tasks.pop(session_id, None)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(
+        self, session_id: SessionId, after: int, opening: Opening | None, begun: asyncio.Future[None]
+    ) -> None:
+        connection = self._connection
+        try:
+            live = connection.services.live
+            async with live.subscribe(connection.tenant, session_id, after=after) as subscription:
+                if opening is not None:
+                    await opening(subscription.session)
+                begun.set_result(None)
+                async for item in subscription:
+                    if (message := self._tell(session_id, item)) is not None:
+                        await connection.send(message)
+        except (NotFound, BadArguments) as error:
+            self._tasks.pop(session_id, None)
+            if begun.done():
+                await self._tell_error(error, session_id)
+            else:
+                begun.set_exception(error)
+        finally:
+            # Whatever else it was ends the connection: who waits for this goes no further.
+            begun.cancel()

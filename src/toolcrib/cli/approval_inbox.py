@@ -1,0 +1,149 @@
+"""Where a person at a terminal finds what waits for them: a server, or the database while none runs.
+
+Both decide with the same engine. The database's desk trusts whoever can open the database to say who they are.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Protocol, TypeVar
+from uuid import UUID
+
+import typer
+
+from toolcrib.cli.command_options import open_workspace
+from toolcrib.client import ApprovalData, Client, QuestionData, ServerUnreachable, WorkspaceData
+from toolcrib.core.approvals import GrantScope
+from toolcrib.core.errors import Misconfigured, NotFound
+
+T = TypeVar("T")
+Tell = Callable[[str], None]
+
+_USUAL = "http://127.0.0.1:3000"
+
+ServerOption = Annotated[
+    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"With TOOLCRIB_TOKEN; by default {_USUAL}.")
+]
+DatabaseOption = Annotated[bool, typer.Option("--database", help="Use the database of TOOLCRIB_DATABASE_URL itself.")]
+AsOption = Annotated[str | None, typer.Option("--as", help="With the database: the email of who decides.")]
+WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only this one: its name or id.")]
+
+
+class ApprovalInbox(Protocol):
+    """What waits, and deciding it. Ids are found in all workspaces of whoever asks."""
+
+    def workspaces(self) -> list[WorkspaceData]: ...
+
+    def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]: ...
+
+    def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData: ...
+
+    def decide(
+        self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
+    ) -> ApprovalData: ...
+
+    def questions(self, workspace: WorkspaceData) -> list[QuestionData]: ...
+
+    def answer(
+        self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]
+    ) -> QuestionData: ...
+
+
+@contextmanager
+def open_desk(*, server: str | None, database: bool, email: str | None, tell: Tell) -> Iterator[ApprovalInbox]:
+    """The server's desk, or the database's if it was asked for; who names neither means the directory they are in."""
+    if database:
+        yield _database_desk(email)
+        return
+    if server is None and email is None and "TOOLCRIB_TOKEN" not in os.environ:
+        with open_workspace() as place:
+            yield ServerInbox(place.client)
+        return
+    yield _servers_desk(server, email, tell)
+
+
+def _servers_desk(server: str | None, email: str | None, tell: Tell) -> ApprovalInbox:
+    """The server's, or the database's if no server answers."""
+    token = os.environ.get("TOOLCRIB_TOKEN")
+    can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
+    if token is None and not can_do_without:
+        raise Misconfigured(
+            "Say who you are: set TOOLCRIB_TOKEN to an access token or an API key of yours; or, where you can open the "
+            "database itself, set TOOLCRIB_DATABASE_URL and add --database --as your@email."
+        )
+    address = server or _USUAL
+    desk = ServerInbox(Client(address, token))
+    try:
+        desk.workspaces()
+    except ServerUnreachable as error:
+        if not can_do_without:
+            raise ServerUnreachable(
+                f"{error.message} Or decide in the database itself: set TOOLCRIB_DATABASE_URL and add --database "
+                "--as your@email."
+            ) from None
+        tell(f"No server answers at {address}: this is the database. The next server carries it out.")
+        return _database_desk(email)
+    return desk
+
+
+def _database_desk(email: str | None) -> ApprovalInbox:
+    # Only here: it loads the whole program, which a server's desk does not need.
+    from toolcrib.cli.database_inbox import DatabaseInbox
+
+    return DatabaseInbox(email)
+
+
+def found_by(items: Sequence[tuple[WorkspaceData, T]], said: str, what: str) -> tuple[WorkspaceData, T]:
+    """The one whose id begins or ends as was said; lists show how ids end."""
+    said = said.lower()
+    matching = [(place, one) for place, one in items if _is_called(str(one.id), said)]  # type: ignore[attr-defined]
+    if not matching:
+        raise NotFound(f"Nothing that waits is called {said}. `toolcrib {what}` lists what does.")
+    if len(matching) > 1:
+        raise NotFound(f"{len(matching)} that wait are called {said}. Give more of the id.")
+    return matching[0]
+
+
+def _is_called(id_: str, said: str) -> bool:
+    return len(said) >= 4 and (id_.startswith(said) or id_.endswith(said))
+
+
+def chosen(desk: ApprovalInbox, said: str | None) -> list[WorkspaceData]:
+    """The workspaces to look in."""
+    own = desk.workspaces()
+    if said is None:
+        return own
+    if found := [one for one in own if said in (one.name, str(one.id))]:
+        return found
+    names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
+    raise NotFound(f"You belong to no workspace called {said!r}. Yours: {names}.")
+
+
+class ServerInbox:
+    """By HTTP, with a token or a key."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def workspaces(self) -> list[WorkspaceData]:
+        return self._client.workspaces()
+
+    def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]:
+        return self._client.approvals(workspace.id)
+
+    def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData:
+        return self._client.approval(workspace.id, approval_id)
+
+    def decide(
+        self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
+    ) -> ApprovalData:
+        rule = approval.offered if approved and scope != GrantScope.ONCE else None
+        return self._client.decide(workspace.id, approval, approved=approved, scope=scope, reason=reason, rule=rule)
+
+    def questions(self, workspace: WorkspaceData) -> list[QuestionData]:
+        return self._client.questions(workspace.id)
+
+    def answer(
+        self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]
+    ) -> QuestionData:
+        return self._client.answer(workspace.id, question.id, answers, by_button=by_button)

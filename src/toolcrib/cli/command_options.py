@@ -1,0 +1,56 @@
+"""Where a command works: the options that say it, the same for every command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from toolcrib.core.errors import Misconfigured
+from toolcrib.sdk import workspace_location
+from toolcrib.sdk.workspace_location import WorkspaceLocation as WorkspaceLocation
+from toolcrib.settings import Settings
+
+DirectoryOption = Annotated[
+    Path, typer.Option("--directory", "-C", help="The project directory.", show_default="this one")
+]
+ServerOption = Annotated[
+    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help="A server elsewhere, instead of the directory.")
+]
+WorkspaceOption = Annotated[
+    str | None, typer.Option("--workspace", envvar="TOOLCRIB_WORKSPACE", help="With a server: its name or id.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HERE = Path()
+
+
+@contextmanager
+def open_workspace(
+    directory: Path = HERE, *, server: str | None = None, workspace: str | None = None
+) -> Iterator[WorkspaceLocation]:
+    """The workspace of a directory, or one of a server if that is named; what takes a while is told aside."""
+    with workspace_location.open_workspace_at(directory, server=server, workspace=workspace, tell=aside) as opened:
+        yield opened
+
+
+def aside(text: str) -> None:
+    """Tells a person what is no part of the answer."""
+    typer.echo(text, err=True)
+
+
+# Settings as the commands read them: what is missing or wrong is told by the variable's name.
+
+
+def load_settings() -> Settings:
+    """The settings of the environment; Misconfigured names what is missing."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = [
+            f"TOOLCRIB_{'_'.join(str(step) for step in detail['loc']).upper()}: "
+            + ("not set" if detail["type"] == "missing" else detail["msg"])
+            for detail in error.errors(include_url=False, include_input=False)
+        ]
+        raise Misconfigured("Settings are missing or wrong:\n  " + "\n  ".join(wrong)) from None

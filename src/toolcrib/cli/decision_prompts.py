@@ -1,0 +1,203 @@
+"""Asks the person at the terminal: whether a call may be made, and what a call wants to know."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from toolcrib.cli.answer import answers_to
+from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.cli.terminal_text import plain, rule_text, show_approval, show_question
+from toolcrib.client import ApprovalData, StreamMessage
+from toolcrib.core.errors import BadArguments, Conflict, Misconfigured, NotFound, ToolcribError
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+# Finds the plan that a question is about, so that it is read before it is accepted.
+
+_NAMED = re.compile(r"[\w./@-]+\.plan\b")
+_FRONTMATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedPlan:
+    path: str
+    text: str
+
+    @property
+    def body(self) -> str:
+        """The text below the frontmatter, if it has one."""
+        return _FRONTMATTER.sub("", self.text, count=1)
+
+
+def is_review(item: Mapping[str, Any]) -> bool:
+    """Whether it is asked if a plan is accepted."""
+    return any(button.get("value") == "Accept" for button in item.get("buttons") or ())
+
+
+def plan_asked_about(place: WorkspaceLocation, item: Mapping[str, Any], *, last: str | None) -> ReviewedPlan | None:
+    """The plan that the question names, or else the last one; None if it is about none. Raises what reading it does."""
+    if not is_review(item):
+        return None
+    named = _NAMED.search(str(item["question"]))
+    path = named[0] if named else last
+    if path is None:
+        return None
+    found = place.client.call(place.id, "read", {"path": f"/{path.lstrip('/')}"})
+    return ReviewedPlan(path, str(found.get("content", "")))
+
+
+_MOST_PLAN_LINES = 200
+
+Read = Callable[[str], str]
+
+
+class UnattendedPolicy(StrEnum):
+    """What is done about a call that needs a person where none can be asked."""
+
+    NEVER = "never"
+    WAIT = "wait"
+
+
+class NoTerminal(Exception):
+    """A person is needed, and none can be asked."""
+
+
+class DecisionPrompt:
+    """Decides what waits: by asking or, without anyone to ask, as was said beforehand."""
+
+    def __init__(
+        self,
+        place: WorkspaceLocation,
+        narrator: SessionPrinter,
+        *,
+        read: Read | None,
+        absent: UnattendedPolicy = UnattendedPolicy.NEVER,
+    ) -> None:
+        self._place = place
+        self._narrator = narrator
+        self._read = read
+        self._absent = absent
+        self._asked: set[str] = set()
+
+    def decide(self, told: StreamMessage) -> None:
+        """Sees to an approval or a question; everything else is let pass."""
+        match told.type:
+            case "chat:tool-confirm" if self._is_new(told.payload["approvalId"]):
+                self._approval(UUID(told.payload["approvalId"]))
+            case "chat:question" if self._is_new(told.payload["questionId"]):
+                self._question(UUID(told.payload["questionId"]))
+            case _:
+                pass
+
+    def _is_new(self, waiting_id: str) -> bool:
+        """An open one is told again to whoever comes back."""
+        if waiting_id in self._asked:
+            return False
+        self._asked.add(waiting_id)
+        return True
+
+    def _approval(self, approval_id: UUID) -> None:
+        approval = self._place.client.approval(self._place.id, approval_id)
+        if approval.state != "open":
+            return
+        if self._read is None and self._absent is UnattendedPolicy.WAIT:
+            self._narrator.aside(f"{approval.tool} waits for a person: toolcrib approve {str(approval_id)[-8:]}")
+            return
+        if self._read is None:
+            self._tell_decision(approval, approved=False, reason="nobody can be asked here")
+            return
+        self._narrator.aside("")
+        show_approval(Console(), approval, self._place.workspace.name)
+        self._ask(approval, self._read)
+
+    def _ask(self, approval: ApprovalData, read: Read) -> None:
+        while True:
+            always = "" if approval.is_for_once else ", [a]lways in this session"
+            said = read(f"Allow it? [y]es, [n]o (a reason may follow){always}: ").strip()
+            key, _, reason = said.partition(" ")
+            match key.lower():
+                case "y" | "yes":
+                    self._tell_decision(approval, approved=True)
+                case "n" | "no":
+                    self._tell_decision(approval, approved=False, reason=reason.strip() or None)
+                case "a" | "always" if always:
+                    typer.echo(f"From now on, in this session, unasked: {rule_text(approval.offered)}")
+                    self._tell_decision(approval, approved=True, scope="session")
+                case _:
+                    typer.echo("Type y, n or a." if always else "Type y or n.")
+                    continue
+            return
+
+    def _tell_decision(
+        self, approval: ApprovalData, *, approved: bool, scope: str = "once", reason: str | None = None
+    ) -> None:
+        rule = approval.offered if approved and scope != "once" else None
+        try:
+            self._place.client.decide(
+                self._place.id, approval, approved=approved, scope=scope, reason=reason, rule=rule
+            )
+        except (Conflict, NotFound) as error:
+            self._narrator.aside(error.message)
+
+    def _question(self, question_id: UUID) -> None:
+        question = self._place.client.question(self._place.id, question_id)
+        if question.state != "open":
+            return
+        if self._read is None and self._absent is UnattendedPolicy.WAIT:
+            self._narrator.aside(f"The agent asks something: toolcrib answer {str(question_id)[-8:]}")
+            return
+        if self._read is None:
+            raise NoTerminal
+        self._narrator.aside("")
+        for item in question.questions:
+            self._show_plan(item)
+        show_question(Console(), question, self._place.workspace.name)
+        while True:
+            answers, pressed = answers_to(question, {}, self._read)
+            try:
+                self._place.client.answer(self._place.id, question_id, answers, by_button=pressed)
+            except BadArguments as error:
+                typer.echo("That does not fit: " + "; ".join(map(plain, error.fields.values())))
+                continue
+            except (Conflict, NotFound) as error:
+                self._narrator.aside(error.message)
+            return
+
+    def _show_plan(self, item: Mapping[str, Any]) -> None:
+        try:
+            plan = plan_asked_about(self._place, item, last=self._narrator.last_plan)
+        except ToolcribError as error:
+            self._narrator.aside(error.message)
+            return
+        if plan is None:
+            return
+        lines = plan.text.splitlines()
+        console = Console()
+        console.print(Text(plain(plan.path), style="bold"))
+        for line in lines[:_MOST_PLAN_LINES]:
+            console.print(Text("  " + plain(line)), soft_wrap=True)
+        if len(lines) > _MOST_PLAN_LINES:
+            console.print(Text(f"  … {len(lines) - _MOST_PLAN_LINES:,} more lines", style="dim"))
+        console.print()
+
+
+def at_terminal(prompt: str) -> str:
+    """Asks at the terminal; Misconfigured if it is gone."""
+    try:
+        return input(prompt)
+    except EOFError:
+        raise Misconfigured(
+            "Nobody answered, so it waits. `toolcrib approve` and `toolcrib answer` decide it later."
+        ) from None
+
+
+def somebody() -> Read | None:
+    """Whoever sits at this terminal, if it is one."""
+    return at_terminal if sys.stdin.isatty() else None

@@ -1,0 +1,133 @@
+"""A conversation line by line: for pipes, screen readers, and whoever prefers it."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from toolcrib.cli.command_options import WorkspaceLocation
+from toolcrib.cli.decision_prompts import DecisionPrompt
+from toolcrib.cli.run import followed
+from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
+from toolcrib.cli.terminal_text import one_line, plain
+from toolcrib.client import AgentData, ServerUnreachable, SessionData
+from toolcrib.core.errors import ToolcribError
+from toolcrib.sdk.session_client import SessionClient
+
+_SHOWN_MESSAGES = 6
+
+
+class LineChat:
+    """The loop: a line is read, a command is obeyed or a message is answered."""
+
+    def __init__(self, place: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
+        self._place = place
+        self._narrator = SessionPrinter()
+        self._decider = DecisionPrompt(place, self._narrator, read=_line)
+        self._go_to(session, agent)
+        self.unsent = ""
+
+    @property
+    def session(self) -> SessionData:
+        return self._conversation.session
+
+    def go_on(self, first: str = "", *, note: str = "") -> None:
+        """Until the person leaves. ``first`` is what they said when nobody heard it, ``note`` what they should know."""
+        if note:
+            typer.echo(note, err=True)
+        self._greet()
+        self._recall()
+        _remember_lines(self._place.notes)
+        while True:
+            try:
+                said, first = first or _line("> ").strip(), ""
+            except (EOFError, KeyboardInterrupt):
+                typer.echo("")
+                return
+            if not said:
+                continue
+            try:
+                if said.startswith("/"):
+                    if not self._obey(said):
+                        return
+                else:
+                    self._say(said)
+            except ServerUnreachable:
+                raise
+            except ToolcribError as error:
+                typer.secho(error.message, fg="red", err=True)
+            except EOFError:
+                typer.echo("It waits. `toolcrib approve` or `toolcrib chat --resume last` decides it later.")
+                return
+
+    def _go_to(self, session: SessionData, agent: AgentData) -> None:
+        self._agent, self._conversation = agent, SessionClient(self._place, session)
+
+    def _greet(self) -> None:
+        mode = ", plan mode" if self.session.mode == "plan" else ""
+        trust = trust_of(self.session, self._agent)
+        typer.echo(f"{one_line(self._agent.name, 40)}, {model_of(self._agent)}, {trust}{mode}")
+        typer.echo(f"in {one_line(self._place.workspace.name, 74)}. /help lists commands.")
+
+    def _recall(self) -> None:
+        """What was said last, and the run that goes on."""
+        if self.session.last_seq == 0:
+            return
+        for message in self._place.client.messages(self._place.id, self.session.id)[-_SHOWN_MESSAGES:]:
+            if message.content.strip():
+                typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}")
+        for run in self._place.client.runs(self._place.id, self.session.id):
+            if run.state != "ended":
+                followed(self._conversation, run, self._narrator, self._decider)
+
+    def _say(self, text: str) -> None:
+        self.unsent = text
+        run = self._conversation.send(text)
+        self.unsent = ""
+        followed(self._conversation, run, self._narrator, self._decider)
+
+    def _obey(self, said: str) -> bool:
+        """Whether the conversation goes on."""
+        reply = SlashCommands(self._place, self.session, self._agent).obey(said)
+        if reply.carry_out is not None:
+            reply = reply.carry_out()
+        console = Console()
+        for line in reply.lines:
+            console.print(line, soft_wrap=True)
+        if reply.agent is not None:
+            self._agent = reply.agent
+        if reply.session is not None and reply.session.id == self.session.id:
+            self._conversation.session = reply.session
+        elif reply.session is not None:
+            self._go_to(reply.session, self._agent)
+            self._greet()
+            self._recall()
+        return not reply.leave
+
+
+def _line(prompt: str) -> str:
+    """A line that was typed or piped; EOFError at the end. A pipe is not prompted."""
+    if sys.stdin.isatty():
+        return input(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def _remember_lines(notes: Path | None) -> None:
+    """Arrow keys and what was typed before, where the terminal can."""
+    if not sys.stdin.isatty() or notes is None:
+        return
+    with suppress(ImportError, OSError):
+        import atexit
+        import readline
+
+        history = notes / "typed"
+        history.touch(mode=0o600)
+        readline.read_history_file(history)
+        readline.set_history_length(1_000)
+        atexit.register(readline.write_history_file, history)

@@ -1,0 +1,115 @@
+"""``toolcrib package``: agents, workflows and documents from elsewhere, as one piece."""
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolcrib.cli.command_options import (
+    HERE,
+    DirectoryOption,
+    JsonOption,
+    ServerOption,
+    WorkspaceOption,
+    open_workspace,
+)
+from toolcrib.cli.terminal_text import one_line
+from toolcrib.client import PackageData
+from toolcrib.core.errors import BadArguments, NotFound
+
+app = typer.Typer(invoke_without_command=True)
+
+# Where the server ends, too; a folder that was named by mistake is not packed for minutes.
+_MOST_FILES = 2_000
+
+
+@app.callback()
+def listed(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    directory: DirectoryOption = HERE,
+    server: ServerOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Show the package that is installed here, which agents read as @pkg.
+
+    Example: toolcrib package install demo.zip
+    """
+    context.obj = {"directory": directory, "server": server, "workspace": workspace}
+    if context.invoked_subcommand is not None:
+        return
+    with open_workspace(**context.obj) as place:
+        found = place.client.packages(place.id)
+    if as_json:
+        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
+        return
+    for one in found:
+        _show(one)
+    if not found:
+        typer.echo("No package is installed here. `toolcrib package install` installs one.")
+
+
+@app.command()
+def install(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="A zip, tar or tar.gz, or a folder with a package.json.")],
+) -> None:
+    """Install a package, or another version of it; for owners. Its agents ask before what is dangerous.
+
+    Example: toolcrib package install ./demo
+    """
+    try:
+        archive = packed(path) if path.is_dir() else path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}.") from None
+    with open_workspace(**context.obj) as place:
+        made = place.client.install_package(place.id, archive)
+    typer.echo("Installed:")
+    _show(made)
+
+
+@app.command()
+def remove(context: typer.Context, name: Annotated[str, typer.Argument(help="The package's name.")]) -> None:
+    """Remove a package and its agents; for owners. What they did stays.
+
+    Example: toolcrib package remove demo
+    """
+    with open_workspace(**context.obj) as place:
+        if name not in [one.name for one in place.client.packages(place.id)]:
+            raise NotFound(f"The package {name!r} is not installed here.")
+        place.client.remove_package(place.id, name)
+    typer.echo(f"Removed: {one_line(name, 60)}.")
+
+
+def packed(folder: Path) -> bytes:
+    """A folder as a zip: its plain files, without those that are hidden. Links are refused, not followed."""
+    archive, count = io.BytesIO(), 0
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
+        for above, folders, files in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(name for name in [*folders, *files] if not name.startswith(".")):
+                file = Path(above, name)
+                if file.is_symlink() or not (file.is_file() or file.is_dir()):
+                    raise BadArguments({"path": f"{file} is no plain file. A package holds no links."})
+                if file.is_dir():
+                    continue
+                count += 1
+                if count > _MOST_FILES:
+                    raise BadArguments(
+                        {"path": f"{folder} has more than {_MOST_FILES:,} files, too many for a package."}
+                    )
+                # Without dates and modes, which no package keeps.
+                entry = zipfile.ZipInfo(file.relative_to(folder).as_posix())
+                opened.writestr(entry, file.read_bytes(), compress_type=zipfile.ZIP_DEFLATED)
+    return archive.getvalue()
+
+
+def _show(package: PackageData) -> None:
+    run = ", with a workflow" if package.has_workflow else ""
+    typer.echo(f"{package.name} {one_line(package.version, 64)}: {package.files} files, {package.bytes:,} bytes{run}")
+    for agent in package.agents:
+        typer.echo(f"  {one_line(agent, 100)}")

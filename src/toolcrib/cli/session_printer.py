@@ -1,0 +1,106 @@
+"""Tells what happens in a session, line by line: text as it is said, a line for each call, and how a run ended.
+
+What agents and files say is shown as plain text: nothing in it can steer the terminal.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import typer
+
+from toolcrib.cli import terminal_text
+from toolcrib.cli.terminal_text import one_line, plain
+from toolcrib.client import StreamMessage
+from toolcrib.sdk.run_events import TextAssembler
+
+_MOST_OUTPUT_LINES = 12
+_LINE = 160
+
+
+class SessionPrinter:
+    """Says the agent's words to ``out``, and all else aside: to the same terminal, or past a pipe."""
+
+    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._out = out or sys.stdout
+        self._quiet = quiet
+        self._coloured = self._out.isatty() and "NO_COLOR" not in os.environ
+        self._mark, self._done, self._failed = _marks(self._out)
+        self._words = TextAssembler()
+        self._open_line = False
+        self.last_plan: str | None = None
+
+    def tell(self, told: StreamMessage) -> None:
+        payload = told.payload
+        match told.type:
+            case "chat:text-delta":
+                if self._words.is_new_attempt(payload):
+                    self.aside("(begun again)")
+                self._say(self._words.fresh(payload))
+            case "chat:stream-end":
+                self._say(self._words.rest(payload))
+                self._end_line()
+            case "chat:tool-start":
+                self._call(payload)
+            case "chat:tool-result":
+                self._result(payload)
+            case "chat:run-state" if payload.get("state") == "ended":
+                self._ended(payload)
+            case _:
+                pass
+
+    def aside(self, text: str, *, colour: str | None = None) -> None:
+        """A line that is not the agent's own words."""
+        self._end_line()
+        if not self._quiet:
+            typer.echo(typer.style(text, fg=colour) if colour and self._coloured else text, err=not self._out.isatty())
+
+    def _say(self, words: str) -> None:
+        if words:
+            self._out.write(plain(words))
+            self._out.flush()
+            self._open_line = not words.endswith("\n")
+
+    def _call(self, payload: Mapping[str, Any]) -> None:
+        self.last_plan = terminal_text.plan_written(payload) or self.last_plan
+        said = f"{self._mark} {one_line(payload['toolName'], 60)} {terminal_text.about(payload.get('input'))}"
+        self.aside(said.rstrip(), colour="cyan")
+
+    def _result(self, payload: Mapping[str, Any]) -> None:
+        text = str(payload.get("result") or "")
+        if payload.get("status") == "error":
+            self.aside(f"  {self._failed} {one_line(text, 400)}", colour="red")
+            return
+        self.aside(f"  {self._done}", colour="green")
+        if payload["toolName"] == "bash":
+            self._output(text)
+
+    def _output(self, text: str) -> None:
+        lines = text.strip("\n").split("\n") if text.strip() else []
+        if (more := len(lines) - _MOST_OUTPUT_LINES) > 0:
+            self.aside(f"    … {more:,} lines before")
+        for line in lines[-_MOST_OUTPUT_LINES:]:
+            self.aside(f"    {one_line(line, _LINE)}")
+
+    def _ended(self, payload: Mapping[str, Any]) -> None:
+        self._end_line()
+        if (failure := terminal_text.failure(payload)) is not None:
+            self.aside(f"{self._failed} {failure}", colour="red")
+        elif (stop := terminal_text.stop(payload)) is not None:
+            self.aside(stop, colour="yellow")
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._open_line = False
+
+
+def _marks(out: TextIO) -> tuple[str, str, str]:
+    """Signs that the terminal can show."""
+    try:
+        "●✓✗".encode(out.encoding or "ascii")
+    except (LookupError, UnicodeError):
+        return "*", "ok", "failed:"
+    return "●", "✓", "✗"

@@ -1,0 +1,189 @@
+"""What can be typed after a slash in a chat, in either of them: the commands, and what each does.
+
+A command answers with lines to show and, where it changes something, with what has changed. How that looks is the
+chat's affair.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from toolcrib.cli.log import diff_lines, diffs_of, newest_records, record_lines
+from toolcrib.cli.sessions import found_session
+from toolcrib.cli.terminal_text import age, change_lines, one_line
+from toolcrib.client import AgentData, SessionData
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.errors import NotFound
+from toolcrib.sdk.default_agent import resolve_agent, set_model
+from toolcrib.sdk.default_model import parse_choice
+from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+_MOST_SESSIONS = 20
+_MOST_RECORDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    name: str
+    takes: str
+    does: str
+
+
+COMMANDS = (
+    SlashCommand("/undo", "", "undo what the last run did"),
+    SlashCommand("/redo", "", "do it again after all"),
+    SlashCommand("/diff", "", "what the last call changed, line by line"),
+    SlashCommand("/log", "", "what was done here"),
+    SlashCommand("/sessions", "", "earlier conversations"),
+    SlashCommand("/resume", "[ID]", "go on with one of them; by default the last"),
+    SlashCommand("/agent", "[NAME]", "list the agents, or talk to another one"),
+    SlashCommand("/model", "[MODEL]", "show the model, or use another: provider/model"),
+    SlashCommand("/trust", "[LEVEL]", "how often you are asked: supervised, guided or autonomous"),
+    SlashCommand("/plan", "", "begin another session, in plan mode: look, and propose"),
+    SlashCommand("/new", "", "begin another session"),
+    SlashCommand("/help", "", "this list"),
+    SlashCommand("/quit", "", "end, as Ctrl-D does; what waits can be decided later"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlashReply:
+    """What a command says, and what is different after it."""
+
+    lines: tuple[Text, ...] = ()
+    # The session to go on with, and its agent.
+    session: SessionData | None = None
+    agent: AgentData | None = None
+    leave: bool = False
+    # Does what the lines only foretell.
+    carry_out: "Callable[[], SlashReply] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommands:
+    """The commands in one place, about one session."""
+
+    place: WorkspaceLocation
+    session: SessionData
+    agent: AgentData
+
+    def obey(self, said: str) -> SlashReply:
+        """Does what was typed; NotFound if there is no such command."""
+        command, _, rest = said.partition(" ")
+        rest = rest.strip()
+        match command:
+            case "/undo":
+                return self._foretold(last_undo_target(self.place), undone=True)
+            case "/redo":
+                return self._foretold(last_undo(self.place), undone=False)
+            case "/diff":
+                return self._diff()
+            case "/log":
+                return self._log()
+            case "/sessions":
+                return self._sessions()
+            case "/resume":
+                return self._resumed(rest or "last")
+            case "/agent":
+                return self._agents() if not rest else self._begun(resolve_agent(self.place, rest), trust=None)
+            case "/model":
+                return self._model(rest)
+            case "/trust":
+                return self._trust(rest)
+            case "/new" | "/plan":
+                mode = "plan" if command == "/plan" else "build"
+                return self._begun(self.agent, mode=mode, trust=self.session.trust)
+            case "/help":
+                return SlashReply(help_lines())
+            case "/quit" | "/exit":
+                return SlashReply(leave=True)
+            case _:
+                raise NotFound(f"There is no command {one_line(command, 40)}. /help lists them.")
+
+    def _foretold(self, deed: UndoTarget, *, undone: bool) -> SlashReply:
+        found = run_undo(self.place, deed, dry_run=True)
+
+        def carry_out() -> SlashReply:
+            return SlashReply(tuple(change_lines(run_undo(self.place, deed), undone=undone)))
+
+        return SlashReply(tuple(change_lines(found, undone=undone)), carry_out=carry_out)
+
+    def _diff(self) -> SlashReply:
+        changed = [record for record in newest_records(self.place, _MOST_RECORDS) if record.files]
+        if not changed:
+            raise NotFound("No call has changed a file here yet.")
+        return SlashReply((*record_lines(changed[0], self._names()), *diff_lines(diffs_of(self.place, changed[0]))))
+
+    def _log(self) -> SlashReply:
+        records, names = newest_records(self.place, _MOST_RECORDS), self._names()
+        lines = [line for record in reversed(records) for line in record_lines(record, names)]
+        return SlashReply(tuple(lines) or (Text("Nothing has been done here yet."),))
+
+    def _sessions(self) -> SlashReply:
+        found = self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS)
+        lines = [Text(session_line(one, here=one.id == self.session.id)) for one in found]
+        return SlashReply((*lines, Text("/resume ID goes on with one of them.", style="dim")))
+
+    def _resumed(self, said: str) -> SlashReply:
+        others = [one for one in self.place.client.sessions(self.place.id) if one.id != self.session.id]
+        if said == "last" and not others:
+            raise NotFound("There is no earlier session here.")
+        found = others[0] if said == "last" else found_session(self.place, said)
+        return SlashReply(session=found, agent=resolve_agent(self.place, str(found.agent_id)))
+
+    def _agents(self) -> SlashReply:
+        agents = self.place.client.agents(self.place.id)
+        return SlashReply(
+            tuple(
+                Text(f"{'*' if one.id == self.agent.id else ' '} {one_line(one.name, 60)}  {model_of(one)}")
+                for one in agents
+            )
+        )
+
+    def _begun(self, agent: AgentData, *, mode: str = "build", trust: str | None) -> SlashReply:
+        session = self.place.client.create_session(self.place.id, agent_id=agent.id, mode=mode, trust=trust)
+        return SlashReply(session=session, agent=agent)
+
+    def _model(self, said: str) -> SlashReply:
+        if not said:
+            return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists what there is.", style="dim")))
+        changed = set_model(self.place, self.agent, parse_choice(said))
+        return SlashReply((Text(f"{one_line(changed.name, 40)} uses {model_of(changed)} from now on."),), agent=changed)
+
+    def _trust(self, level: str) -> SlashReply:
+        if not level:
+            most = f", at most {self.agent.max_trust}" if self.agent.max_trust else ""
+            return SlashReply((Text(f"Trust is {trust_of(self.session, self.agent)}{most}."),))
+        if level not in list(TrustLevel):
+            raise NotFound(f"There is no trust {one_line(level, 40)!r}. There are: {', '.join(TrustLevel)}.")
+        changed = self.place.client.change_session(self.place.id, self.session.id, trust=level)
+        return SlashReply((Text(f"Trust is {level} from the next message on."),), session=changed)
+
+    def _names(self) -> dict[str, str]:
+        return {str(one.id): one.name for one in self.place.client.agents(self.place.id)}
+
+
+def help_lines(commands: Sequence[SlashCommand] = COMMANDS) -> tuple[Text, ...]:
+    return tuple(Text.assemble((f"{f'{one.name} {one.takes}'.strip():<18}", "bold"), one.does) for one in commands)
+
+
+def completions(typed: str) -> list[SlashCommand]:
+    """The commands that what was typed may become."""
+    if not typed.startswith("/") or " " in typed or "\n" in typed:
+        return []
+    return [one for one in COMMANDS if one.name.startswith(typed)]
+
+
+def session_line(session: SessionData, *, here: bool) -> str:
+    mark, title = "*" if here else " ", one_line(session.title or "", 60)
+    return f"{mark} {str(session.id)[-8:]}  {age(session.created_at):>6}  {session.mode:<5}  {title}".rstrip()
+
+
+def model_of(agent: AgentData) -> str:
+    return f"{one_line(agent.rules.get('provider') or 'no model', 40)}/{one_line(agent.rules.get('model') or '', 60)}"
+
+
+def trust_of(session: SessionData, agent: AgentData) -> str:
+    return str(session.trust or agent.rules["trust"])

@@ -1,0 +1,371 @@
+"""The full-screen chat: puts the widgets together, and passes on what is typed, decided and told."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import ClassVar, TypeVar
+from uuid import UUID
+
+import typer
+from rich.text import Text
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Static
+
+from toolcrib.cli.slash_commands import SlashCommands, SlashReply, model_of, trust_of
+from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput, SessionPicker
+from toolcrib.cli.terminal.pause_panels import ConfirmPanel
+from toolcrib.cli.terminal.pause_queue import PauseQueue
+from toolcrib.cli.terminal.session_watcher import SessionWatcher
+from toolcrib.cli.terminal.transcript import StatusLine, Transcript, status_line
+from toolcrib.cli.terminal.transcript_view import TranscriptView
+from toolcrib.client import AgentData, ServerUnreachable, SessionData
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.errors import Conflict, ToolcribError
+from toolcrib.sdk import session_client
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+T = TypeVar("T")
+
+# So many events of an earlier session are shown at first, and as many again when one scrolls up to them.
+_PAGE = 300
+# So often nobody may answer before another's server is taken for dead.
+_TRIES = 5
+_MOST_SESSIONS = 50
+
+
+class ChatApp(App[None]):
+    """One conversation at a time. ``lost`` says that whoever served it has gone for good."""
+
+    CSS_PATH = "look.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", priority=True, show=False),
+        Binding("ctrl+d", "leave", priority=True, show=False),
+        Binding("escape", "stop", show=False),
+        Binding("ctrl+t", "trust", show=False),
+        Binding("ctrl+o", "fold", show=False),
+        Binding("ctrl+r", "sessions", show=False),
+    ]
+
+    class Rang(Message):
+        """Something was heard."""
+
+    def __init__(
+        self, place: WorkspaceLocation, session: SessionData, agent: AgentData, *, first: str = "", note: str = ""
+    ) -> None:
+        super().__init__()
+        self.place = place
+        self.session = session
+        self.agent = agent
+        self.story = Transcript(mode=session.mode)
+        self.unsent = ""
+        self.lost: ServerUnreachable | None = None
+        self._first = first
+        self._note = note
+        self._watcher: SessionWatcher | None = None
+        self._earliest = 0
+        self._is_away = False
+        self._carry_out: Callable[[], SlashReply] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="status")
+        yield TranscriptView()
+        yield PauseQueue(self.place)
+        yield CommandSuggestions()
+        yield PromptInput(PromptHistory(self.place.notes))
+        yield Static(id="hints")
+
+    async def on_mount(self) -> None:
+        self._prompt.focus()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
+        await self._attempt(self._open())
+        if self._note:
+            await self._remark(self._note)
+        if self._first:
+            await self._send(self._first)
+
+    def on_unmount(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    # What happens
+
+    async def on_chat_app_rang(self) -> None:
+        watcher = self._watcher
+        if watcher is None:
+            return
+        touched = []
+        while watcher.heard:
+            touched += self.story.tell(watcher.heard.popleft(), time.monotonic())
+        await self._conversation.show(touched)
+        await self._tell_trouble(watcher)
+        await self._waiting.see_to(self.story)
+        self._refresh_lines()
+
+    async def _open(self) -> None:
+        """Shows the session from its newest events on, and watches it."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        self.story = Transcript(mode=self.session.mode)
+        self._earliest = max(0, self.session.last_seq - _PAGE)
+        await self._conversation.begin_anew()
+        await self._waiting.close()
+        if self.session.last_seq:
+            await self._recall()
+        self._watcher = SessionWatcher(self.place, self.session.id, after=self.story.seen, ring=self._ring)
+        self._watcher.start()
+        self._refresh_lines()
+
+    def _ring(self) -> None:
+        """Called by the thread that watches."""
+        self.post_message(self.Rang())
+
+    async def _recall(self) -> None:
+        client, story = self.place.client, self.story
+        for told in await self._asked(lambda: client.events(self.place.id, self.session.id, after=self._earliest)):
+            story.tell(told)
+        # What waits and what runs is told anew: of these the past knows only the beginning.
+        story.waiting.clear()
+        runs = await self._asked(lambda: client.runs(self.place.id, self.session.id))
+        story.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
+        await self._conversation.show(story.blocks)
+        self._conversation.has_earlier = self._earliest > 0
+
+    async def on_transcript_view_wants_earlier(self) -> None:
+        await self._attempt(self._fetch_earlier())
+
+    async def _fetch_earlier(self) -> None:
+        end, start = self._earliest, max(0, self._earliest - _PAGE)
+        found = await self._asked(
+            lambda: self.place.client.events(self.place.id, self.session.id, after=start, limit=end - start)
+        )
+        earlier = Transcript()
+        for told in found:
+            earlier.tell(told)
+        self._earliest = start
+        await self._conversation.put_before(earlier.blocks, more=start > 0)
+
+    async def _tell_trouble(self, watcher: SessionWatcher) -> None:
+        if watcher.trouble is not None and watcher.failures >= _TRIES and self.place.served_elsewhere:
+            self.lost = ServerUnreachable(watcher.trouble.message)
+            self.unsent = self.unsent or self._prompt.text
+            self.exit()
+        elif watcher.trouble is not None and watcher.failures > 1 and not self._is_away:
+            self._is_away = True
+            await self._remark(f"{watcher.trouble.message} Trying again …", is_bad=True)
+        elif watcher.trouble is None and self._is_away:
+            self._is_away = False
+            await self._remark("It answers again.")
+
+    # What is typed
+
+    async def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
+        if event.text.startswith("/"):
+            await self._obey(event.text)
+        else:
+            await self._send(event.text)
+
+    def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
+        self.query_one(CommandSuggestions).show(event.fitting)
+
+    def on_prompt_input_left_for(self) -> None:
+        if not self._waiting.take_keys():
+            self.screen.focus_next()
+
+    def on_prompt_input_paged(self, event: PromptInput.Paged) -> None:
+        if event.up:
+            self._conversation.scroll_page_up(animate=False)
+        else:
+            self._conversation.scroll_page_down(animate=False)
+
+    async def on_prompt_input_undo_wanted(self) -> None:
+        await self._obey("/undo")
+
+    async def _send(self, text: str) -> None:
+        conversation = session_client.SessionClient(self.place, self.session)
+        self.unsent = text
+        try:
+            run = await self._asked(lambda: conversation.send(text))
+        except ToolcribError as error:
+            self._prompt.put(text)
+            await self._remark(error.message, is_bad=True)
+            return
+        self.unsent = ""
+        self.session = conversation.session
+        self.story.run_id = self.story.run_id or str(run.id)
+        self._refresh_lines()
+
+    async def _obey(self, said: str) -> None:
+        if said in ("/sessions", "/resume"):
+            self.action_sessions()
+            return
+        slash = SlashCommands(self.place, self.session, self.agent)
+        await self._attempt(self._carried_out(lambda: slash.obey(said)))
+
+    async def _carried_out(self, deed: Callable[[], SlashReply]) -> None:
+        reply = await self._asked(deed)
+        if reply.leave:
+            self.exit()
+            return
+        self.agent = reply.agent or self.agent
+        if reply.session is not None:
+            is_other = reply.session.id != self.session.id
+            self.session = reply.session
+            if is_other:
+                await self._open()
+        if reply.carry_out is not None:
+            self._carry_out = reply.carry_out
+            await self._waiting.confirm(list(reply.lines))
+        elif reply.lines:
+            await self._remark(Text("\n").join(reply.lines))
+        self._refresh_lines()
+
+    @on(ConfirmPanel.Decided)
+    async def _confirmed(self, event: ConfirmPanel.Decided) -> None:
+        carry_out, self._carry_out = self._carry_out, None
+        await self._waiting.close()
+        if event.yes and carry_out is not None:
+            await self._attempt(self._carried_out(carry_out))
+        await self._waiting.see_to(self.story)
+
+    @on(PauseQueue.Said)
+    async def _told_by_panel(self, event: PauseQueue.Said) -> None:
+        await self._remark(event.text, is_bad=True)
+
+    # Keys
+
+    async def action_stop(self) -> None:
+        await self._attempt(self._stop())
+
+    async def _stop(self) -> None:
+        run_id = self.story.run_id
+        if run_id is None:
+            return
+        await self._remark("Stopping …")
+        # One that has ended meanwhile is stopped enough.
+        with suppress(Conflict):
+            await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
+
+    async def action_interrupt(self) -> None:
+        if self.story.run_id is not None:
+            await self.action_stop()
+        elif self._prompt.text:
+            self._prompt.put("")
+        else:
+            self.notify("Ctrl+D leaves.")
+
+    def action_leave(self) -> None:
+        if self._prompt.has_focus and self._prompt.text:
+            self._prompt.action_delete_right()
+            return
+        self.exit()
+
+    async def action_trust(self) -> None:
+        levels = [str(level) for level in TrustLevel]
+        at = levels.index(trust_of(self.session, self.agent))
+        await self._obey(f"/trust {levels[(at + 1) % len(levels)]}")
+
+    def action_fold(self) -> None:
+        self._conversation.fold_last()
+
+    def action_sessions(self) -> None:
+        self.run_worker(self._attempt(self._pick()), exclusive=True)
+
+    async def _pick(self) -> None:
+        found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS))
+        chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
+        if chosen is not None and chosen != str(self.session.id):
+            await self._obey(f"/resume {chosen}")
+
+    # Lines
+
+    def on_resize(self) -> None:
+        self._refresh_lines()
+
+    def _refresh_lines(self) -> None:
+        doing = "working" if self.story.run_id else "ready"
+        if self.story.waiting:
+            doing = f"{len(self.story.waiting)} waits for you"
+        if self._is_away:
+            doing = "no connection"
+        standing = StatusLine(
+            where=self.place.workspace.name,
+            agent=self.agent.name,
+            model=model_of(self.agent),
+            mode=self.story.mode,
+            trust=trust_of(self.session, self.agent),
+            usage=self.story.usage,
+            doing=doing,
+        )
+        self.query_one("#status", Static).update(Text(status_line(standing, self.size.width), no_wrap=True))
+        first = "Esc stop" if self.story.run_id else "^R sessions"
+        hints = f"{first}  / commands  ^J new line  ^Z undo  ^T trust  ^O unfold  ^D leave"
+        self.query_one("#hints", Static).update(Text(hints, no_wrap=True, overflow="ellipsis"))
+
+    async def _remark(self, text: str | Text, *, is_bad: bool = False) -> None:
+        await self._conversation.show([self.story.remark(text, is_bad=is_bad)])
+
+    async def _attempt(self, deed: Awaitable[None]) -> None:
+        """Does it, or says why it could not be done."""
+        try:
+            await deed
+        except ToolcribError as error:
+            await self._remark(error.message, is_bad=True)
+
+    async def _asked(self, question: Callable[[], T]) -> T:
+        """The client waits for its answers, so it is asked in a thread."""
+        return await asyncio.to_thread(question)
+
+    @property
+    def _conversation(self) -> TranscriptView:
+        return self.query_one(TranscriptView)
+
+    @property
+    def _waiting(self) -> PauseQueue:
+        return self.query_one(PauseQueue)
+
+    @property
+    def _prompt(self) -> PromptInput:
+        return self.query_one(PromptInput)
+
+
+# The full-screen chat as the command uses it: goes on until the person leaves, or whoever served it is gone.
+
+
+class ScreenChat:
+    """As ``PlainChat``, on the whole screen."""
+
+    def __init__(self, place: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
+        self.session = session
+        self.unsent = ""
+        self._place = place
+        self._agent = agent
+
+    def go_on(self, first: str = "", *, note: str = "") -> None:
+        """Until the person leaves; NoAnswer if it has to be gone on with elsewhere."""
+        app = ChatApp(self._place, self.session, self._agent, first=first, note=note)
+        with _handlers_kept():
+            app.run()
+        self.session, self.unsent = app.session, app.unsent
+        if app.lost is not None:
+            raise app.lost
+        if app.story.seen:
+            typer.echo(f"Go on with: toolcrib chat --resume {str(app.session.id)[-8:]}", err=True)
+        raise typer.Exit(app.return_code or 0)
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """While it shows, the chat ends by its own means, so that the terminal is given back as it was."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

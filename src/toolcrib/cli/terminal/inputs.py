@@ -1,0 +1,196 @@
+"""Where one types: Enter sends, Ctrl+J begins a line, arrows bring back what was said, Tab completes a command."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from toolcrib.cli.slash_commands import SlashCommand, completions, help_lines, session_line
+from toolcrib.client import SessionData
+
+# What was typed before, so that the arrow keys bring it back; kept in a file of the directory's, if there is one.
+
+_MOST = 500
+
+
+class PromptHistory:
+    """Walked up and down from the newest. What was being typed is kept at the lower end."""
+
+    def __init__(self, notes: Path | None) -> None:
+        self._file = notes / "said.jsonl" if notes else None
+        self._entries = _read(self._file)
+        self._at = len(self._entries)
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        if not self._entries or self._entries[-1] != text:
+            self._entries = [*self._entries, text][-_MOST:]
+            self._write()
+        self._at = len(self._entries)
+
+    def older(self, typed: str) -> str | None:
+        """The one before; None at the oldest."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._entries):
+            self._draft = typed
+        self._at -= 1
+        return self._entries[self._at]
+
+    def newer(self) -> str | None:
+        """The one after, and what was being typed after the newest; None below that."""
+        if self._at == len(self._entries):
+            return None
+        self._at += 1
+        return self._draft if self._at == len(self._entries) else self._entries[self._at]
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        with suppress(OSError):
+            self._file.touch(mode=0o600)
+            self._file.write_text("".join(json.dumps(entry) + "\n" for entry in self._entries))
+
+
+def _read(file: Path | None) -> list[str]:
+    if file is None or not file.exists():
+        return []
+    with suppress(OSError, ValueError):
+        return [str(json.loads(line)) for line in file.read_text().splitlines()][-_MOST:]
+    return []
+
+
+class PromptInput(TextArea):
+    """The input. What is said and wanted goes out as messages."""
+
+    class Sent(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Typed(Message):
+        """What was typed so far may be the beginning of a command."""
+
+        def __init__(self, fitting: list[SlashCommand]) -> None:
+            super().__init__()
+            self.fitting = fitting
+
+    class UndoWanted(Message):
+        """The undo key where there is nothing typed to undo."""
+
+    class LeftFor(Message):
+        """The keys are wanted elsewhere: by what waits, or by the next that takes any."""
+
+    class Paged(Message):
+        """The conversation is to be read, up or down."""
+
+        def __init__(self, *, up: bool) -> None:
+            super().__init__()
+            self.up = up
+
+    def __init__(self, history: PromptHistory) -> None:
+        super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder="Say what you want")
+        self._history = history
+
+    def put(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        self.post_message(self.Typed(completions(self.text)))
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._takes(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    def _takes(self, key: str) -> bool:
+        """Whether the key means something here that it does not mean in a text."""
+        match key:
+            case "enter":
+                self._send()
+            case "ctrl+j" | "shift+enter" | "alt+enter":
+                self.insert("\n")
+            case "tab" if fitting := completions(self.text):
+                self.put(f"{fitting[0].name} " if fitting[0].takes else fitting[0].name)
+            case "tab":
+                self.post_message(self.LeftFor())
+            case "pageup" | "pagedown":
+                self.post_message(self.Paged(up=key == "pageup"))
+            case "up" if self.cursor_location[0] == 0:
+                self._recall(self._history.older(self.text))
+            case "down" if self.cursor_location[0] == self.document.line_count - 1:
+                self._recall(self._history.newer())
+            case "ctrl+z" if not self.text:
+                self.post_message(self.UndoWanted())
+            case _:
+                return False
+        return True
+
+    def _send(self) -> None:
+        text = self.text.strip()
+        if not text:
+            return
+        self._history.add(text)
+        self.text = ""
+        self.post_message(self.Sent(text))
+
+    def _recall(self, text: str | None) -> None:
+        if text is not None:
+            self.put(text)
+
+
+class CommandSuggestions(OptionList, can_focus=False):
+    """The commands that what was typed may become."""
+
+    def __init__(self) -> None:
+        super().__init__(id="fitting")
+        self.display = False
+
+    def show(self, fitting: list[SlashCommand]) -> None:
+        self.display = bool(fitting)
+        self.clear_options()
+        self.add_options(Option(line) for line in help_lines(fitting))
+
+
+# Earlier sessions to choose from.
+
+
+class SessionPicker(ModalScreen[str | None]):
+    """Gives the id of the session that was chosen, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", show=False)]
+
+    def __init__(self, sessions: Sequence[SessionData], *, here: UUID) -> None:
+        super().__init__()
+        self._sessions = sessions
+        self._here = here
+
+    def compose(self) -> ComposeResult:
+        options = [
+            Option(Text(session_line(one, here=one.id == self._here), no_wrap=True), id=str(one.id))
+            for one in self._sessions
+        ]
+        listed = OptionList(*options, id="sessions")
+        listed.border_title = "Go on with"
+        listed.border_subtitle = "Enter choose   Esc back"
+        yield listed
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option.id)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,154 @@
+"""Where what waits for a person is shown and decided, one after the other."""
+
+import asyncio
+from uuid import UUID
+
+from rich.text import Text
+from textual import on
+from textual.containers import Container
+from textual.message import Message
+
+from toolcrib.cli.answer import answers_to
+from toolcrib.cli.decision_prompts import ReviewedPlan, plan_asked_about
+from toolcrib.cli.terminal.inputs import PromptInput
+from toolcrib.cli.terminal.pause_panels import ApprovalPanel, ConfirmPanel, Panel, QuestionPanel
+from toolcrib.cli.terminal.transcript import Transcript
+from toolcrib.cli.terminal_text import plain
+from toolcrib.client import QuestionData
+from toolcrib.core.errors import BadArguments, Conflict, NotFound, ToolcribError
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+
+class PauseQueue(Container):
+    """Empty, or one panel. It takes the keys only from who is not typing just then."""
+
+    class Said(Message):
+        """Something that the person should know."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, place: WorkspaceLocation) -> None:
+        super().__init__(id="waiting")
+        self.display = False
+        self._place = place
+        self._shown: str | None = None
+        self._turn = asyncio.Lock()
+
+    async def see_to(self, story: Transcript) -> None:
+        """Shows the oldest that waits, and closes what has been decided elsewhere."""
+        async with self._turn:
+            if self.query(ConfirmPanel) or (self._shown is not None and self._shown in story.waiting):
+                return
+            await self.close()
+            while story.waiting:
+                waiting_id, kind = next(iter(story.waiting.items()))
+                if await self._show(UUID(waiting_id), kind, story):
+                    return
+                story.waiting.pop(waiting_id, None)
+
+    async def confirm(self, lines: list[Text]) -> None:
+        """Asks whether to do what the lines say. What waits comes back afterwards."""
+        async with self._turn:
+            await self.close()
+            await self._put(ConfirmPanel(lines))
+
+    async def close(self) -> None:
+        self._shown = None
+        had_keys = self.has_focus_within
+        await self.remove_children()
+        self.display = False
+        if had_keys:
+            self.app.query_one(PromptInput).focus()
+
+    async def _show(self, waiting_id: UUID, kind: str, story: Transcript) -> bool:
+        """Whether it is still open, and shown now."""
+        client = self._place.client
+        try:
+            if kind == "approval":
+                approval = await asyncio.to_thread(client.approval, self._place.id, waiting_id)
+                if approval.state != "open":
+                    return False
+                more = len(story.waiting) - 1
+                await self._put(ApprovalPanel(approval, more=more))
+            else:
+                question = await asyncio.to_thread(client.question, self._place.id, waiting_id)
+                if question.state != "open":
+                    return False
+                await self._put(QuestionPanel(question, await self._plans(question, story.last_plan)))
+        except ToolcribError as error:
+            self.post_message(self.Said(error.message))
+            return False
+        self._shown = str(waiting_id)
+        return True
+
+    def take_keys(self) -> bool:
+        """Whether there is something here that takes them; it has them then."""
+        for panel in self.children:
+            if isinstance(panel, QuestionPanel):
+                panel.focus_answer()
+            else:
+                panel.focus()
+            return True
+        return False
+
+    async def _put(self, panel: Panel | QuestionPanel) -> None:
+        self.display = True
+        await self.mount(panel)
+        # Whoever is in the middle of a sentence must not say yes with its next letter.
+        if not self.app.query_one(PromptInput).text:
+            self.take_keys()
+
+    async def _plans(self, question: QuestionData, last: str | None) -> dict[str, ReviewedPlan]:
+        plans: dict[str, ReviewedPlan] = {}
+        for item in question.questions:
+            try:
+                plan = await asyncio.to_thread(plan_asked_about, self._place, item, last=last)
+            except ToolcribError as error:
+                self.post_message(self.Said(error.message))
+                continue
+            if plan is not None:
+                plans[item["name"]] = plan
+        return plans
+
+    @on(ApprovalPanel.Decided)
+    async def _decide(self, event: ApprovalPanel.Decided) -> None:
+        event.stop()
+        rule = event.approval.offered if event.approved and event.scope != "once" else None
+        try:
+            await asyncio.to_thread(
+                self._place.client.decide,
+                self._place.id,
+                event.approval,
+                approved=event.approved,
+                scope=event.scope,
+                reason=event.reason,
+                rule=rule,
+            )
+        except (Conflict, NotFound) as error:
+            self.post_message(self.Said(error.message))
+        except ToolcribError as error:
+            # It still waits, and so does the panel.
+            self.post_message(self.Said(error.message))
+            return
+        await self.close()
+
+    @on(QuestionPanel.Answered)
+    async def _answer(self, event: QuestionPanel.Answered) -> None:
+        event.stop()
+        answers, pressed = answers_to(event.question, event.said, _nobody)
+        client, question_id = self._place.client, event.question.id
+        try:
+            await asyncio.to_thread(client.answer, self._place.id, question_id, answers, by_button=pressed)
+        except BadArguments as error:
+            flaw = "That does not fit: " + "; ".join(map(plain, error.fields.values()))
+            await self.query_one(QuestionPanel).ask_again(flaw)
+            return
+        except ToolcribError as error:
+            self.post_message(self.Said(error.message))
+        await self.close()
+
+
+def _nobody(prompt: str) -> str:
+    raise AssertionError(f"{prompt} was not asked")

@@ -1,0 +1,60 @@
+"""Watches a session from a thread, and goes on watching when the server was away for a while."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from uuid import UUID
+
+from toolcrib.client import StreamMessage
+from toolcrib.client.api_client import SessionEventStream
+from toolcrib.core.errors import ToolcribError
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+_FIRST_WAIT = 0.1
+_LONGEST_WAIT = 2.0
+
+
+class SessionWatcher(threading.Thread):
+    """Puts what is told into ``heard`` and rings; ``trouble`` says what is wrong while nothing can be heard."""
+
+    def __init__(self, place: WorkspaceLocation, session_id: UUID, *, after: int, ring: Callable[[], None]) -> None:
+        super().__init__(name="toolcrib-watcher", daemon=True)
+        self.heard: deque[StreamMessage] = deque()
+        self.trouble: ToolcribError | None = None
+        self.failures = 0
+        self._place = place
+        self._session_id = session_id
+        self._after = after
+        self._ring = ring
+        self._over = threading.Event()
+        self._watch: SessionEventStream | None = None
+
+    def stop(self) -> None:
+        """No more is heard after this."""
+        self._over.set()
+        if self._watch is not None:
+            self._watch.close()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._listen()
+            except ToolcribError as error:
+                self.failures += 1
+                self.trouble = error
+                self._tell()
+                self._over.wait(min(_FIRST_WAIT * 2**self.failures, _LONGEST_WAIT))
+
+    def _listen(self) -> None:
+        self._watch = self._place.client.stream_events(self._place.id, self._session_id, after=self._after)
+        for told in self._watch:
+            if self._over.is_set():
+                return
+            self.trouble, self.failures = None, 0
+            self._after = max(self._after, told.seq or 0)
+            self.heard.append(told)
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self._over.is_set():
+            self._ring()

@@ -1,0 +1,255 @@
+"""A session as blocks in their order, made from what its watchers are told. Knows nothing of screens."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from toolcrib.cli import terminal_text
+from toolcrib.client import StreamMessage
+from toolcrib.sdk.run_events import TextAssembler
+
+# Of a call that says more, the end is shown while it runs; its result has the whole.
+_MOST_OUTPUT = 20_000
+
+
+class CallBlockState(StrEnum):
+    """How far a call is."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, eq=False)
+class UserBlock:
+    """What a person said."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class AgentBlock:
+    """What the agent says; it grows."""
+
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class ToolCallBlock:
+    """A tool's use: what it was given, how far it is, and what came of it."""
+
+    tool: str
+    given: Any = None
+    state: CallBlockState = CallBlockState.RUNNING
+    output: str = ""
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    began: float | None = None
+    seconds: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (CallBlockState.RUNNING, CallBlockState.WAITING)
+
+
+@dataclass(slots=True, eq=False)
+class NoticeBlock:
+    """What neither of them said."""
+
+    text: str | Text
+    is_bad: bool = False
+
+
+Block = UserBlock | AgentBlock | ToolCallBlock | NoticeBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUsage:
+    """How full the model's context is; ``window`` is None where nobody knows."""
+
+    tokens: int = 0
+    window: int | None = None
+
+
+class Transcript:
+    """What has happened, and what waits for a person. ``tell`` says which blocks changed."""
+
+    def __init__(self, *, mode: str = "build") -> None:
+        self.blocks: list[Block] = []
+        self.mode = mode
+        self.usage = ContextUsage()
+        self.run_id: str | None = None
+        # Approvals and questions that are open, the oldest first: their ids, and which of both they are.
+        self.waiting: dict[str, str] = {}
+        self.last_plan: str | None = None
+        self.seen = 0
+        self._words = TextAssembler()
+        self._spoken: dict[str, AgentBlock] = {}
+        self._calls: dict[str, ToolCallBlock] = {}
+
+    def tell(self, told: StreamMessage, now: float | None = None) -> list[Block]:
+        """``now`` is given for what happens this moment, so that it can be said how long it took."""
+        self.seen = max(self.seen, told.seq or 0)
+        payload = told.payload
+        match told.type:
+            case "chat:resumed":
+                self.mode = str(payload.get("mode") or self.mode)
+                return []
+            case "chat:message" if payload.get("role") == "user":
+                return [self._add(UserBlock(str(payload.get("content") or "")))]
+            case "chat:text-delta":
+                return self._text(payload)
+            case "chat:stream-end":
+                return self._end_of_text(payload)
+            case "chat:tool-start" | "chat:tool-delta" | "chat:tool-result":
+                return self._call(told.type, payload, now)
+            case "chat:tool-confirm" | "chat:tool-decided" | "chat:question" | "chat:answer":
+                return self._person(told.type, payload)
+            case "chat:run-state":
+                return self._run(payload)
+            case _:
+                return []
+
+    def remark(self, text: str | Text, *, is_bad: bool = False) -> Block:
+        """Something to say between what happens."""
+        return self._add(NoticeBlock(text, is_bad))
+
+    def _add(self, block: Block) -> Block:
+        self.blocks.append(block)
+        return block
+
+    def _text(self, payload: Mapping[str, Any]) -> list[Block]:
+        again = self._words.is_new_attempt(payload)
+        fresh = self._words.fresh(payload)
+        block = self._speaking(payload["messageId"], fresh)
+        if block is None:
+            return []
+        block.text = fresh if again else block.text + fresh
+        return [block]
+
+    def _end_of_text(self, payload: Mapping[str, Any]) -> list[Block]:
+        self._words.rest(payload)
+        usage = payload.get("usage") or {}
+        self.usage = ContextUsage(int(usage.get("contextTokens") or 0), usage.get("contextWindow"))
+        content = str(payload.get("content") or "")
+        block = self._speaking(payload["messageId"], content)
+        self._spoken.pop(payload["messageId"], None)
+        if block is None:
+            return []
+        block.text = content
+        return [block]
+
+    def _speaking(self, message_id: str, text: str) -> AgentBlock | None:
+        """The block of a message, which begins with its first word."""
+        if message_id not in self._spoken:
+            if not text.strip():
+                return None
+            self._spoken[message_id] = block = AgentBlock()
+            self._add(block)
+        return self._spoken[message_id]
+
+    def _call_of(self, payload: Mapping[str, Any]) -> ToolCallBlock:
+        """The block of a call, which begins with the first that is told of it: that it waits, or that it runs."""
+        call_id = str(payload["toolId"])
+        if call_id not in self._calls:
+            self._calls[call_id] = ToolCallBlock(str(payload.get("toolName") or "ask_user"), payload.get("input"))
+            self._add(self._calls[call_id])
+        return self._calls[call_id]
+
+    def _call(self, kind: str, payload: Mapping[str, Any], now: float | None) -> list[Block]:
+        call = self._call_of(payload)
+        match kind:
+            case "chat:tool-start":
+                call.given, call.began, call.state = payload.get("input"), now, CallBlockState.RUNNING
+                self.last_plan = terminal_text.plan_written(payload) or self.last_plan
+            case "chat:tool-delta":
+                call.output = (call.output[: payload["offset"]] + payload["chunk"])[-_MOST_OUTPUT:]
+            case _:
+                self._end_call(call, payload, now)
+        return [call]
+
+    def _end_call(self, call: ToolCallBlock, payload: Mapping[str, Any], now: float | None) -> None:
+        failed = payload.get("status") == "error"
+        call.state = CallBlockState.FAILED if failed else CallBlockState.DONE
+        call.output = str(payload.get("result") or "")
+        took = (payload.get("metadata") or {}).get("durationMs")
+        if took is not None:
+            call.seconds = took / 1_000
+        elif now is not None and call.began is not None:
+            call.seconds = now - call.began
+        if call.tool == "exit_plan_mode" and not failed:
+            self.mode = "build"
+
+    def _person(self, kind: str, payload: Mapping[str, Any]) -> list[Block]:
+        waiting_id = str(payload.get("approvalId") or payload.get("questionId"))
+        call = self._call_of(payload)
+        begins = kind in ("chat:tool-confirm", "chat:question")
+        if begins:
+            self.waiting.setdefault(waiting_id, "approval" if kind == "chat:tool-confirm" else "question")
+        else:
+            self.waiting.pop(waiting_id, None)
+        if call.is_open:
+            call.state = CallBlockState.WAITING if begins else CallBlockState.RUNNING
+        call.changes = list(payload.get("changes") or call.changes)
+        return [call]
+
+    def _run(self, payload: Mapping[str, Any]) -> list[Block]:
+        if payload.get("state") != "ended":
+            self.run_id = str(payload["runId"])
+            return []
+        self.run_id = None
+        self.waiting.clear()
+        if (failure := terminal_text.failure(payload)) is not None:
+            return [self._add(NoticeBlock(failure, is_bad=True))]
+        stop = terminal_text.stop(payload)
+        return [] if stop is None else [self._add(NoticeBlock(stop))]
+
+
+# The line at the top: where one is, who answers, how far they are trusted, and how full the model's context is.
+
+_BAR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """What the line says."""
+
+    where: str
+    agent: str
+    model: str
+    mode: str
+    trust: str
+    usage: ContextUsage
+    doing: str
+
+
+def status_line(standing: StatusLine, width: int) -> str:
+    """As much as fits, the more telling first: what is going on stands at the right and is never cut."""
+    right = f" {standing.doing}  {standing.mode} · {standing.trust} · {gauge(standing.usage)} "
+    room = max(0, width - cell_len(right))
+    lefts = [f" {standing.where} · {standing.agent} · {standing.model}", f" {standing.where} · {standing.agent}"]
+    left = next((one for one in lefts if cell_len(one) <= room), None)
+    if left is None:
+        # A path says most at its end.
+        left = f" …{lefts[-1][max(0, len(lefts[-1]) - room + 2) :]}" if room > _BAR else ""
+    return set_cell_size(left, room) + right
+
+
+def gauge(usage: ContextUsage) -> str:
+    """Tokens, and how much of the window they are where that is known."""
+    if not usage.window:
+        return f"{_short(usage.tokens)} tokens"
+    part = min(1.0, usage.tokens / usage.window)
+    full = round(part * _BAR)
+    return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%} of {_short(usage.window)}"
+
+
+def _short(number: int) -> str:
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if number >= size:
+            return f"{number / size:.0f}{unit}"
+    return str(number)

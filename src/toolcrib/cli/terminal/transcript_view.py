@@ -1,0 +1,295 @@
+"""The conversation: blocks one below the other. Of a long one only the end is on the screen, until one goes up."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.events import Click
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widgets import Markdown, Static
+
+from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
+from toolcrib.cli.terminal_text import about, diff_line, one_line, plain
+
+# A widget for each kind of block.
+
+_ICONS = {
+    CallBlockState.RUNNING: "●",
+    CallBlockState.WAITING: "?",
+    CallBlockState.DONE: "✓",
+    CallBlockState.FAILED: "✗",
+}
+_STYLES = {
+    CallBlockState.RUNNING: "cyan",
+    CallBlockState.WAITING: "yellow",
+    CallBlockState.DONE: "green",
+    CallBlockState.FAILED: "red",
+}
+# While a call runs its last lines are shown; unfolded, as many as one would read.
+_LIVE_LINES = 10
+_MOST_LINES = 200
+_MOST_INPUT_LINES = 20
+
+
+def widget_for(block: Block) -> "BlockWidget":
+    match block:
+        case UserBlock():
+            return UserBlockWidget(block)
+        case AgentBlock():
+            return AgentBlockWidget(block)
+        case ToolCallBlock():
+            return ToolCallWidget(block)
+        case NoticeBlock():
+            return NoticeBlockWidget(block)
+
+
+class UserBlockWidget(Static):
+    def __init__(self, block: UserBlock) -> None:
+        super().__init__(Text(f"> {plain(block.text)}"), classes="said")
+
+    async def show(self) -> None:
+        """A person's words do not change."""
+
+
+class NoticeBlockWidget(Static):
+    def __init__(self, block: NoticeBlock) -> None:
+        style = "red" if block.is_bad else "dim"
+        super().__init__(Text(block.text, style=style) if isinstance(block.text, str) else block.text, classes="remark")
+
+    async def show(self) -> None:
+        """A remark does not change."""
+
+
+class AgentBlockWidget(Markdown):
+    """The agent's words as markdown, growing with them. Links are shown, and not followed."""
+
+    def __init__(self, block: AgentBlock) -> None:
+        self._block = block
+        self._shown = plain(block.text)
+        super().__init__(self._shown, open_links=False, classes="spoken")
+
+    async def show(self) -> None:
+        text = plain(self._block.text)
+        before, self._shown = self._shown, text
+        if text == before:
+            return
+        if text.startswith(before):
+            await self.append(text[len(before) :])
+        else:
+            await self.update(text)
+
+
+class ToolCallWidget(Vertical, can_focus=True):
+    """A call: unfolded while it runs, folded when it has ended, and as one likes after that."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", show=False)]
+
+    unfolded = reactive(default=True)
+
+    def __init__(self, block: ToolCallBlock) -> None:
+        super().__init__(classes="call")
+        self.block = block
+        self._head = Static(classes="call-head")
+        self._body = Static(classes="call-body")
+        self._was_open = block.is_open
+        self.set_reactive(ToolCallWidget.unfolded, block.is_open)
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield self._body
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    async def show(self) -> None:
+        if self._was_open and not self.block.is_open:
+            self.unfolded = False
+        self._was_open = self.block.is_open
+        self._draw()
+
+    def watch_unfolded(self) -> None:
+        self._draw()
+
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        self.action_fold()
+
+    def action_fold(self) -> None:
+        self.unfolded = not self.unfolded
+
+    def _draw(self) -> None:
+        self._head.update(_head(self.block, unfolded=self.unfolded))
+        body = _body(self.block) if self.unfolded else Text()
+        self._body.display = bool(body)
+        self._body.update(body)
+
+
+BlockWidget = UserBlockWidget | AgentBlockWidget | ToolCallWidget | NoticeBlockWidget
+
+
+def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
+    """Icon, name, what it is about, how it stands and how long it took."""
+    seconds = call.seconds
+    if seconds is None and call.state is CallBlockState.RUNNING and call.began is not None:
+        seconds = time.monotonic() - call.began
+    state = "" if call.state is CallBlockState.DONE else f"  {call.state}"
+    if call.state is CallBlockState.FAILED and not unfolded and call.output.strip():
+        state += f": {one_line(call.output.strip(), 200)}"
+    took = "" if seconds is None or call.state is CallBlockState.WAITING else f"  {seconds:.1f} s"
+    return Text.assemble(
+        "▾ " if unfolded else "▸ ",
+        (_ICONS[call.state], _STYLES[call.state]),
+        " ",
+        (one_line(call.tool, 40), "bold"),
+        f" {one_line(about(call.given), 60)}".rstrip(),
+        (f"{took}{state}", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _body(call: ToolCallBlock) -> Text:
+    lines = [Text(f"    {line}", style="dim") for line in _input_lines(call)]
+    if call.state is not CallBlockState.WAITING:
+        lines += [diff_line(line) for line in _diff(call)[:_MOST_LINES]]
+    most = _LIVE_LINES if call.is_open else _MOST_LINES
+    # A diff says what a result would say again, in ids.
+    is_said = call.output.strip() and not (call.changes and call.state is CallBlockState.DONE and call.tool != "bash")
+    said = plain(call.output).strip("\n").split("\n") if is_said else []
+    if (more := len(said) - most) > 0:
+        lines.append(Text(f"    … {more:,} lines before", style="dim"))
+    style = "red" if call.state is CallBlockState.FAILED else ""
+    lines += [Text(f"    {line}", style=style) for line in said[-most:]]
+    return Text("\n").join(lines)
+
+
+def _input_lines(call: ToolCallBlock) -> list[str]:
+    """What it was given, where the head does not say it all."""
+    if not isinstance(call.given, dict) or len(call.given) < 2 or call.changes:
+        return []
+    lines = json.dumps(call.given, indent=1, ensure_ascii=False).splitlines()[1:-1]
+    return [one_line(line, 200) for line in lines[:_MOST_INPUT_LINES]]
+
+
+def _diff(call: ToolCallBlock) -> list[str]:
+    return [line for change in call.changes for line in str(change.get("diff") or "").splitlines() if line]
+
+
+# More widgets than this make typing slow. So many at a time are taken off at the top, and put back when one goes there.
+_MOST = 120
+_AT_A_TIME = 40
+
+
+class TranscriptView(VerticalScroll, can_focus=True):
+    """Shows blocks, follows their growth, and stays at the end unless one has scrolled away from it."""
+
+    class WantsEarlier(Message):
+        """One has come to the top of what is known here."""
+
+    def __init__(self) -> None:
+        super().__init__(id="conversation")
+        self._blocks: list[Block] = []
+        self._first = 0
+        self._widgets: dict[Block, BlockWidget] = {}
+        self._top = Static("", id="earlier")
+        self.has_earlier = False
+        # Until one scrolls up, the end is what one sees, however it grows and whatever takes room below.
+        self._follows = True
+
+    def on_mount(self) -> None:
+        self.mount(self._top)
+        self._say_what_is_above()
+        self.set_interval(1.0, self._tick)
+
+    async def show(self, blocks: Sequence[Block]) -> None:
+        """Blocks that are new or have changed."""
+        for block in dict.fromkeys(blocks):
+            if block in self._widgets:
+                await self._widgets[block].show()
+            elif block not in self._blocks[: self._first]:
+                self._blocks.append(block)
+                await self.mount(self._made(block))
+        if self._follows:
+            if len(self._widgets) > _MOST:
+                await self._take_off()
+            self.scroll_end(animate=False)
+
+    async def put_before(self, blocks: Sequence[Block], *, more: bool) -> None:
+        """What happened earlier, fetched when it was wanted; ``more`` says whether there is still earlier."""
+        self.has_earlier = more
+        self._blocks[:0] = blocks
+        self._first += len(blocks)
+        await self._put_back()
+
+    async def begin_anew(self) -> None:
+        """For another session."""
+        for widget in self._widgets.values():
+            await widget.remove()
+        self._blocks, self._widgets, self._first = [], {}, 0
+        self._follows = True
+        self._say_what_is_above()
+
+    def on_resize(self) -> None:
+        if self._follows:
+            self.scroll_end(animate=False)
+
+    def fold_last(self) -> None:
+        """Folds or unfolds the newest call."""
+        for block in reversed(self._blocks):
+            widget = self._widgets.get(block)
+            if isinstance(widget, ToolCallWidget):
+                widget.action_fold()
+                return
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = self._is_at_end() or (self._follows and new_value > old_value)
+        if new_value > 0 or old_value <= 0 or self._follows:
+            return
+        if self._first > 0:
+            self.call_later(self._put_back)
+        elif self.has_earlier:
+            self.has_earlier = False
+            self.post_message(self.WantsEarlier())
+
+    def _made(self, block: Block) -> BlockWidget:
+        self._widgets[block] = widget = widget_for(block)
+        return widget
+
+    async def _take_off(self) -> None:
+        going = self._blocks[self._first : self._first + _AT_A_TIME]
+        self._first += len(going)
+        for block in going:
+            await self._widgets.pop(block).remove()
+        self._say_what_is_above()
+
+    async def _put_back(self) -> None:
+        start = max(0, self._first - _AT_A_TIME)
+        coming, self._first = self._blocks[start : self._first], start
+        if coming:
+            at, height = self.scroll_y, self.virtual_size.height
+            await self.mount_all([self._made(block) for block in coming], after=self._top)
+            # What one was reading stays where it was.
+            self.call_after_refresh(
+                lambda: self.scroll_to(y=at + self.virtual_size.height - height, animate=False, force=True)
+            )
+        self._say_what_is_above()
+
+    def _say_what_is_above(self) -> None:
+        self._top.display = self._first > 0 or self.has_earlier
+        self._top.update(f"… {self._first:,} earlier blocks: scroll up" if self._first else "… earlier: scroll up")
+
+    def _is_at_end(self) -> bool:
+        return self.max_scroll_y - self.scroll_y <= 1
+
+    async def _tick(self) -> None:
+        """How long running calls have taken."""
+        for block, widget in list(self._widgets.items()):
+            if isinstance(widget, ToolCallWidget) and widget.block.state is CallBlockState.RUNNING:
+                await self._widgets[block].show()

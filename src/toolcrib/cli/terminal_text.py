@@ -1,0 +1,255 @@
+"""How what waits looks at a terminal. What agents wrote is shown as plain text: no colours, no markup, no commands."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from toolcrib.client import ApprovalData, GrantRuleData, QuestionData
+from toolcrib.core.display_text import escape
+
+_MOST_LINES = 200
+_MOST_ARGUMENT_LINES = 40
+_BRIEF_PATH = 26
+
+
+def plain(said: object) -> str:
+    """Text as it is, with what would deceive made visible."""
+    return escape(str(said))
+
+
+def one_line(said: object, most: int = 400) -> str:
+    text = plain(said).replace("\n", "\\n").replace("\t", " ")
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def age(then: datetime) -> str:
+    """How long ago, in the largest unit that says something."""
+    return _span((datetime.now(UTC) - then).total_seconds())
+
+
+def left(then: datetime) -> str:
+    return _span((then - datetime.now(UTC)).total_seconds())
+
+
+def _span(seconds: float) -> str:
+    seconds = max(0, int(seconds))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def what_would_change(approval: ApprovalData) -> Text:
+    """The effect in a line or two."""
+    effects = approval.effects
+    lines = [_changed(change, brief=True) for change in approval.changes[:2]]
+    if (more := _count(approval.changes) - len(lines)) > 0 and lines:
+        lines.append(Text(f"and {more:,} more", style="dim"))
+    if effects.get("runs"):
+        lines.append(Text.assemble(("run ", "bold"), one_line(effects["runs"], 120)))
+    for host in (effects.get("contacts") or [])[:2]:
+        lines.append(Text.assemble(("contact ", "bold"), one_line(host, 80)))
+    if not lines:
+        places = effects.get("writes") or effects.get("reads") or []
+        verb = "write " if effects.get("writes") else "read "
+        lines = [Text.assemble((verb, "bold"), one_line(place, 120)) for place in places[:2]]
+    return Text("\n").join(lines or [Text("unknown beforehand", style="dim")])
+
+
+def _count(changes: Sequence[Mapping[str, Any]]) -> int:
+    return sum(int(change.get("count", 1)) for change in changes)
+
+
+def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
+    if change.get("path") is None:
+        return Text(f"{change.get('count', 0):,} more files", style="dim")
+    path = one_line(change["path"], 1_000)
+    # A path says most at its end.
+    path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
+    text = Text.assemble((f"{change['change']} ", "bold"), path)
+    if change.get("from") and not brief:
+        text.append(f" (from {one_line(change['from'], 120)})")
+    if "added" in change:
+        text.append(f" +{change['added']}", style="green")
+        text.append(f" -{change['removed']}", style="red")
+    elif not brief and (sha256 := (change.get("after") or {}).get("sha256")):
+        text.append(f" sha256 {one_line(sha256, 64)}", style="dim")
+    return text
+
+
+def show_approval(console: Console, approval: ApprovalData, workspace: str) -> None:
+    """The call, why it is asked about, and what it would do."""
+    who, *why = about_approval(approval)
+    when = Text(
+        f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, expires in {left(approval.expires_at)}",
+        style="dim",
+    )
+    what = [*given_arguments(approval.shown), *proposed_changes(approval)]
+    for line in [who, when, *why, Text(), *what]:
+        console.print(line, soft_wrap=True)
+
+
+def about_approval(approval: ApprovalData) -> list[Text]:
+    """Who wants what, and why it is asked about."""
+    who = one_line(approval.agent_name or "someone", 80)
+    lines = [
+        Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")),
+        Text(one_line(approval.reason), style="dim"),
+    ]
+    if approval.replaces:
+        lines.append(Text("Asked again: what it was about has changed since.", style="yellow"))
+    if approval.isolation:
+        lines.append(Text(f"Isolation: {one_line(approval.isolation)}"))
+    return lines
+
+
+def given_arguments(shown: Any) -> list[Text]:
+    """What a call is given."""
+    lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
+    said = [Text("  " + one_line(line, 2_000)) for line in lines[:_MOST_ARGUMENT_LINES]]
+    if (more := len(lines) - _MOST_ARGUMENT_LINES) > 0:
+        said.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
+    return [*said, Text()]
+
+
+def proposed_changes(approval: ApprovalData) -> list[Text]:
+    """What a call would change, line by line."""
+    if not approval.changes:
+        return [what_would_change(approval), Text()]
+    lines: list[Text] = []
+    for change in approval.changes:
+        if len(lines) >= _MOST_LINES:
+            lines.append(Text("… more is not shown here; the server has it all.", style="dim"))
+            break
+        lines.append(_changed(change))
+        diff = [line for line in str(change.get("diff") or "").split("\n") if line]
+        lines += [diff_line(line) for line in diff[: _MOST_LINES - len(lines)]]
+    return [*lines, Text()]
+
+
+def diff_line(line: str) -> Text:
+    """A line of a unified diff, which is not empty."""
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0], "")
+    return Text("  " + plain(line).replace("\t", "    "), style=style)
+
+
+def rule_text(rule: GrantRuleData) -> str:
+    """A rule in words."""
+    said = f"any call of {one_line(rule.tool, 80)}"
+    if rule.commands is not None:
+        said += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
+    if rule.paths is not None:
+        said += " on " + ", ".join(one_line(one, 200) for one in rule.paths[:20])
+        said += f" and {len(rule.paths) - 20:,} more" if len(rule.paths) > 20 else ""
+    return said
+
+
+def show_question(console: Console, question: QuestionData, workspace: str) -> None:
+    console.print(
+        Text(
+            f"In {one_line(workspace, 80)}, asked {age(question.created_at)} ago, "
+            f"expires in {left(question.expires_at)}",
+            style="dim",
+        )
+    )
+    for item in question.questions:
+        console.print()
+        console.print(Text.assemble((one_line(item["name"], 100), "bold"), ": ", plain(item["question"])))
+        for number, button in enumerate(item.get("buttons") or (), start=1):
+            console.print(Text(f"  {number}. {one_line(button['label'], 200)}"))
+        if not item.get("buttons"):
+            console.print(Text(f"  {expected(item['schema'])}", style="dim"))
+    console.print()
+
+
+def expected(schema: Mapping[str, Any]) -> str:
+    """What an answer must be, in a line."""
+    if isinstance(schema.get("enum"), list):
+        return "one of " + ", ".join(one_line(one, 60) for one in schema["enum"][:20])
+    items = schema.get("items")
+    if schema.get("type") == "array" and isinstance(items, Mapping) and isinstance(items.get("enum"), list):
+        return 'a list, such as ["A", "B"], of ' + ", ".join(one_line(one, 60) for one in items["enum"][:20])
+    return one_line(json.dumps(schema, ensure_ascii=False), 300)
+
+
+# Tells what an undo changed, or would change.
+
+_VERBS = {"made": "restored", "deleted": "removed", "changed": "changed back", "moved": "moved back"}
+
+
+def tell_changes(found: Mapping[str, Any], *, undone: bool) -> None:
+    """The changes, a line each, and what others did since."""
+    console = Console()
+    for line in change_lines(found, undone=undone):
+        console.print(line, soft_wrap=True)
+
+
+def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
+    would = "would be " if found.get("dry_run") else ""
+    lines = []
+    for change in found["changes"]:
+        source = f" (from {one_line(change['from_path'], 100)})" if change.get("from_path") else ""
+        verb = _VERBS.get(change["change"], change["change"])
+        lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
+    for clash in found["conflicts"]:
+        said = f"  left alone: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
+        lines.append(Text(said, style="yellow"))
+    count = len(found["changes"])
+    files = "1 file" if count == 1 else f"{count:,} files"
+    all_in_all = (
+        ("Would undo" if undone else "Would redo") if found.get("dry_run") else ("Undone" if undone else "Redone")
+    )
+    return [*lines, Text(f"{all_in_all}: {files}.")]
+
+
+# Words for what happens in a session: what a call is about, how a run ended. Both chats say it in these.
+
+_LENGTH = 140
+_NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
+_ENDINGS = {
+    "turn-limit": "Stopped: it took as many turns as it may.",
+    "budget": "Stopped: the model's context is full.",
+    "deadline": "Stopped: its time was over.",
+    "cancelled": "Stopped.",
+    "violation": "Stopped: the agent touched what is out of bounds.",
+}
+
+
+def about(given: object) -> str:
+    """What a call is about, in a few words."""
+    if not isinstance(given, Mapping):
+        return ""
+    if "source" in given and "destination" in given:
+        return f"{one_line(given['source'], 70)} to {one_line(given['destination'], 70)}"
+    for name in _NAMING:
+        if isinstance(given.get(name), str):
+            return one_line(given[name], _LENGTH)
+    paths = given.get("paths")
+    return one_line(", ".join(map(str, paths)), _LENGTH) if isinstance(paths, list) else ""
+
+
+def failure(payload: Mapping[str, Any]) -> str | None:
+    """Why a run failed, if it did, from how its end was told."""
+    error = payload.get("error")
+    if not isinstance(error, Mapping):
+        return None
+    fields = "; ".join(str(value) for value in (error.get("fields") or {}).values())
+    message = fields if fields and error.get("code") == "VALIDATION_ERROR" else error.get("message")
+    return one_line(message, 1_000)
+
+
+def stop(payload: Mapping[str, Any]) -> str | None:
+    """Why a run stopped before it was done, if it did."""
+    return _ENDINGS.get(str(payload.get("ending")))
+
+
+def plan_written(payload: Mapping[str, Any]) -> str | None:
+    """The path of the plan that a call writes, if it writes one."""
+    given = payload.get("input")
+    if payload.get("toolName") != "plan_write" or not isinstance(given, Mapping):
+        return None
+    return str(given.get("path") or "") or None

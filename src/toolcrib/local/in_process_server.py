@@ -1,0 +1,195 @@
+"""The server inside the user's own process: in a thread, on loopback, the same in all else."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+
+from toolcrib.core.errors import Conflict
+from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.settings import Settings
+
+if TYPE_CHECKING:
+    from toolcrib.api.api_services import ApiServices
+    from toolcrib.api.app import Listener
+    from toolcrib.tools.tool import Tool
+import logging
+from typing import TextIO
+
+import structlog
+
+from toolcrib.local.state_directory import privately
+
+_END_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOwner:
+    """For whom the server runs, and which directory it is about."""
+
+    email: str
+    full_name: str
+    tree: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where the server answers, and what it knows its person and their directory by.
+
+    ``secret`` is made anew at every start. Whoever is given a token of one start, and be it someone who listens on a
+    port that we have left, can do nothing with it at the next.
+    """
+
+    address: str
+    secret: str = field(repr=False)
+    user_id: UserId
+    token_version: int
+    workspace_id: WorkspaceId
+
+
+@contextmanager
+def serving(settings: Settings, whose: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
+    """A server that answers, for as long as the context lasts; ``tools`` are added to our own."""
+    thread = _ServerThread(settings, whose, tools)
+    thread.start()
+    try:
+        yield thread.standing()
+    finally:
+        thread.end()
+
+
+class _ServerThread(threading.Thread):
+    def __init__(self, settings: Settings, whose: ServerOwner, tools: Sequence["Tool"]) -> None:
+        super().__init__(name="toolcrib-server", daemon=True)
+        self._settings = settings
+        self._whose = whose
+        self._tools = tools
+        self._ready = threading.Event()
+        self._standing: ServerAddress | None = None
+        self._failure: BaseException | None = None
+        self._server: Listener | None = None
+
+    def standing(self) -> ServerAddress:
+        """Once it answers; raises what kept it from doing so."""
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._standing is not None
+        return self._standing
+
+    def end(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+        self.join(_END_SECONDS)
+
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as failure:  # noqa: BLE001 - told to whoever waits for us
+                self._failure = failure
+            finally:
+                self._ready.set()
+
+    async def _serve(self) -> None:
+        # Not at the top: a command that needs no server should not load one.
+        from toolcrib.api.app import listener
+        from toolcrib.wiring import services
+
+        async with services(self._settings, tools=self._tools, binds_logins=True) as opened:
+            with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+                self._standing = await _standing(opened, self._whose, port=listening.getsockname()[1])
+                self._server = listener(opened)
+                self._ready.set()
+                await self._server.serve(sockets=[listening])
+
+
+async def _standing(services: "ApiServices", whose: ServerOwner, *, port: int) -> ServerAddress:
+    """The person and their directory, made known to the database if they are not yet."""
+    from pwdlib.hashers.argon2 import Argon2Hasher
+
+    from toolcrib.storage.users import ActingUser
+
+    login = await services.accounts.find_login(whose.email)
+    if login is None:
+        # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in. Hashing it is
+        # cheap, for there is nothing to guess: it is as long as a key, and at random.
+        nobodys = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
+        # Another directory's first start may have been quicker.
+        with suppress(Conflict):
+            await services.accounts.create_user(email=whose.email, full_name=whose.full_name, password_hash=nobodys)
+        login = await services.accounts.find_login(whose.email)
+    assert login is not None
+    person = ActingUser(login.user_id)
+    node, tree = services.settings.node, str(whose.tree)
+    workspace = await services.workspaces.find_by_tree(person, tree=tree, node=node)
+    if workspace is None:
+        workspace = await services.workspaces.create(person, name=whose.name, node=node, tree=tree)
+    secret = services.settings.jwt_secret.get_secret_value()
+    return ServerAddress(f"http://127.0.0.1:{port}", secret, login.user_id, login.token_version, workspace.id)
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    with suppress(ImportError):
+        import uvloop
+
+        return uvloop.Loop
+    return None
+
+
+# Where the server's own words go in local mode: to a file, so that the terminal is the conversation's alone.
+
+_MOST_BYTES = 5_000_000
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Logs go to this file for as long as the context lasts; an old one that has grown large is begun anew.
+
+    A program that has set up its own logging keeps it: there our words are part of its log.
+    """
+    if path.exists() and path.stat().st_size > _MOST_BYTES:
+        path.unlink()
+    with open(path, "a", buffering=1, opener=privately) as file, _standard_library(file), _structured(file):
+        yield
+
+
+@contextmanager
+def _standard_library(file: TextIO) -> Iterator[None]:
+    root = logging.getLogger()
+    if root.handlers:
+        yield
+        return
+    handler = logging.StreamHandler(file)
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+@contextmanager
+def _structured(file: TextIO) -> Iterator[None]:
+    if structlog.is_configured():
+        yield
+        return
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file=file),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()

@@ -1,0 +1,343 @@
+"""Opens local mode in a directory: finds or starts its server, and says how to speak to it.
+
+One process serves a directory. Others that are opened there speak to that one; when it is gone, the next takes over.
+"""
+
+import hmac
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from secrets import token_urlsafe
+from types import FrameType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import SecretStr, ValidationError
+
+from toolcrib.core.errors import Misconfigured, NotFound
+from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
+from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
+from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
+from toolcrib.runtime.process_setup import require_linux
+from toolcrib.settings import Settings
+from toolcrib.storage import migrate
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.server_processes import forget_those_of
+
+if TYPE_CHECKING:
+    from toolcrib.tools.tool import Tool
+
+
+# Which database local mode uses: the one that the environment names, or a private cluster. Brings it up to date.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseUrls:
+    """The database as the two roles that serve."""
+
+    app: str
+    system: str | None
+
+
+@contextmanager
+def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[DatabaseUrls]:
+    """A database that runs and is up to date, for as long as the context lasts."""
+    named = named_in_environment()
+    if named is not None:
+        if owner := os.environ.get("TOOLCRIB_OWNER_DATABASE_URL"):
+            migrate.upgrade(owner, app_dsn=named.app, system_dsn=named.system or named.app)
+        yield named
+        return
+    cluster = PostgresCluster(directories, secrets)
+    cluster.use()
+    try:
+        app = cluster.url(migrate.APP_ROLE, secrets.app_password)
+        system = cluster.url(migrate.SYSTEM_ROLE, secrets.system_password)
+        _bring_up_to_date(directories, cluster, secrets, app=app, system=system)
+        with cluster.kept_running():
+            yield DatabaseUrls(app, system)
+    finally:
+        cluster.leave()
+
+
+def named_in_environment() -> DatabaseUrls | None:
+    """``TOOLCRIB_DATABASE_URL``; or ``DATABASE_URL``, but only if it is meant for us.
+
+    In a project directory ``DATABASE_URL`` is mostly the project's own database, in which we have no business: it
+    counts if it names the role that Toolcrib serves with.
+    """
+    if ours := os.environ.get("TOOLCRIB_DATABASE_URL"):
+        return DatabaseUrls(ours, os.environ.get("TOOLCRIB_SYSTEM_DATABASE_URL"))
+    anyones = os.environ.get("DATABASE_URL", "")
+    try:
+        is_ours = urlsplit(anyones).username == migrate.APP_ROLE
+    except ValueError:
+        is_ours = False
+    return DatabaseUrls(anyones, None) if is_ours else None
+
+
+def _bring_up_to_date(
+    directories: LocalDirectories, cluster: PostgresCluster, secrets: LocalSecrets, *, app: str, system: str
+) -> None:
+    """As ``toolcrib db upgrade`` does; what it did last is noted, for finding nothing to do takes a while."""
+    wanted, note = migrate.fingerprint(), directories.cluster / "toolcrib-schema"
+    with held(directories.base / "upgrade.lock"):
+        if note.exists() and note.read_text() == wanted:
+            return
+        migrate.ensure_database(cluster.url(OWNER, secrets.owner_password, "postgres"), DATABASE)
+        migrate.upgrade(cluster.url(OWNER, secrets.owner_password), app_dsn=app, system_dsn=system)
+        write_private(note, wanted)
+
+
+_WAIT_SECONDS = 60
+_LOOK_EVERY = 0.05
+_NAME_CHARACTERS = 200
+# As the kernel writes TCP_LISTEN.
+_LISTENS = "0A"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LocalServer:
+    """A server for one directory, in this process or in another."""
+
+    tree: Path
+    standing: ServerAddress
+    node: str
+    serves: bool
+    log: Path
+
+    @property
+    def address(self) -> str:
+        return self.standing.address
+
+    @property
+    def workspace_id(self) -> WorkspaceId:
+        return self.standing.workspace_id
+
+    def login_link(self) -> str:
+        """An address at which a browser is logged in as the directory's owner, once and within two minutes."""
+        from toolcrib.api.access_tokens import LoginLinks
+
+        links = LoginLinks(self.standing.secret, node=self.node)
+        secret = links.issue(self.standing.user_id, self.standing.token_version)
+        origin = f"http://{_page_host(self.standing.secret)}:{urlsplit(self.address).port}"
+        return f"{origin}/w/{self.workspace_id}#login={secret}"
+
+    def token(self) -> str:
+        """A token of the directory's owner. It lives for minutes; ask again for every request."""
+        from toolcrib.api.access_tokens import AccessTokens
+
+        return AccessTokens(self.standing.secret).issue(self.standing.user_id, self.standing.token_version)
+
+
+@contextmanager
+def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = lambda _: None) -> Iterator[LocalServer]:
+    """Local mode in a directory, for as long as the context lasts, with ``tools`` besides our own.
+
+    ``tell`` is told what takes a while.
+    """
+    require_linux()
+    tree = _tree(directory)
+    directories = LocalDirectories.of_user()
+    _refuse_own_files(tree, directories)
+    secrets = LocalSecrets.kept(directories)
+    project = directories.project(tree)
+    lock, deadline = FileLock(project / "serving.lock"), time.monotonic() + _WAIT_SECONDS
+    while not lock.try_take():
+        if standing := _other_servers(project):
+            if tools:
+                raise Misconfigured(f"Another toolcrib serves {tree}, and it lacks your tools. End it, then try again.")
+            yield LocalServer(tree, standing, _node(secrets, tree), serves=False, log=project / "server.log")
+            return
+        if time.monotonic() > deadline:
+            raise Misconfigured(f"Another toolcrib holds {tree} and does not answer. End it, then try again.")
+        time.sleep(_LOOK_EVERY)
+    try:
+        with _ended_in_order(), _served(tree, directories, secrets, tools, tell) as local:
+            yield local
+    except OperationalError as error:
+        where = "TOOLCRIB_DATABASE_URL names" if named_in_environment() else "Toolcrib keeps for you"
+        raise Misconfigured(f"The database that {where} does not answer: {_first_line(error)}") from None
+    finally:
+        lock.release()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+@contextmanager
+def _served(
+    tree: Path, directories: LocalDirectories, secrets: LocalSecrets, tools: Sequence["Tool"], tell: Tell
+) -> Iterator[LocalServer]:
+    project = directories.project(tree)
+    note = project / "server.json"
+    note.unlink(missing_ok=True)
+    # Loading the program takes as long as starting the database does; so both are done at once.
+    loading = threading.Thread(target=_load_server, daemon=True)
+    loading.start()
+    if named_in_environment() is None and not directories.cluster.exists():
+        tell("Making a database for you. This is done once and takes a few seconds.")
+    with database(directories, secrets) as urls:
+        loading.join()
+        settings = _settings(urls, secrets, tree, project)
+        # We hold the directory's lock, so whoever served it before is dead, and their runs are ours.
+        forget_those_of(settings.node, settings.system_url)
+        whose = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
+        with log_to(project / "server.log"), serving(settings, whose, tools) as standing:
+            _write_note(note, standing)
+            try:
+                yield LocalServer(tree, standing, settings.node, serves=True, log=project / "server.log")
+            finally:
+                note.unlink(missing_ok=True)
+
+
+def _load_server() -> None:
+    for module in ("toolcrib.wiring", "toolcrib.api.app"):
+        import_module(module)
+
+
+def _tree(directory: Path) -> Path:
+    try:
+        tree = directory.resolve(strict=True)
+    except OSError:
+        raise NotFound(f"There is no directory {directory}.") from None
+    if not tree.is_dir():
+        raise NotFound(f"{tree} is not a directory.")
+    try:
+        str(tree).encode()
+    except UnicodeEncodeError:
+        raise Misconfigured(f"The name {str(tree)!r} is not Unicode, so it cannot be kept. Rename it.") from None
+    return tree
+
+
+def _refuse_own_files(tree: Path, directories: LocalDirectories) -> None:
+    """An agent that could read our files would hold our secrets."""
+    if directories.base.is_relative_to(tree):
+        raise Misconfigured(
+            f"{tree} holds Toolcrib's own files ({directories.base}), which no agent may reach. "
+            "Go into a project directory below it, or move them: TOOLCRIB_HOME=…"
+        )
+    if tree.is_relative_to(directories.base):
+        raise Misconfigured(f"{tree} belongs to Toolcrib itself. Go into a project directory of yours.")
+
+
+def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Path) -> Settings:
+    """As the environment says; what it does not say has a value that fits a single user on their own machine."""
+    secret = token_urlsafe(48)
+    ours = {
+        "database_url": urls.app,
+        "system_database_url": urls.system,
+        "node": _node(secrets, tree),
+        "data_dir": project,
+        "jwt_secret": SecretStr(secret),
+        "open_registration": False,
+        "host": "127.0.0.1",
+    }
+    usual = {
+        "audit_key": SecretStr(secrets.audit_key),
+        "credentials_key": SecretStr(secrets.credentials_key),
+        # The user's own network: a model or an MCP server on this machine or beside it is theirs to use.
+        "private_model_hosts": ("*",),
+        "private_mcp_hosts": ("*",),
+        "pool_size": 6,
+        # Nothing leaves this machine, and some browsers would keep no other cookies without HTTPS.
+        "secure_cookies": False,
+    }
+    said = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
+    try:
+        settings = Settings(**ours, **said)  # type: ignore[arg-type]
+    except ValidationError as error:
+        wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
+        raise Misconfigured(f"Settings are wrong: {wrong}") from None
+    # Whatever other names the environment gives: the links of `toolcrib web` lead to this one.
+    return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(secret))})
+
+
+def _node(secrets: LocalSecrets, tree: Path) -> str:
+    return f"local-{secrets.machine}-{project_key(tree)}"
+
+
+def _page_host(secret: str) -> str:
+    """The name by which browsers know the pages of this machine's user.
+
+    Browsers take every name in `localhost` for this machine. They send cookies to all ports of a name: under one that
+    nobody can guess, other programs of this machine that serve pages are sent none.
+    """
+    return f"{hmac.digest(secret.encode(), b'the name of the web pages', 'sha256').hex()[:24]}.localhost"
+
+
+def _name(tree: Path) -> str:
+    """The directory as its user would say it."""
+    with suppress(RuntimeError):
+        if tree.is_relative_to(Path.home()) and tree != Path.home():
+            tree = Path("~") / tree.relative_to(Path.home())
+    return str(tree).encode(errors="replace").decode().replace("\x00", "")[-_NAME_CHARACTERS:]
+
+
+def _write_note(note: Path, standing: ServerAddress) -> None:
+    write_private(note, json.dumps(asdict(standing), default=str))
+
+
+def _other_servers(project: Path) -> ServerAddress | None:
+    """Where the process that holds the directory answers, if it does already."""
+    try:
+        said = json.loads((project / "server.json").read_text())
+        standing = ServerAddress(
+            said["address"],
+            said["secret"],
+            UserId(UUID(said["user_id"])),
+            said["token_version"],
+            WorkspaceId(UUID(said["workspace_id"])),
+        )
+        port = urlsplit(standing.address).port
+        with socket.create_connection(("127.0.0.1", port or 0), timeout=2):
+            return standing if _is_listened_on_by_us(port or 0) else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _is_listened_on_by_us(port: int) -> bool:
+    """Whoever else listens there now must not be sent a token, nor be believed."""
+    address = int.from_bytes(socket.inet_aton("127.0.0.1"), sys.byteorder)
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        facts = line.split()
+        if facts[1] == f"{address:08X}:{port:04X}" and facts[3] == _LISTENS:
+            return int(facts[7]) == os.getuid()
+    return False
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Being told to end, or losing the terminal, leaves the context like any other way.
+
+    Unless the program that we are part of has its own mind about it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, leave)
+    try:
+        yield
+    finally:
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)

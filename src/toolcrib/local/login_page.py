@@ -1,0 +1,30 @@
+"""A page in a file that leads a browser to a login link: everyone can read what a program is called with."""
+
+from html import escape
+from pathlib import Path
+from secrets import token_hex
+
+from toolcrib.local.state_directory import write_private
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={link}">
+<title>Toolcrib</title>
+<p><a href="{link}">Go on to Toolcrib</a></p>
+</html>
+"""
+
+
+def write_login_page(folder: Path, link: str) -> Path:
+    """The page, in a folder that only its owner can enter. Those before it go: their links are used or too old."""
+    remove_login_pages(folder)
+    page = folder / f"login-{token_hex(8)}.html"
+    write_private(page, _PAGE.format(link=escape(link)))
+    return page
+
+
+def remove_login_pages(folder: Path) -> None:
+    for page in folder.glob("login-*.html"):
+        page.unlink(missing_ok=True)

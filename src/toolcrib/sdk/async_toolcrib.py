@@ -1,0 +1,165 @@
+"""Toolcrib for programs with an event loop. Each run waits in a thread; nothing here blocks the loop."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+from toolcrib.client import ApprovalData, AuditRecordData, QuestionData
+from toolcrib.sdk.approval_callbacks import CallbackDecision
+from toolcrib.sdk.run_events import Event, RunResult, RunUnfinished
+from toolcrib.sdk.toolcrib import Toolcrib, TrustLevel
+
+if TYPE_CHECKING:
+    from toolcrib.tools.tool import Tool
+
+# Both kinds of function are taken: a coroutine runs in the program's loop, another function in a thread.
+AsyncApprove = Callable[[ApprovalData], CallbackDecision | Awaitable[CallbackDecision]]
+AsyncAnswer = Callable[[QuestionData], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+
+
+class AsyncToolcrib:
+    """As ``Toolcrib``, with ``async with`` and ``await``; ``approve`` and ``answer`` may be coroutine functions.
+
+    Cancelling the task that waits for a run stops the run.
+    """
+
+    def __init__(
+        self,
+        directory: str | PathLike[str] = ".",
+        *,
+        model: str | None = None,
+        approve: AsyncApprove | None = None,
+        answer: AsyncAnswer | None = None,
+        tools: Iterable["Tool"] = (),
+        instructions: str = "",
+        trust: TrustLevel | None = None,
+        agent: str | None = None,
+        server: str | None = None,
+        workspace: str | None = None,
+    ) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # A coroutine of the program that the listening thread waits for.
+        self._asked: concurrent.futures.Future[Any] | None = None
+        # Nobody listens to the run any more. Looked at after `_asked` is set, and set before that is looked at.
+        self._is_left = False
+        self._crib = Toolcrib(
+            directory,
+            model=model,
+            approve=(lambda waiting: self._waited(approve(waiting))) if approve else None,
+            answer=(lambda waiting: self._waited(answer(waiting))) if answer else None,
+            tools=tools,
+            instructions=instructions,
+            trust=trust,
+            agent=agent,
+            server=server,
+            workspace=workspace,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._crib.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._crib.__exit__, kind, error, trace)
+
+    async def run(self, prompt: str) -> RunResult:
+        """Asks the agent, and returns when it has answered; Unfinished if it ended otherwise."""
+        result = None
+        async for event in self.stream(prompt):
+            result = event
+        assert isinstance(result, RunResult)
+        if not result.ok:
+            raise RunUnfinished(result)
+        return result
+
+    async def stream(self, prompt: str) -> AsyncIterator[Event]:
+        """Asks the agent, and tells what happens; the last event is the Result.
+
+        Leaving it early stops the run, at once if it is left by ``contextlib.aclosing``.
+        """
+        heard: asyncio.Queue[Event | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        self._is_left = False
+        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, heard.put_nowait))
+        try:
+            while (event := await heard.get()) is not None:
+                yield event
+        finally:
+            self._is_left = True
+            if (asked := self._asked) is not None:
+                asked.cancel()
+            if not working.done():
+                await asyncio.to_thread(self._crib.cancel)
+            await working
+
+    async def cancel(self) -> None:
+        """Stops the run that goes on, if there is one."""
+        await asyncio.to_thread(self._crib.cancel)
+
+    async def new_session(self, *, plan: bool = False) -> UUID:
+        """Begins another conversation, in plan mode if wished. The first begins by itself."""
+        return await asyncio.to_thread(self._crib.new_session, plan=plan)
+
+    async def resume(self, session_id: UUID) -> None:
+        """Goes on with an earlier conversation."""
+        await asyncio.to_thread(self._crib.resume, session_id)
+
+    async def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Calls a tool yourself, through the gate."""
+        return await asyncio.to_thread(self._crib.call, tool, **arguments)
+
+    async def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
+        """Which rule would decide if the agent made this call, and why."""
+        return await asyncio.to_thread(self._crib.explain, tool, **arguments)
+
+    async def undo(
+        self, result: RunResult | None = None, *, dry_run: bool = False, force: bool = False
+    ) -> Mapping[str, Any]:
+        """Takes back what a run did to files, or the last one that did something."""
+        return await asyncio.to_thread(self._crib.undo, result, dry_run=dry_run, force=force)
+
+    async def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
+        """Does again what was undone last, if nothing was done since."""
+        return await asyncio.to_thread(self._crib.redo, dry_run=dry_run, force=force)
+
+    async def changes(self, result: RunResult) -> list[Mapping[str, Any]]:
+        """What a run changed: ``path``, ``change``, ``diff`` …"""
+        return await asyncio.to_thread(self._crib.changes, result)
+
+    async def log(self, limit: int = 20) -> list[AuditRecordData]:
+        """The newest records of the book."""
+        return await asyncio.to_thread(self._crib.log, limit)
+
+    def _listen(self, prompt: str, loop: asyncio.AbstractEventLoop, hear: Callable[[Event | None], None]) -> None:
+        try:
+            for event in self._crib.stream(prompt):
+                loop.call_soon_threadsafe(hear, event)
+        except concurrent.futures.CancelledError:
+            # Nobody waits for the run any more, so nobody was asked to the end.
+            return
+        finally:
+            loop.call_soon_threadsafe(hear, None)
+
+    def _waited(self, said: Any) -> Any:
+        """What the program's function says in the end, for the thread that listens."""
+        if not isinstance(said, Awaitable):
+            return said
+        assert self._loop is not None
+        self._asked = asked = asyncio.run_coroutine_threadsafe(_awaited(said), self._loop)
+        if self._is_left:
+            asked.cancel()
+        try:
+            return asked.result()
+        finally:
+            self._asked = None
+
+
+async def _awaited(said: Awaitable[Any]) -> Any:
+    return await said

@@ -1,0 +1,94 @@
+"""The agent that answers in a place: a default one is made for a new directory, and others may be chosen."""
+
+import json
+from collections.abc import Sequence
+
+from toolcrib.client import AgentData
+from toolcrib.core.errors import Misconfigured, NotFound
+from toolcrib.sdk.default_model import ModelChoice, first_choice, parse_choice, store_environment_keys
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+DEFAULT_NAME = "assistant"
+PROGRAMS_NAME = "python"
+_TOOLS = (
+    *("ls", "read", "cat", "file_info", "read_multiple_files", "grep", "glob", "find"),
+    *("write", "edit", "rm", "mv", "touch", "mkdir", "bash", "web_search"),
+    *("ask_user", "plan_write", "plan_read", "plan_edit", "plan_list", "exit_plan_mode"),
+)
+
+
+def definition(choice: ModelChoice, *, tools: Sequence[str] = (), prompt: str = "") -> str:
+    """What an agent of ours may do: everything, and a person is asked before it changes anything."""
+    allowed = "\n".join(f"  {tool}: {{allowed: true}}" for tool in (*_TOOLS, *tools))
+    own = f"prompt: {json.dumps(prompt)}\n" if prompt else ""
+    return (
+        f"provider: {choice.provider}\nmodel: {_quoted(choice.model)}\ntrust: guided\ntoolsets: [workspace]\n"
+        f"{own}max_sandbox_violations: 3\ntool_permissions:\n{allowed}\n"
+    )
+
+
+def resolve_agent(place: WorkspaceLocation, name: str | None) -> AgentData:
+    """The agent of this name, or the default one, which a directory gets at its first use."""
+    if place.notes is not None:
+        store_environment_keys(place.client)
+    agents = place.client.agents(place.id)
+    wanted = name or _default(place)
+    for agent in agents:
+        if wanted in (agent.name, str(agent.id)):
+            return agent
+    known = ", ".join(agent.name for agent in agents) or "none"
+    if name is not None:
+        raise NotFound(f"There is no agent {name!r} here. There are: {known}. `toolcrib agents add` adds one.")
+    if place.notes is None and len(agents) == 1:
+        return agents[0]
+    if place.notes is None:
+        raise Misconfigured(f"Say which agent: --agent NAME. There are: {known}.")
+    return place.client.create_agent(place.id, name=wanted, definition=definition(first_choice(place.client)))
+
+
+def defined_agent(place: WorkspaceLocation, *, model: str | None, tools: Sequence[str], prompt: str) -> AgentData:
+    """The agent of Python programs in a directory, as this one wants it."""
+    store_environment_keys(place.client)
+    choice = parse_choice(model) if model else first_choice(place.client)
+    wanted = definition(choice, tools=tools, prompt=prompt)
+    for agent in place.client.agents(place.id):
+        if agent.name == PROGRAMS_NAME:
+            same = agent.definition == wanted
+            return agent if same else place.client.change_agent(place.id, agent.id, definition=wanted)
+    return place.client.create_agent(place.id, name=PROGRAMS_NAME, definition=wanted)
+
+
+def make_default(place: WorkspaceLocation, name: str) -> None:
+    """From now on this agent answers in the directory unless another is named."""
+    if place.notes is None:
+        raise Misconfigured("A default agent is for a directory of yours. With a server, say --agent NAME.")
+    note = place.notes / "default-agent"
+    note.touch(mode=0o600)
+    note.write_text(name)
+
+
+def default_name(place: WorkspaceLocation) -> str | None:
+    return None if place.notes is None else _default(place)
+
+
+def set_model(place: WorkspaceLocation, agent: AgentData, choice: ModelChoice) -> AgentData:
+    """Another model for an agent; the rest of its definition stays as it was written."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    told = yaml.load(agent.definition) or {}
+    told["provider"], told["model"] = choice.provider, choice.model
+    text = StringIO()
+    yaml.dump(told, text)
+    return place.client.change_agent(place.id, agent.id, definition=text.getvalue())
+
+
+def _default(place: WorkspaceLocation) -> str:
+    noted = place.notes / "default-agent" if place.notes else None
+    return noted.read_text().strip() if noted and noted.exists() else DEFAULT_NAME
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

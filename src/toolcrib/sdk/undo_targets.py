@@ -1,0 +1,98 @@
+"""What was done in a workspace and can be taken back, as its book tells. Undoing itself is a tool's work."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolcrib.client import AuditRecordData
+from toolcrib.core.errors import NotFound
+from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+_PAGE = 200
+_MOST_RECORDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class UndoTarget:
+    """What to take back, as the arguments of `undo`."""
+
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _UndoneRecords:
+    """What has been taken back by what was met so far, going back in time."""
+
+    calls: set[str] = field(default_factory=set)
+    runs: set[str] = field(default_factory=set)
+    sessions: set[str] = field(default_factory=set)
+
+    def covers(self, record: AuditRecordData) -> bool:
+        return (
+            str(record.call_id) in self.calls
+            or str(record.run_id) in self.runs
+            or str(record.session_id) in self.sessions
+        )
+
+    def add(self, undo: AuditRecordData) -> None:
+        self.calls.update(map(str, undo.input.get("calls") or ()))
+        self.runs.update(str(undo.input[name]) for name in ("run_id",) if undo.input.get(name))
+        self.sessions.update(str(undo.input[name]) for name in ("session_id",) if undo.input.get(name))
+
+
+def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTarget:
+    """The newest that changed files and stands: its run or session if that is ``whole``, or the one call."""
+    for record in _standing(place):
+        if record.tool != "undo":
+            return UndoTarget(_arguments(record, whole))
+    raise NotFound("There is nothing to undo: no call that stands has changed a file here.")
+
+
+def last_undo(place: WorkspaceLocation) -> UndoTarget:
+    """The newest undo that stands, if nothing was done since."""
+    records = list(records_of(place))
+    undos = {str(record.call_id) for record in records if record.tool == "undo"}
+    for record in _standing(place):
+        if record.tool != "undo":
+            break
+        if not undos & set(map(str, record.input.get("calls") or ())):
+            return UndoTarget({"calls": [str(record.call_id)]})
+    raise NotFound("There is nothing to redo: the last change was no undo.")
+
+
+def run_undo(
+    place: WorkspaceLocation, deed: UndoTarget, *, dry_run: bool = False, force: bool = False
+) -> dict[str, Any]:
+    """Undoes it, or shows what undoing would do."""
+    arguments = {**deed.arguments, "dry_run": dry_run, "force": force}
+    found: dict[str, Any] = place.client.call(place.id, "undo", arguments)
+    return found
+
+
+def records_of(place: WorkspaceLocation) -> Iterator[AuditRecordData]:
+    """The book's records that changed files, the newest first."""
+    before, read = None, 0
+    while read < _MOST_RECORDS:
+        page = place.client.audit(place.id, limit=_PAGE, before=before)
+        yield from (record for record in page if record.files and record.outcome == "done")
+        if len(page) < _PAGE:
+            return
+        before, read = page[-1].position, read + len(page)
+
+
+def _standing(place: WorkspaceLocation) -> Iterator[AuditRecordData]:
+    undone = _UndoneRecords()
+    for record in records_of(place):
+        if undone.covers(record):
+            continue
+        if record.tool == "undo":
+            undone.add(record)
+        yield record
+
+
+def _arguments(record: AuditRecordData, whole: str) -> dict[str, Any]:
+    if whole == "session" and record.session_id is not None:
+        return {"session_id": str(record.session_id)}
+    if whole == "run" and record.run_id is not None:
+        return {"run_id": str(record.run_id)}
+    return {"calls": [str(record.call_id)]}
