@@ -19,6 +19,9 @@ from toolcrib.storage.database import Database
 
 ROOT = Path(__file__).parent.parent
 
+# Connections of one server. The servers of two test processes together stay below PostgreSQL's default of 100.
+POOL_SIZE = 6
+
 # No example is too slow because the machine was lent to others meanwhile.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
@@ -85,4 +88,6 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
         data_dir=tmp_path / "data",
         node="test-node",
         secure_cookies=False,
+        open_registration=True,
+        pool_size=POOL_SIZE,
     )

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import httpx2
-import psycopg
 import pytest
 
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone, Workspace
 from tests.conftest import DatabaseUrls
-from tests.described import Described
-from tests.patience import PATIENCE
+from tests.openapi_checks import Described
+from tests.wait_until import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -72,19 +71,15 @@ def workspace(new_workspace: Callable[[Someone], Workspace], ada: Someone) -> Wo
 
 
 @pytest.fixture
-def make_virtual(server: Serving, workspace: Workspace) -> Callable[[str], None]:
-    """Makes a file system-managed, as chats will be. No face makes such files yet, so the database is told."""
+def chat(workspace: Workspace) -> Callable[[str], str]:
+    """Begins a session of this title; where its chat stands in the tree."""
 
-    def make(path: str) -> None:
-        with psycopg.connect(server.database_urls.owner) as connection:
-            changed = connection.execute(
-                "update toolcrib.files set is_virtual = true where workspace_id = %s and path = %s",
-                (workspace.id, path),
-            )
-            assert changed.rowcount == 1
-        workspace.on_disk(path).unlink()
+    def begin(title: str) -> str:
+        made = workspace.post("/sessions", {"title": title})
+        assert made.status_code == 201, made.text
+        return f"/chats/{made.json()['id']}.chat"
 
-    return make
+    return begin
 
 
 def registered(server: Serving, email: str) -> Someone:

@@ -7,15 +7,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx2
 
-from tests.conftest import DatabaseUrls
-from tests.patience import PATIENCE
+from tests.conftest import POOL_SIZE, DatabaseUrls
+from tests.wait_until import PATIENCE
 
 _LOOK_EVERY_SECONDS = 0.05
 # Below the ports that outgoing connections are given, so that none of them takes ours before the server does.
@@ -31,6 +32,10 @@ class Serving:
     directory: Path
     database_urls: DatabaseUrls
     audit_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+    # Servers of several tests share a database: by this name each takes only the runs of its own workspaces.
+    node: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(4)}")
+    # What an operator sets besides.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data_dir(self) -> Path:
@@ -46,9 +51,13 @@ class Serving:
 
 
 @contextmanager
-def serving(directory: Path, urls: DatabaseUrls) -> Iterator[Serving]:
+def serving(
+    directory: Path, urls: DatabaseUrls, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Serving]:
     """Starts a server, waits until it is healthy, and ends it afterwards."""
-    server = Serving(f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), directory, urls)
+    server = Serving(
+        f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), directory, urls, environment=environment
+    )
     with running(server):
         yield server
 
@@ -87,9 +96,12 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_JWT_SECRET": server.jwt_secret,
         "TOOLCRIB_AUDIT_KEY": server.audit_key,
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
-        "TOOLCRIB_NODE": "acceptance",
+        "TOOLCRIB_NODE": server.node,
+        "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
+        "TOOLCRIB_OPEN_REGISTRATION": "true",
         # The models of these tests answer on loopback.
         "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+        **server.environment,
     }
 
 

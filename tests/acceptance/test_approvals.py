@@ -5,9 +5,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from tests.acceptance.pending_approvals import decide, ended, events_of, hire, session_of
 from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused
-from tests.acceptance.waiting import decide, ended, events_of, hire, session_of
 from tests.acceptance.workspace import Someone, Workspace
 
 pytestmark = pytest.mark.req("HU-1", part="over REST")

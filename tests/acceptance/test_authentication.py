@@ -9,8 +9,8 @@ import pytest
 from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import refused, result_of
 from tests.acceptance.workspace import Someone, Workspace
-from toolcrib.domain.ids import UserId
-from toolcrib.server.tokens import AccessTokens
+from toolcrib.api.access_tokens import AccessTokens
+from toolcrib.core.ids import UserId
 
 pytestmark = pytest.mark.req("AP-2", part="who may call tools")
 

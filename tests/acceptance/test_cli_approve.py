@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.pending_approvals import ended, hire, session_of
 from tests.acceptance.serving import Serving
-from tests.acceptance.waiting import ended, hire, session_of
 from tests.acceptance.workspace import Someone, Workspace
 from tests.faults.processes import Ended, run_command
 
@@ -65,7 +65,7 @@ def test_what_waits_is_listed_shown_and_allowed(at_server: Terminal, workspace: 
     assert "scribe wants to use write" in shown
     assert "-two" in shown
     assert "+zwei" in shown
-    assert "Allowed." in shown
+    assert "Approved." in shown
     assert ended(workspace, told["call_id"])["state"] == "done"
     assert at_server.says("approve", "--workspace", workspace.id) == "Nothing waits for a decision.\n"
 
@@ -73,7 +73,7 @@ def test_what_waits_is_listed_shown_and_allowed(at_server: Terminal, workspace: 
 def test_what_is_denied_with_a_reason_is_told_to_the_agent(at_server: Terminal, workspace: Workspace) -> None:
     told = hire(workspace).asks()
 
-    at_server.says("approve", told["approval_id"], "--deny", "--reason", "Not here.", "--yes")
+    at_server.says("approve", told["approval_id"], "--reject", "--reason", "Not here.", "--yes")
 
     assert "Not here." in ended(workspace, told["call_id"])["error"]["message"]
     again = at_server.says("approve", told["approval_id"], "--yes", status=2)
@@ -124,7 +124,7 @@ def test_without_a_server_the_database_is_asked_and_a_member_decides(
     assert "Nobody is registered as nobody@example.com" in nobody
     assert "--as your@email" in unnamed
     assert "No server answers" in said
-    assert "Allowed." in said
+    assert "Approved." in said
     assert ended(workspace, told["call_id"])["state"] == "done"
 
 

@@ -23,7 +23,7 @@ APP = command_line()
 ALL = dict(commands(typer.main.get_command(APP)))
 
 
-@pytest.mark.req("CL-2")
+@pytest.mark.req("CL-2", part="every command is there")
 def test_every_command_is_there() -> None:
     wanted = (
         "serve chat run tool undo redo log approve answer agents models mcp doctor db audit workspace user key sessions"

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.acceptance.laptop import Laptop, laptop, secrets_of
+from tests.acceptance.local_machine import Laptop, laptop, secrets_of
 from tests.fakes import wires
 from tests.fakes.model_server import Answer
-from tests.fakes.scenes import Scene
+from tests.fakes.scripted_turns import Scene
 from tests.integration.runs.conftest import says
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
 WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
@@ -29,7 +29,7 @@ def own() -> Iterator[Laptop]:
         yield made
 
 
-@pytest.mark.req("CL-1")
+@pytest.mark.req("CL-1", part="a chat with approvals and undo within a minute")
 def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minute(own: Laptop) -> None:
     project = own.project("first")
     own.model.script = [says("I shall write a haiku.", WRITES), says("It stands in haiku.md.")]
@@ -121,7 +121,7 @@ def test_the_directory_is_furnished_from_the_shell(own: Laptop) -> None:
         models = own.says("models", at=project)
         own.says("models", "use", "openai-compatible/gpt-4o", "--agent", "reviewer", at=project)
         shown = own.says("agents", "show", "reviewer", at=project)
-        secret = own.says("key", "make", "ci", at=project).split()[-1]
+        secret = own.says("key", "create", "ci", at=project).split()[-1]
         keys = json.loads(own.says("key", "--json", at=project))
         own.says("key", "revoke", keys[0]["id"][-8:], at=project)
         none_left = own.says("key", at=project)
@@ -217,7 +217,7 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
             assert second.end() == 0
 
     assert "made /haiku.md" in waiting
-    assert "Allowed." in allowed
+    assert "Approved." in allowed
     # It was decided already when the first one said yes too, and that was told.
     assert "+A frog" in first.shown
     assert (project / "haiku.md").read_text() == HAIKU

@@ -146,13 +146,12 @@ def test_the_hash_of_an_edit_is_good_for_the_next(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-10", part="not written by edit")
-def test_virtual_file_protection(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+def test_virtual_file_protection(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
-    response = workspace.call("edit", path="/talk.chat", old_string="hello", new_string="bye")
+    response = workspace.call("edit", path=path, old_string="hello", new_string="bye")
 
-    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("/talk.chat")})
+    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says(path)})
 
 
 @pytest.mark.parametrize(

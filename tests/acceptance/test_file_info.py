@@ -101,15 +101,17 @@ def test_a_folder_has_neither_size_nor_lines_nor_hash(workspace: Workspace) -> N
 
 
 @pytest.mark.req("WS-10", part="known to file_info")
-def test_virtual_files(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+def test_virtual_files(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
-    info = workspace.result("file_info", path="/talk.chat")
+    info = workspace.result("file_info", path=path)
 
-    assert (info["is_virtual"], info["synced"], info["size"]) == (True, True, 6)
-    assert info["hash"] == sha256_of("hello\n")
-    assert workspace.result("read", path="/talk.chat")["content"] == "hello\n"
+    assert (info["is_virtual"], info["synced"], info["file_type"]) == (True, True, "chat")
+    assert (info["size"], info["line_count"], info["hash"]) == (9, 2, sha256_of("# hello\n\n"))
+    assert workspace.result("read", path=path)["content"] == "# hello\n\n"
+    assert workspace.result("read", path=path)["hash"] == info["hash"]
+    folder = workspace.result("file_info", path="/chats")
+    assert (folder["is_virtual"], folder["file_type"], folder["size"]) == (True, "folder", None)
 
 
 def test_existence_can_be_verified(workspace: Workspace) -> None:

@@ -80,12 +80,19 @@ def test_files_that_only_the_disk_knows_are_found(workspace: Workspace) -> None:
     assert match["synced"] is False
 
 
-@pytest.mark.req("WS-10", part="not on disk")
-def test_only_real_files_are_found(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/chats/one.chat", "hello")
-    make_virtual("/chats/one.chat")
+@pytest.mark.req("WS-10", part="found")
+def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
+    workspace.write("/real.chat", "hello")
 
-    assert found(workspace, name="*.chat") == []
+    assert found(workspace, name="*.chat") == [path, "/real.chat"]
+    assert found(workspace, path="/chats") == [path]
+    assert found(workspace, file_type="chat") == [path]
+    assert found(workspace, file_type="folder") == ["/chats"]
+    assert found(workspace, name="*.chat", recursive=False) == ["/real.chat"]
+    # "# hello", and an empty line.
+    assert found(workspace, min_size=9, max_size=9) == [path]
+    assert found(workspace, min_size=10) == []
 
 
 def test_results_are_limited_to_50_by_default(workspace: Workspace) -> None:

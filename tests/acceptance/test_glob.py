@@ -86,13 +86,13 @@ def test_synced_tells_what_the_history_knows(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-10", part="found")
-def test_virtual_files_are_found(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/chats/one.chat", "hello")
-    make_virtual("/chats/one.chat")
+def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
     [match] = workspace.result("glob", pattern="*.chat")["matches"]
 
-    assert (match["path"], match["is_virtual"], match["size"]) == ("/chats/one.chat", True, 5)
+    assert (match["path"], match["is_virtual"], match["size"]) == (path, True, 9)
+    assert found(workspace, path="/chats", pattern="*") == [path]
 
 
 def test_all_matches_are_given_unless_a_limit_is_set(workspace: Workspace) -> None:

@@ -89,15 +89,20 @@ def test_the_latest_version_is_searched_in_the_database_and_on_disk_alike(worksp
 
 
 @pytest.mark.req("WS-10", part="searched as text")
-def test_virtual_files_are_searched_as_readable_text(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/chats/one.chat", {"messages": [{"role": "user", "text": "Find the\nneedle, please"}]})
-    make_virtual("/chats/one.chat")
+def test_virtual_files_are_searched_as_readable_text(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    first, second = chat("Find the needle, please"), chat("NEEDLES")
     workspace.write("/z.txt", "needle\n")
 
-    assert workspace.result("grep", pattern="needle")["matches"] == [
-        {"path": "/chats/one.chat", "line_number": 6, "line_text": "      needle, please"},
-        {"path": "/z.txt", "line_number": 1, "line_text": "needle"},
+    # What is on disk comes first.
+    assert workspace.result("grep", pattern="needle", after_context=1)["matches"] == [
+        {"path": "/z.txt", "line_number": 1, "line_text": "needle", "after_context": []},
+        {"path": first, "line_number": 1, "line_text": "# Find the needle, please", "after_context": [""]},
+        {"path": second, "line_number": 1, "line_text": "# NEEDLES", "after_context": [""]},
     ]
+    assert found(workspace, pattern=r"needle\b", case_sensitive=True) == [("/z.txt", 1), (first, 1)]
+    assert found(workspace, pattern="needle", path_pattern="chats/*") == [(first, 1), (second, 1)]
+    assert found(workspace, pattern="needle", limit=2) == [("/z.txt", 1), (first, 1)]
+    assert found(workspace, pattern="needle", limit=1) == [("/z.txt", 1)]
 
 
 def test_results_are_limited_to_the_first_50_matches_by_default(workspace: Workspace) -> None:

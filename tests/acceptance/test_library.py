@@ -12,29 +12,29 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.laptop import Model, model_beside
+from tests.acceptance.local_machine import Model, model_beside
 from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import KEY
 from tests.integration.runs.conftest import says
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 from toolcrib import (
-    Allow,
-    Approval,
+    ApprovalData,
+    Approve,
     AsyncToolcrib,
-    Called,
-    Calling,
     Danger,
-    Deny,
-    Question,
-    Result,
-    Text,
+    QuestionData,
+    Reject,
+    RunResult,
+    RunUnfinished,
+    TextChunk,
+    ToolCallFinished,
+    ToolCallStarted,
     ToolContext,
     Toolcrib,
-    Unfinished,
     tool,
 )
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.library.answering import NobodyToAnswer
+from toolcrib.core.errors import Misconfigured
+from toolcrib.sdk.approval_callbacks import NoAnswerCallback
 
 pytestmark = pytest.mark.req("CL-1", part="from Python")
 
@@ -91,7 +91,7 @@ def test_five_lines_run_an_agent_whose_calls_a_function_approves(project: Path, 
     model.script = [says("I shall write notes.", WRITES), says("They stand in notes.md.")]
     seen = []
 
-    def ask(approval: Approval) -> bool:
+    def ask(approval: ApprovalData) -> bool:
         seen.append((approval.tool, approval.diff, (project / "notes.md").exists()))
         return True
 
@@ -138,9 +138,9 @@ def test_a_verdict_may_reach_further_or_say_why_not(project: Path, model: Model)
     ]
     asked = []
 
-    def ask(approval: Approval) -> Allow | Deny:
+    def ask(approval: ApprovalData) -> Approve | Reject:
         asked.append(approval.tool)
-        return Deny("Leave my notes alone.") if approval.tool == "rm" else Allow("session")
+        return Reject("Leave my notes alone.") if approval.tool == "rm" else Approve("session")
 
     with Toolcrib(project, approve=ask) as crib:
         crib.run("Tidy up")
@@ -154,7 +154,7 @@ def test_a_verdict_may_reach_further_or_say_why_not(project: Path, model: Model)
 def test_what_is_not_plainly_a_yes_is_a_no(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("I may not.")]
 
-    def anything(_: Approval) -> Any:
+    def anything(_: ApprovalData) -> Any:
         return "yes"
 
     with Toolcrib(project, approve=anything) as crib:
@@ -164,9 +164,9 @@ def test_what_is_not_plainly_a_yes_is_a_no(project: Path, model: Model) -> None:
 
 
 def test_questions_are_answered_by_a_function_or_end_the_run(project: Path, model: Model) -> None:
-    asked: list[Question] = []
+    asked: list[QuestionData] = []
 
-    def answer(question: Question) -> dict[str, str]:
+    def answer(question: QuestionData) -> dict[str, str]:
         asked.append(question)
         return {"colour": "blue"}
 
@@ -174,7 +174,7 @@ def test_questions_are_answered_by_a_function_or_end_the_run(project: Path, mode
     with Toolcrib(project, answer=answer) as crib:
         told = crib.run("Paint it").text
     model.script = [says("", ASKS)]
-    with Toolcrib(project) as crib, pytest.raises(NobodyToAnswer, match="Which colour") as nobody:
+    with Toolcrib(project) as crib, pytest.raises(NoAnswerCallback, match="Which colour") as nobody:
         crib.run("Paint it")
 
     assert told == "Blue it is."
@@ -195,7 +195,7 @@ def test_own_tools_pass_the_gate_and_are_described_by_their_functions(project: P
 
     approved: list[str] = []
 
-    def ask(approval: Approval) -> bool:
+    def ask(approval: ApprovalData) -> bool:
         approved.append(approval.tool)
         return True
 
@@ -212,7 +212,7 @@ def test_own_tools_pass_the_gate_and_are_described_by_their_functions(project: P
     # The dangerous one only.
     assert approved == ["order"]
     assert own == {"B-2": 4}
-    calls = [(event.tool, event.ok) for event in events if isinstance(event, Called)]
+    calls = [(event.tool, event.ok) for event in events if isinstance(event, ToolCallFinished)]
     assert calls == [("stock", True), ("order", True)]
 
 
@@ -222,9 +222,9 @@ def test_events_come_as_they_happen_and_end_with_the_result(project: Path, model
     with Toolcrib(project) as crib:
         events = list(crib.stream("What is here?"))
 
-    assert "".join(event.text for event in events if isinstance(event, Text)) == "Look: Empty."
-    assert [event.tool for event in events if isinstance(event, Calling)] == ["ls"]
-    assert isinstance(events[-1], Result)
+    assert "".join(event.text for event in events if isinstance(event, TextChunk)) == "Look: Empty."
+    assert [event.tool for event in events if isinstance(event, ToolCallStarted)] == ["ls"]
+    assert isinstance(events[-1], RunResult)
 
 
 def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Model) -> None:
@@ -234,7 +234,7 @@ def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Mod
         first = crib.run("First")
         second = crib.run("Second")
         remembered = str(model.last.body["messages"])
-        crib.begin(plan=True)
+        crib.new_session(plan=True)
         third = crib.run("Third")
         forgotten = str(model.last.body["messages"])
         crib.resume(first.session_id)
@@ -249,7 +249,7 @@ def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Mod
 
 
 def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
-    with Toolcrib(project, model="openai-compatible/gpt-fake") as crib, pytest.raises(Unfinished) as failed:
+    with Toolcrib(project, model="openai-compatible/gpt-fake") as crib, pytest.raises(RunUnfinished) as failed:
         crib.run("no scene is called so")
 
     assert failed.value.result.ending == "failed"
@@ -259,14 +259,14 @@ def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
 def test_a_run_that_its_program_leaves_is_stopped(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("Never said.")]
 
-    def give_up(_: Approval) -> bool:
+    def give_up(_: ApprovalData) -> bool:
         raise LookupError("the program's own trouble")
 
     with Toolcrib(project, approve=give_up) as crib:
         with pytest.raises(LookupError):
             crib.run("Write notes")
         (session,) = crib.client.sessions(crib.workspace_id)
-        told = crib.client.watch(crib.workspace_id, session.id, after=0)
+        told = crib.client.stream_events(crib.workspace_id, session.id, after=0)
         ended = next(one.payload for one in told if one.payload.get("state") == "ended" and "runId" in one.payload)
 
     assert ended["ending"] == "cancelled"
@@ -277,7 +277,7 @@ async def test_a_program_with_an_event_loop_is_not_held_up(project: Path, model:
     model.script = [says("", WRITES), says("Written.")]
     asked_in = []
 
-    async def ask(_: Approval) -> bool:
+    async def ask(_: ApprovalData) -> bool:
         asked_in.append(asyncio.get_running_loop())
         return True
 
@@ -287,7 +287,7 @@ async def test_a_program_with_an_event_loop_is_not_held_up(project: Path, model:
         undone = await crib.undo()
 
     assert asked_in == [asyncio.get_running_loop()]
-    assert isinstance(events[-1], Result)
+    assert isinstance(events[-1], RunResult)
     assert events[-1].text == "Written."
     assert read["content"] == "# Notes\n"
     assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
@@ -297,7 +297,7 @@ async def test_cancelling_the_task_stops_the_run(project: Path, model: Model) ->
     model.script = [says("", WRITES), says("Never said.")]
     asked = asyncio.Event()
 
-    async def ask(_: Approval) -> bool:
+    async def ask(_: ApprovalData) -> bool:
         asked.set()
         await asyncio.Event().wait()
         return True

@@ -137,14 +137,54 @@ def test_updated_at_follows_every_change(workspace: Workspace) -> None:
     assert moment(after["updated_at"]) > moment(before["updated_at"])
 
 
-def test_is_virtual_identifies_system_managed_files(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+@pytest.mark.req("WS-10", part="chats, agents and the like appear in the tree")
+def test_is_virtual_identifies_system_managed_files(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("Release notes")
     workspace.write("/a.md", "")
 
-    entries = workspace.result("ls")["entries"]
+    entries = workspace.result("ls", recursive=True)["entries"]
 
-    assert [(entry["path"], entry["is_virtual"]) for entry in entries] == [("/a.md", False), ("/talk.chat", True)]
+    assert [(entry["path"], entry["display_name"], entry["is_virtual"]) for entry in entries] == [
+        ("/chats", "chats", True),
+        ("/a.md", "a.md", False),
+        (path, "Release notes", True),
+    ]
+    assert workspace.names() == ["/chats", "/a.md"]
+    assert workspace.names(path="/chats") == [path]
+    assert [entry["file_type"] for entry in entries] == ["Folder", "Document", "Chat"]
+
+
+@pytest.mark.req("WS-10", part="chats, agents and the like appear in the tree")
+def test_agents_are_files(workspace: Workspace) -> None:
+    definition = "trust: supervised\n# A comment"
+    agent = workspace.post("/agents", {"name": "reviewer", "definition": definition}).json()["id"]
+    path = f"/agents/{agent}.agent"
+
+    [folder, entry] = workspace.result("ls", recursive=True)["entries"]
+
+    assert (folder["path"], entry["path"], entry["display_name"]) == ("/agents", path, "reviewer")
+    assert (entry["file_type"], entry["is_virtual"]) == ("Agent", True)
+    assert workspace.result("read", path=path)["content"] == definition
+    info = workspace.result("file_info", path=path)
+    assert (info["size"], info["line_count"]) == (len(definition), 2)
+    deleted = workspace.http.delete(f"/workspaces/{workspace.id}/agents/{agent}", headers=workspace.headers)
+    assert deleted.status_code == 204
+    assert workspace.names() == []
+
+
+@pytest.mark.req("WS-10", part="read as text")
+def test_a_chat_follows_its_session(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("first")
+    session = f"/workspaces/{workspace.id}/sessions/{path.removeprefix('/chats/').removesuffix('.chat')}"
+
+    renamed = workspace.http.patch(session, json={"title": "second"}, headers=workspace.headers)
+    assert renamed.status_code == 200
+    assert workspace.result("read", path=path)["content"] == "# second\n\n"
+    assert [entry["display_name"] for entry in workspace.result("ls", path="/chats")["entries"]] == ["second"]
+    assert workspace.http.delete(session, headers=workspace.headers).status_code == 204
+    refused(workspace.call("read", path=path), 404, "NOT_FOUND", Says(path))
+    refused(workspace.call("ls", path="/chats"), 404, "NOT_FOUND", Says("/chats"))
+    assert workspace.names() == []
 
 
 @pytest.mark.parametrize("type_", ["document", "canvas", "chat", "whiteboard", "agent", "skill", "plan"])

@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = [pytest.mark.req("TL-5"), pytest.mark.req("TL-3", part="mounts")]
+pytestmark = [pytest.mark.req("TL-5", part="lists, reads, searches and writes"), pytest.mark.req("TL-3", part="mounts")]
 
 EVERY: dict[str, dict[str, Any]] = {
     "fs.list": {},
@@ -34,7 +34,7 @@ def state_of(workspace: Workspace, person: Someone) -> Path:
     return path
 
 
-@pytest.mark.req("WS-1")
+@pytest.mark.req("WS-1", part="every mount has a root")
 def test_mount_enforcement_only_known_mounts_are_accepted(workspace: Workspace) -> None:
     for mount in ("project", "pkg", "state", "central"):
         assert workspace.result("fs.list", path=f"@{mount}")["ok"] is True

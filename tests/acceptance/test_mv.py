@@ -145,13 +145,27 @@ def test_the_root_is_not_moved(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-10", part="not moved by mv")
-def test_a_virtual_file_is_not_moved(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+def test_a_virtual_file_is_not_moved(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
-    response = workspace.call("mv", source="/talk.chat", destination="/b.chat")
+    for source in (path, "/chats"):
+        response = workspace.call("mv", source=source, destination="/b.chat")
+        refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"source": Says(source)})
 
-    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"source": Says("/talk.chat")})
+
+@pytest.mark.req("WS-10", part="not moved by mv")
+def test_nothing_is_moved_onto_a_virtual_file(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
+    workspace.write("/a.md", "x")
+
+    for destination in (path, "/chats"):
+        response = workspace.call("mv", source="/a.md", destination=destination)
+        refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"destination": Says("/chats", "mkdir")})
+    workspace.result("mkdir", path="/chats")
+    refused(workspace.call("mv", source="/a.md", destination=path), 409, "CONFLICT", Says("already exists"))
+    workspace.result("mv", source="/a.md", destination="/chats")
+
+    assert workspace.names(path="/chats") == [path, "/chats/a.md"]
 
 
 def test_source_and_destination_are_required(workspace: Workspace) -> None:

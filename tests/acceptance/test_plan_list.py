@@ -102,7 +102,7 @@ def test_an_unknown_status_is_refused(workspace: Workspace) -> None:
 
 
 def test_an_agent_is_not_shown_what_it_may_not_read(workspace: Workspace) -> None:
-    for path in ("/plans/open.plan", "/plans/secret.plan", "/docs/other.plan"):
+    for path in ("/plans/open.plan", "/.aws/secret.plan", "/docs/other.plan"):
         workspace.result("plan_write", title=path, content="x", path=path)
     reader = workspace.agent("trust: autonomous\n")
     bound = workspace.agent("trust: autonomous\ntool_permissions: {plan_list: {allowed: true, paths: [docs/**]}}\n")

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("TL-8")
+pytestmark = pytest.mark.req("TL-8", part="bounded in one place, and fetched by id")
 
 LARGE = "".join(f"line {number} {'x' * 300}\n" for number in range(500))
 READING = "trust: guided\n"
@@ -25,7 +25,7 @@ def cut_of(response: httpx2.Response) -> dict[str, Any]:
         "success": True,
         "result": body["result"],
         "error": None,
-        "cut": {"cut": True, "bytes": body["cut"]["bytes"], "call_id": A_UUID},
+        "cut": {"cut": True, "bytes": body["cut"]["bytes"], "call_id": A_UUID, "offset": body["cut"]["offset"]},
     }
     assert len(json.dumps(body["result"], ensure_ascii=False, separators=(",", ":"))) < body["cut"]["bytes"]
     return dict(body["cut"])
@@ -46,18 +46,20 @@ def test_an_agents_large_result_is_cut_and_can_be_fetched_by_id(workspace: Works
         "hash": sha256_of(LARGE),
         "synced": True,
         "total_lines": 500,
-        "truncated": False,
+        "truncated": True,
         "offset": 0,
         "limit": 500,
+        "read_on": Says("read_result", cut["call_id"], f"offset {cut['offset']}"),
     }
     kept = agent.get(f"/calls/{cut['call_id']}")
+    whole = {**shown, "content": LARGE, "truncated": False}
     assert kept.status_code == 200
     assert kept.json() == {
         "id": cut["call_id"],
         "tool": "read",
         "arguments": {"path": "/large.log"},
         "state": "done",
-        "result": {**shown, "content": LARGE},
+        "result": {key: value for key, value in whole.items() if key != "read_on"},
         "error": None,
         "change_set_id": None,
         "started_at": A_TIME,
@@ -115,7 +117,72 @@ def test_a_long_list_loses_its_end(workspace: Workspace) -> None:
 
     cut = cut_of(response)
     assert response.json()["result"]["entries"][-1] == Says("more items cut")
-    assert len(agent.get(f"/calls/{cut['call_id']}").json()["result"]["entries"]) == 600
+    # The agents' folder is listed too.
+    assert len(agent.get(f"/calls/{cut['call_id']}").json()["result"]["entries"]) == 601
+
+
+def read_on(caller: Workspace, cut: dict[str, Any]) -> str:
+    """What ``read_result`` gives from where a result was cut to its end, piece by piece."""
+    text, offset = "", cut["offset"]
+    while offset is not None:
+        piece = caller.result("read_result", call_id=cut["call_id"], offset=offset)
+        assert len(json.dumps(piece, ensure_ascii=False).encode()) <= 60_000
+        offset = piece["metadata"]["next_offset"]
+        shown, _, note = piece["output"].partition("\n[truncated: true.")
+        assert bool(note) == piece["metadata"]["truncated"] == (offset is not None)
+        assert offset is None or f"offset {offset}." in note
+        text += shown
+    return text
+
+
+@pytest.mark.req("TL-8", part="reading on")
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("read", {"path": "/large.log"}),
+        ("cat", {"paths": ["/large.log", "/large.log"]}),
+        ("read_multiple_files", {"paths": ["/large.log", "/large.log"]}),
+        ("read", {"path": "/large.canvas"}),
+        ("grep", {"pattern": "line", "limit": 0}),
+    ],
+)
+def test_what_is_shown_and_what_is_read_on_make_the_whole(
+    workspace: Workspace, tool: str, args: dict[str, Any]
+) -> None:
+    workspace.write("/large.log", LARGE)
+    workspace.write("/large.canvas", {"elements": [{"text": 'é"y' * 60}] * 1000})
+    agent = workspace.agent(READING)
+
+    cut = cut_of(agent.call(tool, **args))
+
+    whole = read_on(agent, {**cut, "offset": 0})
+    assert json.loads(whole) == workspace.result(tool, **args)
+    assert 0 < cut["offset"] < len(whole)
+    assert read_on(agent, cut) == whole[cut["offset"] :]
+
+
+@pytest.mark.req("TL-8", part="reading on")
+def test_past_the_end_it_is_said_how_much_is_kept(workspace: Workspace) -> None:
+    workspace.write("/large.log", LARGE)
+    agent = workspace.agent(READING)
+    cut = cut_of(agent.call("read", path="/large.log"))
+    end = cut["offset"] + len(read_on(agent, cut))
+
+    response = agent.call("read_result", call_id=cut["call_id"], offset=end)
+
+    refused(response, 400, "TOOL_FAILED", Says(f"has {end:,} characters", "all that is kept"))
+
+
+@pytest.mark.req("TL-8", part="reading on")
+def test_an_agent_reads_on_only_in_its_own_calls_of_the_same_session(workspace: Workspace) -> None:
+    workspace.write("/large.log", LARGE)
+    agent, other = workspace.agent(READING), workspace.agent(READING)
+    denied = workspace.agent(READING + "tool_permissions: {read: {allowed: true}, read_result: {allowed: false}}\n")
+    call_id = cut_of(agent.call("read", path="/large.log"))["call_id"]
+
+    refused(other.call("read_result", call_id=call_id), 404, "NOT_FOUND")
+    refused(denied.call("read_result", call_id=call_id), 403, "NOT_PERMITTED")
+    assert "line 499 " in read_on(workspace, {"call_id": call_id, "offset": 0})
 
 
 def test_members_can_fetch_it_too(workspace: Workspace, grace: Someone) -> None:

@@ -74,11 +74,11 @@ def test_folder_protection_counts_files_on_disk_only(workspace: Workspace) -> No
     assert file.read_text() == "x"
 
 
-def test_folder_protection_counts_virtual_files(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/a/talk.chat", "hello\n")
-    make_virtual("/a/talk.chat")
+def test_folder_protection_counts_virtual_files(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    chat("hello")
+    workspace.result("mkdir", path="/chats")
 
-    refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
+    refused(workspace.call("rm", path="/chats"), 409, "CONFLICT", Says("not empty", "/chats"))
 
 
 def test_a_folder_can_be_deleted_once_its_children_are(workspace: Workspace) -> None:
@@ -114,14 +114,14 @@ def test_the_root_stays(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-10", part="not deleted by rm")
-def test_a_virtual_file_is_not_deleted(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+def test_a_virtual_file_is_not_deleted(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
-    response = workspace.call("rm", path="/talk.chat")
+    for refusing in (path, "/chats"):
+        response = workspace.call("rm", path=refusing)
+        refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says(refusing)})
 
-    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("/talk.chat")})
-    assert workspace.names() == ["/talk.chat"]
+    assert workspace.names(recursive=True) == ["/chats", path]
 
 
 @pytest.mark.req("WS-9", part="restore of a deleted file")

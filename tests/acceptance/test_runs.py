@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import KEY, ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 AGENT = """
 provider: openai-compatible

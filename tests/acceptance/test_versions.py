@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, result_of, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("WS-9")
+pytestmark = pytest.mark.req("WS-9", part="listed, read, compared and restored over HTTP")
 
 
 # Finding

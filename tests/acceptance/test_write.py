@@ -167,15 +167,28 @@ def test_nothing_is_written_below_a_file(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-10", part="not written by write")
-def test_virtual_file_protection(workspace: Workspace, make_virtual: Callable[[str], None]) -> None:
-    file = workspace.write("/talk.chat", "hello\n")
-    make_virtual("/talk.chat")
+def test_virtual_file_protection(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
 
-    response = workspace.call("write", path="/talk.chat", content="mine", overwrite=True)
+    for refusing in (path, "/chats"):
+        response = workspace.call("write", path=refusing, content="mine", overwrite=True)
+        refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says(refusing)})
+    response = workspace.call("touch", path=path)
+    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says(path)})
 
-    refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("/talk.chat")})
-    assert not workspace.on_disk("/talk.chat").exists()
-    assert workspace.history(file["file_id"]) == [("user", "hello\n")]
+    assert not workspace.on_disk("/chats").exists()
+    assert workspace.result("read", path=path)["content"] == "# hello\n\n"
+
+
+def test_a_real_file_may_stand_beside_virtual_ones(workspace: Workspace, chat: Callable[[str], str]) -> None:
+    path = chat("hello")
+
+    workspace.write("/chats/notes.md", "mine")
+
+    assert workspace.on_disk("/chats/notes.md").read_text() == "mine"
+    assert workspace.names(recursive=True) == ["/chats", path, "/chats/notes.md"]
+    [folder, *_] = workspace.result("ls")["entries"]
+    assert (folder["path"], folder["is_virtual"]) == ("/chats", False)
 
 
 def test_path_and_content_are_required(workspace: Workspace) -> None:

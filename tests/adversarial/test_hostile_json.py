@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import book_of, trusted
-from toolcrib.domain.callers import Caller
+from tests.integration.gate.builders import book_of, trusted
+from toolcrib.core.callers import Caller
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
@@ -150,7 +150,7 @@ async def test_case_82_a_result_that_was_cut_is_kept_as_it_was_but_for_what_cann
     outcome = await crib.call("read", agent, path="/a.py", limit=5_000)
 
     assert outcome.metadata["cut"] is True
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select result ->> 'content' from toolcrib.tool_calls where id = %s", (outcome.call_id,)
         )

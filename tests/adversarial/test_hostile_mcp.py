@@ -14,12 +14,12 @@ import pytest
 import uvicorn
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import hired
+from tests.integration.gate.builders import hired
 from tests.integration.mcp.conftest import added, approved, crib, neighbour, sandbox, settings
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import BadArguments, NotPermitted, TimedOut, ToolFailed
-from toolcrib.domain.mcp import McpServer
-from toolcrib.mcp.http import checked_url
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import BadArguments, PermissionDenied, TimedOut, ToolFailed
+from toolcrib.core.mcp_servers import McpServer
+from toolcrib.mcp.mcp_http import checked_url
 from toolcrib.storage.database import Tenant
 from toolcrib.wiring import assemble
 
@@ -178,8 +178,8 @@ async def test_a_tool_that_changed_is_off_until_an_owner_approves_it_again(crib:
     assert "no longer describes it as when it was approved" in refused.error.message
     assert (await crib.call("mcp:hostile/extra")).error is not None, "a new tool waits for approval too"
     assert (await crib.call("mcp:hostile/inject")).succeeded, "the others stay on"
-    registry = await crib.engine.registry.within(crib.caller.workspace_id)
-    assert not registry.require("mcp:hostile/fine").is_offered
+    registry = await crib.engine.registry.for_workspace(crib.caller.workspace_id)
+    assert not registry.require("mcp:hostile/fine").is_available
 
     now = await crib.engine.toolbox.rows.get(Tenant.of(crib.caller), server.id)
     assert now.changed == {"fine"}
@@ -218,9 +218,9 @@ async def test_an_agent_needs_toolset_permission_and_a_persons_yes(crib: Crib) -
     await hostile(crib, safe=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
     without_toolset = await hired(crib, tool_permissions=allowed)
-    assert isinstance((await crib.call("mcp:hostile/fine", without_toolset)).error, NotPermitted)
+    assert isinstance((await crib.call("mcp:hostile/fine", without_toolset)).error, PermissionDenied)
     without_permission = await hired(crib, toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
-    assert isinstance((await crib.call("mcp:hostile/fine", without_permission)).error, NotPermitted)
+    assert isinstance((await crib.call("mcp:hostile/fine", without_permission)).error, PermissionDenied)
     guided = await hired(crib, toolsets=["mcp:hostile"], tool_permissions=allowed)
     assert (await crib.call("mcp:hostile/fine", guided)).is_waiting, "its tools are dangerous"
     assert (await crib.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.shell.cast import new_crib
+from tests.integration.tools.shell.builders import new_crib
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -54,4 +54,4 @@ async def test_case_81_ignore_rules_that_explode_hold_up_no_command(crib: Crib) 
         outcome = await crib.call("bash", command=f"echo x > {'a' * 240}; echo x > kept-out; mkdir -p {'a/' * 50}b")
 
     assert outcome.succeeded, outcome.error
-    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out"]
+    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out", f"{'a/' * 50}b"]

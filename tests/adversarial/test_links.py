@@ -9,11 +9,11 @@ from textwrap import dedent
 
 import pytest
 
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import LinkInTheWay, OutsideMount, ProtectedName
-from toolcrib.domain.files import NodeKind
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import PathOutsideMount, ProtectedPath, SymlinkNotFollowed
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("WS-3", part="adversarial")
 
@@ -56,16 +56,16 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[Disk]:
-    with Disk(root, openat2=request.param) as disk:
+def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[MountWriter]:
+    with MountWriter(root, openat2=request.param) as disk:
         yield disk
 
 
-def at(path: str) -> Place:
-    return Place(Mount.PROJECT, path)
+def at(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)
 
 
-def every_act(disk: Disk, place: Place) -> dict[str, Callable[[], object]]:
+def every_act(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
     """Everything that would read or change what stands at ``place``."""
     return {
         "read": lambda: disk.read(place, limit=99),
@@ -79,11 +79,11 @@ def every_act(disk: Disk, place: Place) -> dict[str, Callable[[], object]]:
     }
 
 
-def every_act_below(disk: Disk, place: Place) -> dict[str, Callable[[], object]]:
+def every_act_below(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
     """Everything that would have to pass through what stands at ``place``."""
     below, deeper = place.child("secret"), place.child("new").child("x")
     return every_act(disk, below) | {
-        "look": lambda: disk.look(below),
+        "look": lambda: disk.stat(below),
         "write new": lambda: disk.write(deeper, b"x", mode=0o644),
         "make new folder": lambda: disk.make_folder(deeper, mode=0o755),
         "make_link": lambda: disk.make_link(below, "x"),
@@ -93,121 +93,123 @@ def every_act_below(disk: Disk, place: Place) -> dict[str, Callable[[], object]]
     }
 
 
-def test_case_25_link_to_a_file(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_25_link_to_a_file(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "absolute").symlink_to(outside / "secret")
     (root / "relative").symlink_to("../outside/secret")
 
     for name in ("absolute", "relative"):
         for act in every_act(disk, at(f"/{name}")).values():
-            with pytest.raises(OutsideMount, match="outside the workspace"):
+            with pytest.raises(PathOutsideMount, match="outside the workspace"):
                 act()
 
 
-def test_case_25_a_link_can_be_looked_at_moved_and_removed_itself(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_25_a_link_can_be_looked_at_moved_and_removed_itself(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside / "secret")
 
-    node = disk.look(at("/link"))
+    node = disk.stat(at("/link"))
     disk.rename(at("/link"), at("/moved"))
     disk.remove(at("/moved"))
 
     assert node is not None
-    assert node.kind is NodeKind.LINK
+    assert node.kind is EntryKind.LINK
     assert not (root / "moved").is_symlink()
 
 
-def test_case_25_a_link_that_stays_inside_is_an_ordinary_error(disk: Disk, root: Path) -> None:
+def test_case_25_a_link_that_stays_inside_is_an_ordinary_error(disk: MountWriter, root: Path) -> None:
     (root / "link").symlink_to("folder/../folder/file")
 
     for act in every_act(disk, at("/link")).values():
-        with pytest.raises(LinkInTheWay, match=r"^/link is a symbolic link; links are not followed"):
+        with pytest.raises(SymlinkNotFollowed, match=r"^/link is a symbolic link; links are not followed"):
             act()
     assert (root / "folder/file").read_bytes() == b"inside"
 
 
-def test_case_25_a_link_that_leads_out_by_way_of_others_is_outside(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_25_a_link_that_leads_out_by_way_of_others_is_outside(
+    disk: MountWriter, root: Path, outside: Path
+) -> None:
     (root / "first").symlink_to("folder/second")
     (root / "folder/second").symlink_to("../third/secret")
     (root / "third").symlink_to("../outside")
 
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         disk.read(at("/first"), limit=99)
 
 
-def test_case_26_link_to_a_folder(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_26_link_to_a_folder(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "absolute").symlink_to(outside)
     (root / "folder/relative").symlink_to("../../outside")
 
     for path in ("/absolute", "/folder/relative"):
         for act in every_act_below(disk, at(path)).values():
-            with pytest.raises(OutsideMount):
+            with pytest.raises(PathOutsideMount):
                 act()
         for act in every_act(disk, at(path)).values():
-            with pytest.raises(OutsideMount):
+            with pytest.raises(PathOutsideMount):
                 act()
 
 
-def test_case_26_a_walk_names_the_link_and_does_not_enter_it(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_26_a_walk_names_the_link_and_does_not_enter_it(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
 
     assert sorted(place.path for place, _ in disk.walk(at("/"))) == ["/folder", "/folder/file", "/link"]
 
 
-def test_case_27_dangling_link_on_create(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_27_dangling_link_on_create(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "out").symlink_to(outside / "new")
     (root / "in").symlink_to("new")
 
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         disk.write(at("/out"), b"x", mode=0o644)
-    with pytest.raises(LinkInTheWay):
+    with pytest.raises(SymlinkNotFollowed):
         disk.write(at("/in"), b"x", mode=0o644)
     assert not (root / "new").exists()
 
 
-def test_case_28_link_above_a_new_file(disk: Disk, root: Path, outside: Path) -> None:
+def test_case_28_link_above_a_new_file(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "folder/link").symlink_to(outside)
     (root / "folder/dangling").symlink_to(outside / "new")
 
     for path in ("/folder/link/new", "/folder/link/a/b/new", "/folder/dangling/new", "/folder/dangling/a/b"):
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.write(at(path), b"x", mode=0o644)
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.make_folder(at(path), mode=0o755)
 
 
-def test_case_29_loop(disk: Disk, root: Path) -> None:
+def test_case_29_loop(disk: MountWriter, root: Path) -> None:
     (root / "self").symlink_to("self")
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
 
     for path in ("/self", "/one", "/self/x", "/one/x/y"):
-        with pytest.raises(LinkInTheWay):
+        with pytest.raises(SymlinkNotFollowed):
             disk.read(at(path), limit=99)
-        with pytest.raises(LinkInTheWay):
+        with pytest.raises(SymlinkNotFollowed):
             disk.write(at(path), b"x", mode=0o644)
 
 
-def test_case_30_link_into_proc(disk: Disk, root: Path) -> None:
+def test_case_30_link_into_proc(disk: MountWriter, root: Path) -> None:
     (root / "environ").symlink_to("/proc/self/environ")
     (root / "cwd").symlink_to("/proc/self/cwd")
 
     for path in ("/environ", "/cwd/pyproject.toml"):
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.read(at(path), limit=1 << 20)
 
 
 @WAYS
 def test_case_30_magic_link(openat2: bool) -> None:
-    with Disk(Path(f"/proc/{os.getpid()}"), openat2=openat2) as disk:
+    with MountWriter(Path(f"/proc/{os.getpid()}"), openat2=openat2) as disk:
         for path in ("/root/etc/passwd", "/cwd", "/exe", "/fd/0"):
-            with pytest.raises((OutsideMount, LinkInTheWay)):
+            with pytest.raises((PathOutsideMount, SymlinkNotFollowed)):
                 disk.read(at(path), limit=1 << 20)
 
 
-def test_case_32_hard_link(disk: Disk, root: Path) -> None:
+def test_case_32_hard_link(disk: MountWriter, root: Path) -> None:
     (root / ".env").write_bytes(SECRET)
     os.link(root / ".env", root / "notes.txt")
 
-    with pytest.raises(ProtectedName, match="several names"):
+    with pytest.raises(ProtectedPath, match="several names"):
         disk.read(at("/notes.txt"), limit=99, hard_links=False)
 
     body, node = disk.read(at("/notes.txt"), limit=99)
@@ -215,12 +217,12 @@ def test_case_32_hard_link(disk: Disk, root: Path) -> None:
     assert disk.read(at("/folder/file"), limit=99, hard_links=False)[0] == b"inside"
 
 
-def test_case_40_root_replaced(disk: Disk, root: Path, outside: Path, tmp_path: Path) -> None:
+def test_case_40_root_replaced(disk: MountWriter, root: Path, outside: Path, tmp_path: Path) -> None:
     root.rename(tmp_path / "moved")
     root.symlink_to(outside)
 
     assert disk.read(at("/folder/file"), limit=99)[0] == b"inside"
-    assert disk.look(at("/secret")) is None
+    assert disk.stat(at("/secret")) is None
     disk.write(at("/new"), b"x", mode=0o644)
     assert (tmp_path / "moved/new").read_bytes() == b"x"
 
@@ -234,10 +236,10 @@ def test_case_39_mount_crossing(root: Path, outside: Path, openat2: bool, kind: 
     (root / "mounted").mkdir()
     program = """
         for act in every_act_below(disk, at("/mounted")).values():
-            with pytest.raises(OutsideMount):
+            with pytest.raises(PathOutsideMount):
                 act()
         for act in every_act(disk, at("/mounted")).values():
-            with pytest.raises((OutsideMount, Conflict)):
+            with pytest.raises((PathOutsideMount, Conflict)):
                 act()
         found = sorted(place.path for place, _ in disk.walk(at("/")))
         assert found == ["/folder", "/folder/file", "/mounted"], found
@@ -249,7 +251,7 @@ def test_case_39_mount_crossing(root: Path, outside: Path, openat2: bool, kind: 
 def test_case_39_a_file_that_is_mounted_over_is_not_read(root: Path, outside: Path, openat2: bool) -> None:
     (root / "mounted").touch()
     program = """
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.read(at("/mounted"), limit=99)
         with pytest.raises(Conflict):
             disk.write(at("/mounted"), b"x", mode=0o644)
@@ -261,9 +263,9 @@ def test_case_39_a_file_that_is_mounted_over_is_not_read(root: Path, outside: Pa
 def test_case_37_rename_across_mounts(root: Path, outside: Path, openat2: bool) -> None:
     (root / "mounted").mkdir()
     program = """
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.rename(at("/folder/file"), at("/mounted/taken"))
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             disk.rename(at("/mounted/secret"), at("/taken"))
         assert disk.read(at("/folder/file"), limit=99)[0] == b"inside"
     """
@@ -278,8 +280,8 @@ def in_a_namespace(root: Path, outside: Path, *, openat2: bool, kind: str, progr
         from importlib.util import module_from_spec, spec_from_file_location
         from pathlib import Path
         import pytest
-        from toolcrib.domain.errors import Conflict, OutsideMount
-        from toolcrib.workspace.disk import Disk
+        from toolcrib.core.errors import Conflict, PathOutsideMount
+        from toolcrib.workspace.fs.mount_writer import MountWriter
 
         spec = spec_from_file_location("links", {__file__!r})
         links = module_from_spec(spec)
@@ -288,7 +290,7 @@ def in_a_namespace(root: Path, outside: Path, *, openat2: bool, kind: str, progr
 
         root = Path({str(root)!r})
         subprocess.run(["mount", *{mount!r}, root / "mounted"], check=True)
-        disk = Disk(root, openat2={openat2})
+        disk = MountWriter(root, openat2={openat2})
     """
     script = dedent(preamble) + dedent(program)
     ran = subprocess.run(

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from toolcrib.domain.errors import BadArguments, NotFound, OutsideMount, ReadOnlyMount
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
-from toolcrib.workspace.paths import (
+from toolcrib.core.errors import BadArguments, NotFound, PathOutsideMount, ReadOnlyMount
+from toolcrib.core.paths import (
     AbsolutePath,
-    MountedPath,
+    Mount,
+    MountPath,
     RelativePath,
+    WorkspacePath,
     parse_absolute,
     parse_mounted,
     parse_relative,
 )
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("WS-2", part="adversarial")
 
@@ -38,28 +39,28 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[Disk]:
-    with Disk(root, openat2=request.param) as disk:
+def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[MountWriter]:
+    with MountWriter(root, openat2=request.param) as disk:
         yield disk
 
 
 @LANGUAGES
 @pytest.mark.parametrize("climb", ["../outside/secret", "..", "../", ".//../x", "./../x"])
 def test_case_01_dot_dot(parse: type, prefix: str, climb: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse(prefix + climb)
 
 
 @LANGUAGES
 @pytest.mark.parametrize("climb", ["a/../../x", "a/b/../../../x", "a/./.././../x", "a//..//../x"])
 def test_case_02_dot_dot_after_a_folder(parse: type, prefix: str, climb: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse(prefix + climb)
 
 
-def test_case_03_absolute_path(disk: Disk) -> None:
+def test_case_03_absolute_path(disk: MountWriter) -> None:
     for parse in (parse_mounted, parse_relative):
-        with pytest.raises(OutsideMount):
+        with pytest.raises(PathOutsideMount):
             parse("/etc/passwd")
 
     with pytest.raises(NotFound):
@@ -69,21 +70,21 @@ def test_case_03_absolute_path(disk: Disk) -> None:
 @LANGUAGES
 @pytest.mark.parametrize("text", ["..\\x", "..\\..\\outside\\secret", "a\\b", "\\\\server\\share", "\\x"])
 def test_case_04_backslash(parse: type, prefix: str, text: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse(prefix + text)
 
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["C:\\x", "C:/x", "c:", "z:/"])
 def test_case_05_drive_letter(parse: type, prefix: str, text: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse(prefix + text)
 
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["secret\0.png", "\0", "a/\0/b", "x\0"])
 def test_case_06_nul_byte(parse: type, prefix: str, text: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse(prefix + text)
 
 
@@ -94,7 +95,7 @@ def test_case_07_empty_path(parse: type) -> None:
             parse(text)
 
 
-def test_case_07_a_dot_is_the_root_which_cannot_be_read(disk: Disk) -> None:
+def test_case_07_a_dot_is_the_root_which_cannot_be_read(disk: MountWriter) -> None:
     for place in (parse_absolute("."), parse_mounted("@project/."), parse_relative(".")):
         assert place.is_root
         with pytest.raises(BadArguments):
@@ -103,34 +104,34 @@ def test_case_07_a_dot_is_the_root_which_cannot_be_read(disk: Disk) -> None:
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["%2e%2e/outside/secret", "%2e%2e%2foutside", "..%2fsecret", "%00"])
-def test_case_08_percent_is_literal(parse: type, prefix: str, text: str, disk: Disk) -> None:
+def test_case_08_percent_is_literal(parse: type, prefix: str, text: str, disk: MountWriter) -> None:
     place = parse(prefix + text)
 
     assert place.path == f"/{text}"
-    assert disk.look(place) is None
+    assert disk.stat(place) is None
 
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["~", "~/secret", "~root/x", "$HOME/x"])
-def test_case_09_tilde_is_literal(parse: type, prefix: str, text: str, disk: Disk) -> None:
+def test_case_09_tilde_is_literal(parse: type, prefix: str, text: str, disk: MountWriter) -> None:
     place = parse(prefix + text)
 
     assert place.path == f"/{text}"
-    assert disk.look(place) is None
+    assert disk.stat(place) is None
 
 
-def test_case_10_sibling_with_the_same_prefix(disk: Disk, root: Path) -> None:
-    with pytest.raises(OutsideMount):
+def test_case_10_sibling_with_the_same_prefix(disk: MountWriter, root: Path) -> None:
+    with pytest.raises(PathOutsideMount):
         parse_absolute("/../ws-evil/secret")
 
     (root / "near").symlink_to("../ws-evil")
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         disk.read(parse_absolute("/near/secret"), limit=99)
 
 
 @pytest.mark.parametrize("text", ["@foo/x", "@", "@/x", "@PROJECT/x", "@project@pkg/x", "@projec/x", "@..//x"])
 def test_case_11_unknown_mount(text: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         parse_mounted(text)
 
 
@@ -139,7 +140,7 @@ def test_case_11_unknown_mount(text: str) -> None:
 def test_case_12_write_to_pkg(root: Path, openat2: bool) -> None:
     place = parse_mounted("@pkg/secret")
     new = parse_mounted("@pkg/new/x")
-    with Disk(root, writable=False, openat2=openat2) as disk:
+    with MountWriter(root, writable=False, openat2=openat2) as disk:
         for act in (
             lambda: disk.write(place, b"x", mode=0o644),
             lambda: disk.write(new, b"x", mode=0o644),
@@ -149,13 +150,13 @@ def test_case_12_write_to_pkg(root: Path, openat2: bool) -> None:
             lambda: disk.set_mode(place, 0o777),
             lambda: disk.set_times(place),
             lambda: disk.remove(place),
-            lambda: disk.sweep(Place(Mount.PKG, "/")),
+            lambda: disk.sweep(WorkspacePath(Mount.PKG, "/")),
         ):
             with pytest.raises(ReadOnlyMount):
                 act()
 
         assert disk.read(place, limit=99)[0] == b"ws"
-        assert [entry.name for entry in disk.entries(Place(Mount.PKG, "/"))] == ["secret"]
+        assert [entry.name for entry in disk.entries(WorkspacePath(Mount.PKG, "/"))] == ["secret"]
 
 
 @LANGUAGES
@@ -188,7 +189,7 @@ def test_case_16_control_character(parse: type, prefix: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, True, 1.5, b"/x", ["/x"], {"path": "/x"}, ("/", "x")])
-@pytest.mark.parametrize("kind", [AbsolutePath, MountedPath, RelativePath], ids=["absolute", "mounted", "relative"])
-def test_case_24_path_that_is_no_string(kind: type[Place], value: object) -> None:
+@pytest.mark.parametrize("kind", [AbsolutePath, MountPath, RelativePath], ids=["absolute", "mounted", "relative"])
+def test_case_24_path_that_is_no_string(kind: type[WorkspacePath], value: object) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(kind).validate_python(value)

@@ -7,15 +7,22 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import book_of, get, put, trusted, with_tools
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import LinkInTheWay, OutsideMount, ProtectedName, ReadOnlyMount, Refused, Violation
-from toolcrib.domain.outcomes import OutcomeState
+from tests.integration.gate.builders import book_of, get, put, trusted, with_tools
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import (
+    CallDenied,
+    PathOutsideMount,
+    ProtectedPath,
+    ReadOnlyMount,
+    SandboxViolation,
+    SymlinkNotFollowed,
+)
+from toolcrib.core.tool_calls import OutcomeState
 from toolcrib.settings import Settings
-from toolcrib.storage.database import Database
+from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring import assemble
 
-pytestmark = pytest.mark.req("WS-4")
+pytestmark = pytest.mark.req("WS-4", part="no spelling is read or written, there or not")
 
 SECRET = "KEY=hunter2\n"
 
@@ -37,13 +44,23 @@ SPELLINGS = {
     "21 dot dot segment": "/.git/x/../config",
     "21 double slash": "/.git//config",
     "22 nested repository": "/vendor/lib/.git/config",
-    "22 hooks of a nested one": "/vendor/lib/.git/hooks/pre-commit",
     "22 a submodule's": "/.git/modules/lib/config",
     "plain": "/.env",
     "credentials": "/conf/my-credentials.yaml",
     "a secret": "/SECRETS/x.txt",
     "a key": "/deploy.pem",
     "a program's": "/.mcp.json",
+}
+
+# The same for names of what becomes code, which is read freely and written only if a person agrees.
+CODE_SPELLINGS = {
+    "17 upper case": "/.VSCODE/tasks.json",
+    "18 fullwidth dot": "/\uff0evscode/tasks.json",
+    "19 zero width space": "/.vs\u200bcode/tasks.json",
+    "20 trailing dot of a folder": "/.git./hooks/pre-commit",
+    "21 dot dot segment": "/.git/x/../hooks/pre-commit",
+    "22 hooks of a nested one": "/vendor/lib/.git/hooks/pre-commit",
+    "a bare repository": "/bare/HEAD",
 }
 
 
@@ -82,12 +99,20 @@ def plan_calls_on(path: str) -> dict[str, dict[str, Any]]:
 
 async def refused(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
     outcome = await crib.call(tool, agent, **arguments)
-    assert isinstance(outcome.error, Violation), (tool, arguments, outcome)
-    assert type(outcome.error) is ProtectedName
+    assert isinstance(outcome.error, SandboxViolation), (tool, arguments, outcome)
+    assert type(outcome.error) is ProtectedPath
     assert (outcome.state, outcome.error.code) == (OutcomeState.REFUSED, "VALIDATION_ERROR")
     assert "hunter2" not in outcome.error.message
     [record] = await book_of(crib, outcome.call_id)
     assert (record.outcome, record.error_code) == ("refused", "VALIDATION_ERROR")
+
+
+async def waits(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
+    outcome = await crib.call(tool, agent, **arguments)
+    assert outcome.is_waiting, (tool, arguments, outcome)
+    approval = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    assert approval.rule == "protected-name"
+    assert approval.effects["protected"], tool
 
 
 def standing(crib: Crib) -> dict[str, bytes | None]:
@@ -111,7 +136,26 @@ async def test_cases_17_to_22_no_spelling_is_read_or_written_even_if_nothing_is_
     assert standing(crib) == before
 
 
-@pytest.mark.parametrize("path", ["/plans/my-secret.plan", "/.env.plan", "/.ssh/a-b-c.plan", "/plans/CREDENTIALS.plan"])
+@pytest.mark.parametrize("path", CODE_SPELLINGS.values(), ids=CODE_SPELLINGS)
+async def test_no_spelling_of_what_becomes_code_is_written_unasked(crib: Crib, agent: Caller, path: str) -> None:
+    await crib.result("write", path="/mine.txt", content="mine")
+    before = standing(crib)
+
+    for tool in ("write", "touch", "mkdir"):
+        await waits(crib, agent, tool, **calls_on(path)[tool])
+    assert standing(crib) == before
+
+    await crib.result("write", path=f"{path.rpartition('/')[0]}/beside", content="theirs")
+    await waits(crib, agent, "mv", source="/mine.txt", destination=path)
+    await crib.result("write", path=path, content="mine")
+    before = standing(crib)
+    for tool in ("write", "edit", "touch", "rm", "mv"):
+        await waits(crib, agent, tool, **calls_on(path)[tool])
+    assert (await crib.call("read", agent, path=path)).result["content"] == "mine"
+    assert standing(crib) == before
+
+
+@pytest.mark.parametrize("path", ["/secrets/a.plan", "/.env.plan", "/.ssh/a-b-c.plan", "/CREDENTIALS/b.plan"])
 async def test_a_plan_with_a_protected_name_is_none_for_agents(crib: Crib, agent: Caller, path: str) -> None:
     await crib.result("plan_write", path=path, title="x", content=SECRET)
     before = standing(crib)
@@ -141,13 +185,12 @@ async def test_what_is_there_is_refused_alike_in_the_history_and_on_disk_only(
     assert (await crib.result("read", path=path))["content"] == SECRET
 
 
-async def test_case_23_git_as_a_file_is_not_written_and_can_be_read(crib: Crib, agent: Caller) -> None:
+async def test_case_23_git_as_a_file_is_not_written_unasked_and_can_be_read(crib: Crib, agent: Caller) -> None:
     (crib.project / "sub").mkdir()
     (crib.project / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
 
-    for tool, arguments in calls_on("/sub/.git").items():
-        if tool not in ("read", "file_info"):
-            await refused(crib, agent, tool, **arguments)
+    for tool in ("write", "edit", "touch", "rm", "mv"):
+        await waits(crib, agent, tool, **calls_on("/sub/.git")[tool])
 
     read = await crib.call("read", agent, path="/sub/.git")
     assert read.result["content"] == "gitdir: ../.git/modules/sub\n"
@@ -209,7 +252,8 @@ async def test_names_are_listed_though_contents_are_not_given(crib: Crib, agent:
 
     listed = (await crib.call("ls", agent, recursive=True)).result["entries"]
 
-    assert [entry["path"] for entry in listed] == ["/.git", "/.env", "/.git/config"]
+    real = [entry["path"] for entry in listed if not entry["is_virtual"]]
+    assert real == ["/.git", "/.env", "/.git/config"]
 
 
 async def test_no_version_of_a_protected_file_is_given(crib: Crib, agent: Caller) -> None:
@@ -277,14 +321,13 @@ async def test_a_folder_that_carries_a_protected_child_is_not_moved(
     assert (await crib.call("mv", source="/app", destination="/elsewhere")).succeeded
 
 
-async def test_nothing_is_moved_into_a_folder_whose_name_would_protect_it(crib: Crib, agent: Caller) -> None:
+async def test_nothing_is_moved_unasked_into_a_folder_whose_name_would_protect_it(crib: Crib, agent: Caller) -> None:
     await crib.result("write", path="/hooks/pre-commit", content="#!/bin/sh\n")
     (crib.project / ".git").mkdir()
 
-    await refused(crib, agent, "mv", source="/hooks", destination="/.git/")
-    await refused(crib, agent, "mv", source="/hooks", destination="/.git/hooks")
-    await refused(crib, agent, "mv", source="/hooks", destination="/.githooks")
-    await refused(crib, agent, "mv", source="/hooks", destination="/.git")
+    for destination in ("/.git/", "/.git/hooks", "/.githooks", "/.git"):
+        await waits(crib, agent, "mv", source="/hooks", destination=destination)
+    await refused(crib, agent, "mv", source="/hooks", destination="/secrets")
 
     assert (crib.project / "hooks" / "pre-commit").exists()
 
@@ -299,14 +342,14 @@ async def test_case_31_an_alias_of_a_protected_file_gives_nothing(crib: Crib, ag
         outcome = await crib.call(tool, agent, **arguments)
         assert "hunter2" not in str(outcome), tool
         if tool in ("read", "write", "edit"):
-            assert isinstance(outcome.error, LinkInTheWay | OutsideMount), tool
+            assert isinstance(outcome.error, SymlinkNotFollowed | PathOutsideMount), tool
     assert (crib.project / ".env").read_text() == SECRET
     for file_id in await known_files(crib):
         assert "hunter2" not in str(await crib.call("file_versions", agent, file_id=file_id))
 
 
 async def known_files(crib: Crib) -> list[str]:
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select id::text from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
         )
@@ -340,7 +383,7 @@ async def test_case_32_a_known_file_that_became_a_hard_link_is_not_taken_in_by_a
 
     for tool, arguments in calls_on("/notes").items():
         outcome = await crib.call(tool, agent, **arguments)
-        assert isinstance(outcome.error, ProtectedName), tool
+        assert isinstance(outcome.error, ProtectedPath), tool
 
     [file_id] = await known_files(crib)
     assert len((await crib.result("file_versions", file_id=file_id))["versions"]) == 1
@@ -386,7 +429,7 @@ async def test_ac3_a_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, a
 
     for caller in (agent, crib.caller):
         outcome = await crib.call(tool, caller, path="../../etc/passwd", **more)
-        assert type(outcome.error) is OutsideMount
+        assert type(outcome.error) is PathOutsideMount
         assert "outside" in outcome.error.message
 
 
@@ -397,9 +440,11 @@ async def test_ac4_a_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) ->
     for caller in (agent, crib.caller):
         for tool in ("read", "edit"):
             outcome = await crib.call(tool, caller, **calls_on("/alias")[tool])
-            assert isinstance(outcome.error, OutsideMount), tool
+            assert isinstance(outcome.error, PathOutsideMount), tool
             assert "outside" in outcome.error.message
-    assert isinstance((await crib.call("write", agent, **calls_on("/alias")["write"])).error, LinkInTheWay | Refused)
+    assert isinstance(
+        (await crib.call("write", agent, **calls_on("/alias")["write"])).error, SymlinkNotFollowed | CallDenied
+    )
 
 
 @pytest.mark.req("WS-2", part="through the gate")

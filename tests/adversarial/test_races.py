@@ -20,9 +20,9 @@ from typing import IO
 
 import pytest
 
-from toolcrib.domain.errors import Conflict, LinkInTheWay, NotFound, OutsideMount, ToolcribError
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
+from toolcrib.core.errors import Conflict, NotFound, PathOutsideMount, SymlinkNotFollowed, ToolcribError
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
 SECRET = b"SECRET"
 SHORT = {"reads": 5_000, "writes": 2_000}
@@ -72,8 +72,8 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def disk(request: pytest.FixtureRequest, arena: Arena) -> Iterator[Disk]:
-    with Disk(arena.root, openat2=request.param) as disk:
+def disk(request: pytest.FixtureRequest, arena: Arena) -> Iterator[MountWriter]:
+    with MountWriter(arena.root, openat2=request.param) as disk:
         yield disk
 
 
@@ -93,8 +93,8 @@ def piped(process: subprocess.Popen[bytes]) -> IO[bytes]:
     return process.stdout
 
 
-def at(path: str) -> Place:
-    return Place(Mount.PROJECT, path)
+def at(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)
 
 
 def race(times: int, act: Callable[[int], str]) -> Counter[str]:
@@ -107,7 +107,7 @@ def race(times: int, act: Callable[[int], str]) -> Counter[str]:
         assert number < times or time.monotonic() < deadline, f"The race was one-sided: {met}"
         try:
             met[act(number)] += 1
-        except (LinkInTheWay, OutsideMount):
+        except (SymlinkNotFollowed, PathOutsideMount):
             met["refused"] += 1
     raise AssertionError("unreachable")
 
@@ -138,7 +138,7 @@ def checked_then_opened(root: Path, path: str) -> bytes | None:
 @pytest.mark.parametrize(
     "times", [SHORT["reads"], pytest.param(LONG["reads"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_33_swap_during_reads(swapper: Path, arena: Arena, disk: Disk, times: int) -> None:
+def test_case_33_swap_during_reads(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def read(_: int) -> str:
         body, _node = disk.read(at("/folder/file"), limit=99)
         assert body == b"inside"
@@ -148,9 +148,9 @@ def test_case_33_swap_during_reads(swapper: Path, arena: Arena, disk: Disk, time
         race(times, read)
 
 
-def test_case_33_swap_during_looks(swapper: Path, arena: Arena, disk: Disk) -> None:
+def test_case_33_swap_during_looks(swapper: Path, arena: Arena, disk: MountWriter) -> None:
     def look(_: int) -> str:
-        assert disk.look(at("/folder/only-outside")) is None
+        assert disk.stat(at("/folder/only-outside")) is None
         return "inside"
 
     with swapping(swapper, arena.root / "folder", arena.root / "link"):
@@ -160,7 +160,7 @@ def test_case_33_swap_during_looks(swapper: Path, arena: Arena, disk: Disk) -> N
 @pytest.mark.parametrize(
     "times", [SHORT["writes"], pytest.param(LONG["writes"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_34_swap_during_writes(swapper: Path, arena: Arena, disk: Disk, times: int) -> None:
+def test_case_34_swap_during_writes(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def write(number: int) -> str:
         disk.write(at(f"/folder/{number % 50}"), b"x", mode=0o600)
         return "inside"
@@ -172,7 +172,7 @@ def test_case_34_swap_during_writes(swapper: Path, arena: Arena, disk: Disk, tim
     assert not list(arena.root.rglob(".~toolcrib-*"))
 
 
-def test_case_34_swap_during_every_other_change(swapper: Path, arena: Arena, disk: Disk) -> None:
+def test_case_34_swap_during_every_other_change(swapper: Path, arena: Arena, disk: MountWriter) -> None:
     (arena.outside / "empty").mkdir()
     (arena.root / "folder/other").touch()
     mode = (arena.outside / "only-outside").stat().st_mode
@@ -211,7 +211,7 @@ def moving(act: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     "times", [SHORT["writes"], pytest.param(LONG["writes"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_35_swap_during_making_folders(swapper: Path, arena: Arena, disk: Disk, times: int) -> None:
+def test_case_35_swap_during_making_folders(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def make(number: int) -> str:
         disk.make_folder(at(f"/folder/{number}/a/b"), mode=0o700)
         return "inside"
@@ -225,7 +225,7 @@ def test_case_35_swap_during_making_folders(swapper: Path, arena: Arena, disk: D
 @pytest.mark.parametrize(
     "times", [SHORT["reads"], pytest.param(LONG["reads"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_36_swap_during_listing(swapper: Path, arena: Arena, disk: Disk, times: int) -> None:
+def test_case_36_swap_during_listing(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def entries(_: int) -> str:
         assert [entry.name for entry in disk.entries(at("/folder"))] == ["file"]
         return "inside"
@@ -237,7 +237,7 @@ def test_case_36_swap_during_listing(swapper: Path, arena: Arena, disk: Disk, ti
 @pytest.mark.parametrize(
     "times", [SHORT["reads"], pytest.param(LONG["reads"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_36_swap_during_walking(swapper: Path, arena: Arena, disk: Disk, times: int) -> None:
+def test_case_36_swap_during_walking(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def walk(_: int) -> str:
         found = {place.path for place, _ in disk.walk(at("/"))}
         assert not {path for path in found if path.endswith("only-outside")}
@@ -251,7 +251,7 @@ def test_case_36_swap_during_walking(swapper: Path, arena: Arena, disk: Disk, ti
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link"])
-def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk: Disk, kind: str) -> None:
+def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk: MountWriter, kind: str) -> None:
     target, decoy = arena.root / "target", arena.root / "decoy"
     target.write_bytes(b"old")
     match kind:
@@ -268,7 +268,7 @@ def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk
             try:
                 disk.write(at("/target"), b"new", mode=0o644)
                 met["written"] += 1
-            except (Conflict, LinkInTheWay, OutsideMount):
+            except (Conflict, SymlinkNotFollowed, PathOutsideMount):
                 met["refused"] += 1
             with suppress(ToolcribError):
                 assert disk.read(at("/target"), limit=99)[0] in (b"old", b"new")
@@ -282,7 +282,7 @@ def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk
 
 
 @pytest.mark.req("WS-5", part="concurrent writers")
-def test_case_41_concurrent_writers_leave_one_whole_file(arena: Arena, disk: Disk) -> None:
+def test_case_41_concurrent_writers_leave_one_whole_file(arena: Arena, disk: MountWriter) -> None:
     bodies = [bytes([letter]) * 100_000 for letter in b"abcdefgh"]
 
     def write_and_read(body: bytes) -> None:
@@ -304,13 +304,13 @@ def test_case_41_concurrent_writers_leave_one_whole_file(arena: Arena, disk: Dis
 WRITER = """
 import sys
 from pathlib import Path
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
-disk = Disk(Path(sys.argv[1]), openat2=sys.argv[2] == "True")
+disk = MountWriter(Path(sys.argv[1]), openat2=sys.argv[2] == "True")
 while True:
     for letter in (b"a", b"b"):
-        disk.write(Place(Mount.PROJECT, "/folder/file"), letter * 2_000_000, mode=0o644)
+        disk.write(WorkspacePath(Mount.PROJECT, "/folder/file"), letter * 2_000_000, mode=0o644)
         sys.stdout.write("!")
         sys.stdout.flush()
 """
@@ -320,7 +320,7 @@ while True:
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 def test_case_42_killed_while_writing(tmp_path: Path, openat2: bool) -> None:
     strays = 0
-    with Disk(tmp_path, openat2=openat2) as disk:
+    with MountWriter(tmp_path, openat2=openat2) as disk:
         disk.write(at("/folder/file"), b"a" * 2_000_000, mode=0o644)
         for _ in range(12):
             kill_a_writer(tmp_path, openat2=openat2)

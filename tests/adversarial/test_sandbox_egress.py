@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.stand import Stand, python
-from toolcrib.sandbox.command import Command, Contact
-from toolcrib.sandbox.egress import Egress, Network, is_public
+from tests.integration.sandbox.sandbox_fixture import Stand, python
+from toolcrib.core.ip_addresses import is_public
+from toolcrib.sandbox.command import HostContact, SandboxCommand
+from toolcrib.sandbox.egress_proxy import EgressNetwork, EgressProxy
 from toolcrib.sandbox.sandbox import Sandbox
 
-pytestmark = pytest.mark.req("SH-6")
+pytestmark = pytest.mark.req("SH-6", part="off unless granted")
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n"
 
@@ -23,8 +24,8 @@ async def to_loopback(host: str, port: int) -> Sequence[str]:
 
 
 # The upstream of these tests is on loopback: here it stands for the open internet.
-PRETENDED = Sandbox(network=Network(resolve=to_loopback, allows=lambda _: True))
-TRUE_RULES = Sandbox(network=Network(resolve=to_loopback))
+PRETENDED = Sandbox(network=EgressNetwork(resolve=to_loopback, allows=lambda _: True))
+TRUE_RULES = Sandbox(network=EgressNetwork(resolve=to_loopback))
 
 
 @asynccontextmanager
@@ -55,10 +56,10 @@ except (OSError, ValueError) as error: print("failed", error)
 
 async def test_granted_host_is_reached_and_listed(tmp_path: Path) -> None:
     async with upstream() as (port, got):
-        command = Command(fetching(f"http://api.example.org:{port}/x?y=1"), hosts=(f"api.example.org:{port}",))
+        command = SandboxCommand(fetching(f"http://api.example.org:{port}/x?y=1"), hosts=(f"api.example.org:{port}",))
         result = await Stand(tmp_path, PRETENDED).run(command)
     assert result.output.text == "hello\n"
-    assert result.contacted == (Contact("api.example.org", port),)
+    assert result.contacted == (HostContact("api.example.org", port),)
     assert got[0].startswith(b"GET /x?y=1 HTTP/1.1\r\n")
     assert b"Connection: close" in got[0]
 
@@ -72,26 +73,26 @@ connection.set_tunnel("api.example.org", {port})
 connection.request("GET", "/")
 print(connection.getresponse().read().decode().strip())
 """
-        command = Command(python(program), hosts=(f"*.example.org:{port}",))
+        command = SandboxCommand(python(program), hosts=(f"*.example.org:{port}",))
         result = await Stand(tmp_path, PRETENDED).run(command)
     assert (result.exit_code, result.output.text) == (0, "hello\n")
-    assert result.contacted == (Contact("api.example.org", port),)
+    assert result.contacted == (HostContact("api.example.org", port),)
 
 
 async def test_exit_code_and_limits_hold_beside_the_bridge(tmp_path: Path) -> None:
     stand = Stand(tmp_path, PRETENDED)
-    assert (await stand.run(Command("exit 7", hosts=("example.org",)))).exit_code == 7
-    assert (await stand.run(Command("kill -9 $$", hosts=("example.org",)))).exit_code == 137
-    assert (await stand.run(Command("sleep 60", seconds=0.5, hosts=("example.org",)))).timed_out
+    assert (await stand.run(SandboxCommand("exit 7", hosts=("example.org",)))).exit_code == 7
+    assert (await stand.run(SandboxCommand("kill -9 $$", hosts=("example.org",)))).exit_code == 137
+    assert (await stand.run(SandboxCommand("sleep 60", seconds=0.5, hosts=("example.org",)))).timed_out
 
 
 async def test_83_private_addresses_are_refused_by_whatever_name(tmp_path: Path) -> None:
     async with upstream() as (port, got):
-        command = Command(fetching(f"http://api.example.org:{port}/"), hosts=(f"api.example.org:{port}",))
+        command = SandboxCommand(fetching(f"http://api.example.org:{port}/"), hosts=(f"api.example.org:{port}",))
         result = await Stand(tmp_path, TRUE_RULES).run(command)
     assert result.output.text.startswith("403 api.example.org")
     assert "its address is private" in result.output.text
-    assert result.contacted == (Contact("api.example.org", port, "its address is private"),)
+    assert result.contacted == (HostContact("api.example.org", port, "its address is private"),)
     assert got == []
 
 
@@ -137,8 +138,8 @@ async def test_84_the_address_that_was_judged_is_the_one_contacted(tmp_path: Pat
         return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
 
     async with upstream() as (port, got):
-        sandbox = Sandbox(network=Network(resolve=rebinding, allows=lambda ip: ip.is_loopback))
-        command = Command(fetching(f"http://api.example.org:{port}/"), hosts=(f"api.example.org:{port}",))
+        sandbox = Sandbox(network=EgressNetwork(resolve=rebinding, allows=lambda ip: ip.is_loopback))
+        command = SandboxCommand(fetching(f"http://api.example.org:{port}/"), hosts=(f"api.example.org:{port}",))
         result = await Stand(tmp_path, sandbox).run(command)
     assert (result.output.text, len(asked), len(got)) == ("hello\n", 1, 1)
 
@@ -165,7 +166,7 @@ async def test_84_the_address_that_was_judged_is_the_one_contacted(tmp_path: Pat
     ],
 )
 def test_85_tricks_with_names_are_refused(host: str) -> None:
-    assert Egress(("example.org", "*.example.com"), Network()).refusal(host.lower(), 443)
+    assert EgressProxy(("example.org", "*.example.com"), EgressNetwork()).refusal(host.lower(), 443)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_85_tricks_with_names_are_refused(host: str) -> None:
     ],
 )
 def test_a_grant_is_of_a_name_and_its_ports(host: str, port: int, granted: bool) -> None:
-    egress = Egress(("example.org", "*.example.com", "other.org:8443"), Network())
+    egress = EgressProxy(("example.org", "*.example.com", "other.org:8443"), EgressNetwork())
     assert (egress.refusal(host, port) is None) == granted
 
 
@@ -202,7 +203,9 @@ for head in ("CONNECT evil.org:443 HTTP/1.1" + end, "GET http://evil.org/ HTTP/1
     except OSError:
         print()
 """
-        result = await Stand(tmp_path, PRETENDED).run(Command(python(program), hosts=(f"api.example.org:{port}",)))
+        result = await Stand(tmp_path, PRETENDED).run(
+            SandboxCommand(python(program), hosts=(f"api.example.org:{port}",))
+        )
     assert result.output.text.splitlines() == ["HTTP/1.1 403", "HTTP/1.1 403", "", ""]
     assert {contact.refused for contact in result.contacted} == {"not granted"}
     assert got == []

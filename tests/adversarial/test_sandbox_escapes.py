@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.stand import Stand, python
-from toolcrib.domain.errors import ToolFailed
-from toolcrib.sandbox.command import Command
-from toolcrib.sandbox.effect import Change, Kind
-from toolcrib.sandbox.levels import Level
-from toolcrib.sandbox.limits import descendants
+from tests.integration.sandbox.sandbox_fixture import Stand, python
+from toolcrib.core.errors import ToolFailed
+from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.filesystem_effect import EntryChange, EntryType
+from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.req("SH-3", part="attempted escapes")
@@ -199,7 +199,9 @@ async def test_65_the_servers_environment_is_not_carried_over(stand: Stand, monk
     for name in ("LD_PRELOAD", "BASH_ENV", "ENV", "TEST_API_KEY", "DATABASE_URL", "PYTHONPATH"):
         monkeypatch.setenv(name, "carried")
     monkeypatch.setenv("PATH", "/carried:/usr/bin:/bin")
-    command = Command("env", env={"COLOR": "blue", "MY_TOKEN": "carried", "REMOTE": "https://me:carried@example.org/"})
+    command = SandboxCommand(
+        "env", env={"COLOR": "blue", "MY_TOKEN": "carried", "REMOTE": "https://me:carried@example.org/"}
+    )
     said = await stand.said(command)
     assert "carried" not in said
     assert "COLOR=blue" in said.splitlines()
@@ -210,9 +212,11 @@ async def test_66_what_would_run_on_the_host_is_only_proposed(stand: Stand) -> N
     (stand.tree / ".git").mkdir()
     async with stand.begin() as view:
         await view.run(
-            Command("mkdir -p .git/hooks; echo 'touch /tmp/owned' > .git/hooks/post-checkout; echo {} > .mcp.json")
+            SandboxCommand(
+                "mkdir -p .git/hooks; echo 'touch /tmp/owned' > .git/hooks/post-checkout; echo {} > .mcp.json"
+            )
         )
-        made = {entry.path for entry in await view.effect() if entry.change is Change.MADE}
+        made = {entry.path for entry in await view.effect() if entry.change is EntryChange.MADE}
     assert made == {".git/hooks", ".git/hooks/post-checkout", ".mcp.json"}
     assert sorted(place.name for place in stand.tree.rglob("*")) == [".git"]
 
@@ -243,7 +247,7 @@ async def test_68_a_masked_place_can_be_reached_by_no_trick(stand: Stand) -> Non
     rm -rf .ssh; mkdir .ssh; ls -a .ssh; cat .ssh/id_rsa; find . -type f | xargs cat
     """
     async with stand.begin(masked=[".env", "sub/.env", ".ssh"]) as view:
-        result = await view.run(Command(tricks))
+        result = await view.run(SandboxCommand(tricks))
         touched = {entry.path for entry in (await view.effect()).masked}
     assert "SECRET" not in result.output.text
     assert {".env", "sub/.env", ".ssh/id_rsa"} <= touched
@@ -254,12 +258,12 @@ async def test_68_a_masked_place_can_be_reached_by_no_trick(stand: Stand) -> Non
 )
 async def test_69_a_working_directory_outside_the_zones_is_refused(stand: Stand, cwd: str) -> None:
     with pytest.raises(ToolFailed, match="outside the zones"):
-        await stand.run(Command("pwd", cwd=cwd))
+        await stand.run(SandboxCommand("pwd", cwd=cwd))
 
 
 async def test_69_a_working_directory_that_is_a_link_leads_nowhere_else(stand: Stand) -> None:
     (stand.tree / "away").symlink_to("/usr")
-    said = await stand.said(Command("touch x; pwd -P", cwd="/mnt/project/away"))
+    said = await stand.said(SandboxCommand("touch x; pwd -P", cwd="/mnt/project/away"))
     assert said.endswith("/usr\n")
     assert "Read-only" in said
 
@@ -292,7 +296,7 @@ async def test_a_command_has_no_number_of_root_outside(stand: Stand) -> None:
             if "Name:\tsleep" in status:
                 seen.append(status.split("Uid:\t")[1].splitlines()[0])
 
-    await stand.run(Command("sleep 60 & sleep 0.1; echo up; sleep 0.1"), look)
+    await stand.run(SandboxCommand("sleep 60 & sleep 0.1; echo up; sleep 0.1"), look)
     assert seen
     assert "0" not in {number for line in seen for number in line.split()}
 
@@ -307,13 +311,13 @@ open(b"bad\\xff", "w").close(); open("new\\nline", "w").close(); open("-rf", "w"
 os.chmod("file", 0)
 """
     async with stand.begin() as view:
-        result = await view.run(Command(python(program)))
+        result = await view.run(SandboxCommand(python(program)))
         assert result.exit_code == 0, result.output.text
         effect = await view.effect()
         kinds = {os.fsencode(entry.path): entry.kind for entry in effect}
-        assert kinds.pop(b"link") is Kind.LINK
-        assert {name for name, kind in kinds.items() if kind is Kind.SPECIAL} == {b"fifo", b"socket"}
-        assert {name for name, kind in kinds.items() if kind is Kind.FILE} == {
+        assert kinds.pop(b"link") is EntryType.LINK
+        assert {name for name, kind in kinds.items() if kind is EntryType.SPECIAL} == {b"fifo", b"socket"}
+        assert {name for name, kind in kinds.items() if kind is EntryType.FILE} == {
             b"bad\xff",
             b"new\nline",
             b"-rf",
@@ -342,15 +346,15 @@ try: os.mknod("d/other", stat.S_IFCHR | 0o600, 0)
 except OSError: pass
 """
     async with stand.begin() as view:
-        await view.run(Command(python(program)))
+        await view.run(SandboxCommand(python(program)))
         effect = [(entry.path, entry.change) for entry in await view.effect()]
-    assert effect == [("d/new", Change.MADE)]
+    assert effect == [("d/new", EntryChange.MADE)]
 
 
 async def test_88_without_bubblewrap_commands_are_refused_not_weakened(tmp_path: Path) -> None:
     sandbox = Sandbox(binary=str(tmp_path / "no-such-bwrap"))
     found = await sandbox.probe()
-    assert (found.level, found.offered) == (Level.NONE, False)
+    assert (found.level, found.offered) == (IsolationLevel.NONE, False)
     with pytest.raises(ToolFailed, match=r"bubblewrap is not installed\. Install it"):
         await Stand(tmp_path, sandbox).run("echo weakened")
 
@@ -366,6 +370,10 @@ def anyones() -> Iterator[Path]:
 async def test_88_a_sandbox_that_holds_nothing_is_found_out(anyones: Path) -> None:
     pretender = anyones / "bwrap"
     pretender.write_text("""#!/bin/bash
+# bwrap --args NUMBER -- COMMAND
+mapfile -d '' options <&"$2"
+shift 2
+set -- "${options[@]}" "$@"
 while [ "$1" != -- ]; do
     [ "$1" = --json-status-fd ] && state=$2
     [ "$1" = --setenv ] && export "$2=$3"

@@ -6,11 +6,11 @@ from time import monotonic
 
 import pytest
 
-from tests.integration.sandbox.stand import Stand, python
-from tests.patience import PATIENCE, growing
-from toolcrib.domain.errors import TooLarge
-from toolcrib.sandbox.command import Command, CommandResult
-from toolcrib.sandbox.limits import MIB, Limits, descendants
+from tests.integration.sandbox.sandbox_fixture import Stand, python
+from tests.wait_until import PATIENCE, growing
+from toolcrib.core.errors import TooLarge
+from toolcrib.sandbox.command import CommandResult, SandboxCommand
+from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
 pytestmark = pytest.mark.req("SH-3", part="limits")
 
@@ -30,10 +30,10 @@ def ours() -> int:
     return len(list(descendants(os.getpid())))
 
 
-async def ended_soon(stand: Stand, program: str, limits: Limits) -> str:
+async def ended_soon(stand: Stand, program: str, limits: ResourceLimits) -> str:
     """Run a bomb that says when it starts; the time from there to its end is bounded."""
     began: list[float] = []
-    command = Command(python(program), seconds=PATIENCE, limits=limits)
+    command = SandboxCommand(python(program), seconds=PATIENCE, limits=limits)
     async with stand.begin() as view:
         result = await view.run(command, lambda _: began.append(monotonic()))
         ended = monotonic()
@@ -54,7 +54,7 @@ async def test_71_a_fork_bomb_is_bounded_and_leaves_nothing(stand: Stand, bomb: 
         nonlocal most
         most = max(most, ours())
 
-    result = await stand.run(Command(f"echo up; {bomb}", seconds=2, limits=Limits(processes=48)), count)
+    result = await stand.run(SandboxCommand(f"echo up; {bomb}", seconds=2, limits=ResourceLimits(processes=48)), count)
     assert result.exit_code != 0
     # A process that is being started counts twice for a moment.
     assert most - before < 48 + 16 + 10
@@ -63,7 +63,7 @@ async def test_71_a_fork_bomb_is_bounded_and_leaves_nothing(stand: Stand, bomb: 
 
 async def test_72_memory_of_one_process_is_bounded(stand: Stand) -> None:
     program = "print('up', flush=True)\nheld = []\nwhile True: held.append(bytearray(1 << 20))"
-    said = await ended_soon(stand, program, Limits(memory_bytes=128 * MIB))
+    said = await ended_soon(stand, program, ResourceLimits(memory_bytes=128 * MIB))
     assert "MemoryError" in said or "memory" in said or "exit 137" in said
 
 
@@ -78,7 +78,7 @@ for _ in range(16):
 signal.pause()
 """
     # The kernel may kill one of them and leave the others: then the time limit ends it.
-    result = await stand.run(Command(python(program), seconds=3, limits=Limits(memory_bytes=200 * MIB)))
+    result = await stand.run(SandboxCommand(python(program), seconds=3, limits=ResourceLimits(memory_bytes=200 * MIB)))
     assert result.exit_code is None or result.exit_code == 137
 
 
@@ -89,12 +89,12 @@ print("up", flush=True)
 for number in range(1000):
     open("{place}/%d" % number, "wb").write(bytes(4 << 20))
 """
-    assert await ended_soon(stand, program, Limits(disk_bytes=64 * MIB)) == "more than 64 MiB written"
+    assert await ended_soon(stand, program, ResourceLimits(disk_bytes=64 * MIB)) == "more than 64 MiB written"
     assert list(stand.staging.iterdir()) == []
 
 
 async def test_73_one_file_cannot_grow_without_end(stand: Stand) -> None:
-    command = Command("head -c 100M /dev/zero > big; ls -l big", limits=Limits(file_bytes=8 * MIB))
+    command = SandboxCommand("head -c 100M /dev/zero > big; ls -l big", limits=ResourceLimits(file_bytes=8 * MIB))
     said = await stand.said(command)
     assert "8388608" in said
 
@@ -108,14 +108,14 @@ print("up", flush=True)
 for number in range(10_000_000):
     os.mkdir("/mnt/project/%d" % number)
 """
-    stopped = await ended_soon(stand, program, Limits(entries=3_000))
+    stopped = await ended_soon(stand, program, ResourceLimits(entries=3_000))
     assert stopped in ("more than 3000 files and folders written", "too much written, in folders that it locked")
 
 
 @pytest.mark.req("SH-1", part="the time limit of the process half")
 async def test_75_spinning_ends_at_the_time_limit(stand: Stand) -> None:
     before = ours()
-    result = await stand.run(Command("while :; do :; done & while :; do :; done", seconds=0.5))
+    result = await stand.run(SandboxCommand("while :; do :; done & while :; do :; done", seconds=0.5))
     assert (result.timed_out, result.exit_code) == (True, None)
     assert result.seconds < 0.5 + SOON
     assert ours() == before
@@ -133,7 +133,7 @@ async def endless(stand: Stand) -> tuple[CommandResult, list[str]]:
     """A command that was ended after it had said more than is kept."""
     for seconds in growing(0.7):
         shown: list[str] = []
-        result = await stand.run(Command("yes toolcrib", seconds=seconds), shown.append)
+        result = await stand.run(SandboxCommand("yes toolcrib", seconds=seconds), shown.append)
         if result.dropped > 1_000_000:
             return result, shown
     raise AssertionError("Nothing was dropped.")
@@ -168,7 +168,7 @@ async def test_79_ignoring_signals_does_not_help_against_the_time_limit(stand: S
     stubborn = (
         "trap '' TERM HUP INT QUIT; setsid sh -c 'trap \"\" TERM; while :; do :; done' & while :; do sleep 1; done"
     )
-    result = await stand.run(Command(stubborn, seconds=0.5))
+    result = await stand.run(SandboxCommand(stubborn, seconds=0.5))
     assert result.timed_out
     assert result.seconds < 0.5 + SOON
     assert ours() == before
@@ -197,7 +197,7 @@ for _ in range(1200):
 os.chmod(".", 0)
 """
     async with stand.begin() as view:
-        assert (await view.run(Command(python(program)))).exit_code == 0
+        assert (await view.run(SandboxCommand(python(program)))).exit_code == 0
         with pytest.raises(TooLarge, match="deep"):
             await view.effect()
     assert list(stand.staging.iterdir()) == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.test_approvals import asked
-from tests.integration.tools.shell.cast import hand, new_crib, ran
-from toolcrib.domain.errors import LinkInTheWay, OutsideMount, ToolFailed
+from tests.integration.gate.test_approvals import asked
+from tests.integration.tools.shell.builders import hand, new_crib, ran
+from toolcrib.core.errors import PathOutsideMount, SymlinkNotFollowed, ToolFailed
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 
@@ -70,9 +70,9 @@ async def test_80_links_that_lead_out_are_kept_as_links_and_followed_by_no_tool(
     await ran(crib, "ln -s /etc/passwd out; ln -s ../../.. up; mkdir d; ln -s d in")
 
     assert (crib.project / "out").is_symlink()
-    assert isinstance((await crib.call("read", path="/out")).error, OutsideMount)
-    assert isinstance((await crib.call("write", path="/up/x", content="x")).error, OutsideMount)
-    assert isinstance((await crib.call("write", path="/in/x", content="x")).error, LinkInTheWay)
+    assert isinstance((await crib.call("read", path="/out")).error, PathOutsideMount)
+    assert isinstance((await crib.call("write", path="/up/x", content="x")).error, PathOutsideMount)
+    assert isinstance((await crib.call("write", path="/in/x", content="x")).error, SymlinkNotFollowed)
 
 
 async def test_80_writing_through_a_link_changes_what_it_points_to_in_the_view_only(crib: Crib) -> None:

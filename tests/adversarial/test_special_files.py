@@ -13,12 +13,11 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import Conflict, TooLarge, ToolFailed
-from toolcrib.domain.files import NodeKind
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
-from toolcrib.workspace.paths import is_sayable
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import Conflict, TooLarge, ToolFailed
+from toolcrib.core.files import EntryKind
+from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("WS-3", part="special files")
 
@@ -33,16 +32,16 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
-def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[Disk]:
-    with Disk(root, openat2=request.param) as disk:
+def disk(request: pytest.FixtureRequest, root: Path) -> Iterator[MountWriter]:
+    with MountWriter(root, openat2=request.param) as disk:
         yield disk
 
 
-def at(path: str) -> Place:
-    return Place(Mount.PROJECT, path)
+def at(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)
 
 
-def test_case_43_fifo_read_returns_promptly(disk: Disk, root: Path) -> None:
+def test_case_43_fifo_read_returns_promptly(disk: MountWriter, root: Path) -> None:
     os.mkfifo(root / "fifo")
     errors: list[Exception] = []
 
@@ -61,7 +60,7 @@ def test_case_43_fifo_read_returns_promptly(disk: Disk, root: Path) -> None:
     assert "not a regular file" in str(errors[0])
 
 
-def test_case_43_fifo_is_not_written_to(disk: Disk, root: Path) -> None:
+def test_case_43_fifo_is_not_written_to(disk: MountWriter, root: Path) -> None:
     os.mkfifo(root / "fifo")
 
     with pytest.raises(Conflict, match="special file"):
@@ -72,16 +71,16 @@ def test_case_43_fifo_is_not_written_to(disk: Disk, root: Path) -> None:
 
 @WAYS
 def test_case_44_device(openat2: bool) -> None:
-    with Disk(Path("/dev"), writable=False, openat2=openat2) as disk:
+    with MountWriter(Path("/dev"), writable=False, openat2=openat2) as disk:
         for path in ("/null", "/zero"):
-            node = disk.look(at(path))
+            node = disk.stat(at(path))
             assert node is not None
             assert node.kind is None
             with pytest.raises(ToolFailed, match="not a regular file"):
                 disk.read(at(path), limit=99)
 
 
-def test_case_45_socket(disk: Disk, root: Path) -> None:
+def test_case_45_socket(disk: MountWriter, root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         folder = os.open(root, os.O_PATH)
         # By its descriptor, since the address of a socket is short and this path may be long.
@@ -95,7 +94,7 @@ def test_case_45_socket(disk: Disk, root: Path) -> None:
         assert [entry.kind for entry in disk.entries(at("/"))] == [None]
 
 
-def test_case_46_sparse_terabyte(disk: Disk, root: Path) -> None:
+def test_case_46_sparse_terabyte(disk: MountWriter, root: Path) -> None:
     with (root / "sparse").open("wb") as file:
         file.truncate(1 << 40)
 
@@ -106,7 +105,7 @@ def test_case_46_sparse_terabyte(disk: Disk, root: Path) -> None:
 @WAYS
 def test_case_47_a_file_that_holds_more_than_it_says_is_read_to_the_limit(openat2: bool) -> None:
     """As every file in /proc: its size is 0, its content is not."""
-    with Disk(Path("/proc"), writable=False, openat2=openat2) as disk:
+    with MountWriter(Path("/proc"), writable=False, openat2=openat2) as disk:
         tracemalloc.start()
         with pytest.raises(TooLarge, match="more than 8 bytes"):
             disk.read(at("/version"), limit=8)
@@ -119,7 +118,7 @@ def test_case_47_a_file_that_holds_more_than_it_says_is_read_to_the_limit(openat
     assert (body, node.fingerprint.size) == (Path("/proc/version").read_bytes(), 0)
 
 
-def test_case_47_growing_while_read(disk: Disk, root: Path) -> None:
+def test_case_47_growing_while_read(disk: MountWriter, root: Path) -> None:
     limit = 1 << 20
     done = Event()
 
@@ -147,23 +146,23 @@ def test_case_47_growing_while_read(disk: Disk, root: Path) -> None:
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe\x00", b"\xef\xbb\xbftext\r\n", b"\xc3\x28", b"\xed\xa0\x80", bytes(range(256))]
 )
-def test_case_48_bytes_are_kept_as_they_are(disk: Disk, body: bytes) -> None:
+def test_case_48_bytes_are_kept_as_they_are(disk: MountWriter, body: bytes) -> None:
     disk.write(at("/file"), body, mode=0o644)
 
     assert disk.read(at("/file"), limit=999)[0] == body
 
 
-def test_case_48_a_name_that_is_not_unicode_is_seen_and_can_be_removed(disk: Disk, root: Path) -> None:
+def test_case_48_a_name_that_is_not_unicode_is_seen_and_can_be_removed(disk: MountWriter, root: Path) -> None:
     (Path(os.fsdecode(bytes(root) + b"/bad\xff\nname"))).touch()
 
     (entry,) = disk.entries(at("/"))
-    assert entry.kind is NodeKind.FILE
-    assert not is_sayable(entry.name)
+    assert entry.kind is EntryKind.FILE
+    assert not is_valid_name(entry.name)
     disk.remove(at("/").child(entry.name))
     assert disk.entries(at("/")) == []
 
 
-def test_case_49_a_hundred_thousand_entries(disk: Disk, root: Path) -> None:
+def test_case_49_a_hundred_thousand_entries(disk: MountWriter, root: Path) -> None:
     folder = os.open(root, os.O_PATH)
     for number in range(100_000):
         os.mknod(f"file-{number}", 0o600 | stat.S_IFREG, dir_fd=folder)
@@ -183,14 +182,14 @@ def test_case_50_disk_full(root: Path, openat2: bool) -> None:
         import os, subprocess
         from pathlib import Path
         import pytest
-        from toolcrib.domain.errors import ToolFailed
-        from toolcrib.domain.places import Mount, Place
-        from toolcrib.workspace.disk import Disk
+        from toolcrib.core.errors import ToolFailed
+        from toolcrib.core.paths import Mount, WorkspacePath
+        from toolcrib.workspace.fs.mount_writer import MountWriter
 
         root = Path({str(root)!r})
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "none", root], check=True)
-        file = Place(Mount.PROJECT, "/folder/file")
-        with Disk(root, openat2={openat2}) as disk:
+        file = WorkspacePath(Mount.PROJECT, "/folder/file")
+        with MountWriter(root, openat2={openat2}) as disk:
             disk.write(file, b"old", mode=0o640)
 
             with pytest.raises(ToolFailed, match="The disk is full; /folder/file was not changed. Free some"):
@@ -199,7 +198,7 @@ def test_case_50_disk_full(root: Path, openat2: bool) -> None:
 
             with pytest.raises(ToolFailed, match="The disk is full"):
                 for number in range(30):
-                    disk.make_folder(Place(Mount.PROJECT, f"/{{number}}"), mode=0o755)
+                    disk.make_folder(WorkspacePath(Mount.PROJECT, f"/{{number}}"), mode=0o755)
             with pytest.raises(ToolFailed, match="The disk is full"):
                 disk.write(file, b"new", mode=0o644)
 

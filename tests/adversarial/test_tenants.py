@@ -24,32 +24,33 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from tests.conftest import DatabaseUrls, url_for
+from tests.fakes.packages import package_of
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
-from tests.patience import PATIENCE
-from toolcrib.domain.approvals import Judgement, Scope
-from toolcrib.domain.callers import Caller, Role
-from toolcrib.domain.errors import Misconfigured, ToolcribError
-from toolcrib.domain.events import Event
-from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
-from toolcrib.domain.mcp import Transport
-from toolcrib.server.app import create_app
-from toolcrib.server.services import Services
-from toolcrib.server.tokens import AccessTokens
+from tests.wait_until import PATIENCE
+from toolcrib.api.access_tokens import AccessTokens
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.app import create_app
+from toolcrib.core.approvals import ApprovalDecision, GrantScope
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import Misconfigured, ToolcribError
+from toolcrib.core.events import Event
+from toolcrib.core.ids import CallId, UserId, WorkspaceId, new_id
+from toolcrib.core.mcp_servers import McpTransport
+from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage import database as database_module
 from toolcrib.storage import files as files_module
 from toolcrib.storage import workspaces as workspaces_module
-from toolcrib.storage.accounts import Person
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.migrate import APP_ROLE, SYSTEM_ROLE
-from toolcrib.tools.call import ToolCall
+from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import services as open_services
 
 pytestmark = pytest.mark.xdist_group("tenants")
 
 # Routes for whoever comes.
-PUBLIC = {"register", "login", "use_link", "refresh", "health"}
+PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "accept_invitation"}
 # Routes that name no workspace: each gives or changes what is the caller's own.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",
@@ -60,13 +61,13 @@ VIEWER_MAY = {
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
     "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "get_run", "list_mcp_servers", "get_mcp_server",
-    "list_session_calls", "get_usage",
+    "list_session_calls", "get_usage", "list_packages",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
-    "bash_output", "bash_list",
+    "bash_output", "bash_list", "read_result",
 }  # fmt: skip
 # Only these answer with what is not of any workspace: an id of someone else's is not found.
 NOT_FOUND = {"revoke_api_key", "list_models"}
@@ -86,9 +87,11 @@ BODIES: dict[str, Any] = {
     "cancel_run": None,
     "store_credentials": {"secret": "mine", "check": False},
     "create_workspace": {"name": "mine"},
-    "rename_workspace": {"name": "intruder"},
+    "change_workspace": {"name": "intruder"},
     "add_member": {"email": "{intruder}", "role": "owner"},
     "change_member_role": {"role": "owner"},
+    "create_invitation": {"email": "guest@example.com", "role": "owner"},
+    "accept_invitation": None,
     "create_agent": {"name": "intruder", "definition": "trust: guided\n"},
     "update_agent": {"name": "intruder"},
     "create_agent_key": {"name": "intruder"},
@@ -96,6 +99,7 @@ BODIES: dict[str, Any] = {
     "update_mcp_server": {"enabled": False},
     "look_at_mcp_server": None,
     "approve_mcp_server": {"sha256": "0" * 64},
+    "install_package": None,
     "create_api_key": {"name": "mine"},
     "register": None,
     "login": None,
@@ -103,7 +107,12 @@ BODIES: dict[str, Any] = {
     "refresh": None,
     "logout": None,
 }
-QUERIES = {"find_file": {"path": "/secret.txt"}, "stream_events": {"follow": "false"}}
+QUERIES = {
+    "find_file": {"path": "/secret.txt"},
+    "stream_events": {"follow": "false"},
+    # From the beginning, not from where the last verification ended.
+    "verify_audit_records": {"after": "0"},
+}
 
 # Contents and names that only members may ever see. None of them is in any request below.
 MARK = "marked-as-adas"
@@ -154,7 +163,7 @@ class Cast:
     """The application, Ada with a workspace full of marked things, a viewer in it, and Mallory with one of her own."""
 
     http: httpx2.AsyncClient
-    services: Services
+    services: ApiServices
     operations: list[Operation]
     ada: Someone
     viewer: Someone
@@ -225,7 +234,7 @@ async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIter
         ada, viewer, mallory = [await _person(services, name) for name in (f"{MARK}-ada", "vera", "mallory")]
         ids = await _furnish(services, ada, MARK)
         await services.workspaces.add_member(
-            Tenant(WorkspaceId(UUID(ids["workspace_id"])), ada.id), email=viewer.email, role=Role.VIEWER
+            Tenant(WorkspaceId(UUID(ids["workspace_id"])), ada.id), email=viewer.email, role=WorkspaceRole.VIEWER
         )
         mallorys = await _furnish(services, mallory, "mallory")
         long_ago = AccessTokens(settings.jwt_secret.get_secret_value(), clock=lambda: time.time() - 3600)
@@ -347,7 +356,7 @@ async def test_a_viewer_may_call_tools_that_read_and_no_others(cast: Cast) -> No
 def no_first_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The program forgets to ask whether someone belongs: everyone passes as an owner."""
     for module in (database_module, files_module, workspaces_module):
-        monkeypatch.setattr(module, "require", lambda role, needs: Role.OWNER)
+        monkeypatch.setattr(module, "require", lambda role, needs: WorkspaceRole.OWNER)
     # What the database refuses is then nobody's foreseen error; here nobody needs to read of it.
     with capture_logs():
         yield
@@ -610,6 +619,7 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "deleted_files": {},
         "changes": {"calls": [cast.ids["call_id"]]},
+        "read_result": {"call_id": cast.ids["call_id"]},
         "file_versions": {"file_id": cast.ids["file_id"]},
         "file_version": {"version_id": cast.ids["version_id"]},
         "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},
@@ -655,23 +665,24 @@ async def _told(cast: Cast, tool: str, arguments: dict[str, Any], caller: Caller
 
 
 def _without_ids(words: str) -> str:
-    """Ids of calls, workspaces and logged errors differ from answer to answer."""
+    """Ids of calls, workspaces and logged errors differ from answer to answer, and so do time and what is signed."""
+    words = re.sub(r'"(at|signature)":"[^"]*"', r'"\1":"…"', words)
     return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", "…", words)
 
 
-async def _person(services: Services, name: str) -> Someone:
+async def _person(services: ApiServices, name: str) -> Someone:
     email = f"{name}-{secrets.token_hex(6)}@example.com"
     profile = await services.accounts.create_user(email=email, full_name=name, password_hash="x")
     return Someone(profile.user_id, email, _bearer(services.tokens.issue(profile.user_id, 0)))
 
 
-async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, str]:
+async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str, str]:
     """A workspace with one of everything; the ids of it, under the names that paths have for them."""
-    workspace = await services.workspaces.create(Person(owner.id), name=mark, node=services.settings.node)
+    workspace = await services.workspaces.create(ActingUser(owner.id), name=mark, node=services.settings.node)
     tenant = Tenant(workspace.id, owner.id)
     agent = await services.agents.create(tenant, name=mark, definition=f"# {mark}\ntrust: guided\n")
     _, agent_key = await services.keys.create_for_agent(tenant, agent.id, name=mark, expires_at=None)
-    key, _ = await services.keys.create(Person(owner.id), name=mark, expires_at=None)
+    key, _ = await services.keys.create(ActingUser(owner.id), name=mark, expires_at=None)
     call = partial(_done, services, Caller(workspace.id, owner.id))
     first = await call("write", path="/secret.txt", content=f"{mark} one\n")
     second = await call("write", path="/secret.txt", content=f"{mark} two\n", overwrite=True)
@@ -684,8 +695,12 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
     question = await services.executor.execute(ToolCall("ask_user", asked), Caller(workspace.id, owner.id))
     approval, grant = await _waiting(services, owner, workspace.id, mark)
     server = await services.toolbox.rows.create(
-        tenant, name=mark, transport=Transport.HTTP, url=f"https://127.0.0.1:9/{mark}", secrets={"X-Key": mark}
+        tenant, name=mark, transport=McpTransport.HTTP, url=f"https://127.0.0.1:9/{mark}", secrets={"X-Key": mark}
     )
+    invitation, _ = await services.invitations.create(tenant, email=f"{mark}@example.com", role=WorkspaceRole.VIEWER)
+    # A name that is asked for is told in the answer, so it bears no mark.
+    package = f"package-{secrets.token_hex(4)}"
+    await services.packages.install(tenant, package_of(name=package, files={f"{mark}.md": mark}))
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
     run = await services.desk.submit(tenant, session.id, mark, via="test")
     # It fails, for want of a model, in its own time; what it writes is Ada's own.
@@ -713,10 +728,12 @@ async def _furnish(services: Services, owner: Someone, mark: str) -> dict[str, s
         "provider": "anthropic",
         "session_id": str(session.id),
         "server_id": str(server.id),
+        "invitation_id": str(invitation.id),
+        "package_name": package,
     }
 
 
-async def _waiting(services: Services, owner: Someone, workspace_id: WorkspaceId, mark: str) -> tuple[str, str]:
+async def _waiting(services: ApiServices, owner: Someone, workspace_id: WorkspaceId, mark: str) -> tuple[str, str]:
     """A call that waits for a decision, and the grant that another decision left behind."""
     tenant = Tenant(workspace_id, owner.id)
     rules = "tool_permissions: {write: {allowed: true}}"
@@ -727,7 +744,7 @@ async def _waiting(services: Services, owner: Someone, workspace_id: WorkspaceId
         outcome = await services.executor.execute(ToolCall("write", {"path": path, "content": mark}), caller)
         approvals.append(await services.approvals.get(tenant, outcome.metadata["approval_id"]))
     # Carried out by the loop that runs beside, if at all: what it writes is Ada's own.
-    yes = Judgement(approved=True, scope=Scope.ALWAYS, rule=approvals[0].offered)
+    yes = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approvals[0].offered)
     decided = await services.approvals.decide(tenant, approvals[0].id, yes, via="test")
     async with asyncio.timeout(PATIENCE):
         while (await services.calls.get(tenant, decided.call_id)).state != "done":
@@ -736,7 +753,7 @@ async def _waiting(services: Services, owner: Someone, workspace_id: WorkspaceId
     return str(approvals[1].id), str(grant.id)
 
 
-async def _done(services: Services, caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
+async def _done(services: ApiServices, caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
     outcome = await services.executor.execute(ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id())))
     assert outcome.succeeded, outcome.error
     return {**outcome.result, "call_id": str(outcome.call_id)}

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 import typer.main
 
-from tests.acceptance.laptop import Model, model_beside
+from tests.acceptance.local_machine import Model, model_beside
 from tests.conftest import DatabaseUrls
 from tests.docs.blocks import Block, blocks_of, pages
-from tests.docs.stage import Obliging, Stage, staged
+from tests.docs.docs_server import Obliging, Stage, staged
+from tests.fakes.packages import DOCUMENT, package_of
 from toolcrib import Toolcrib
 from toolcrib.cli.main import command_line
-from toolcrib.policy.rules import rules_from_yaml
+from toolcrib.policy.agent_definition import parse_definition
+from toolcrib.workspace.packages.package_archive import plainly_read
 
 INSTALLS = "Installs from a package registry; `make first-minute` installs the wheel into a clean environment."
 PREPARES = "Prepares the machine that this test runs on, or is the gate that this test is part of."
@@ -99,7 +101,7 @@ def run(block: Block, stage: Stage) -> None:
         case "python":
             stage.python(block.body, str(block))
         case "yaml":
-            rules_from_yaml(block.body)
+            parse_definition(block.body)
         case "json":
             check_json(block)
         case "ini":
@@ -132,11 +134,14 @@ def converse(block: Block, stage: Stage) -> None:
 
 
 def check_json(block: Block) -> None:
-    """A client's configuration starts a command of ours; a tool's schema is one."""
+    """A client's configuration starts a command of ours; a workflow's graph is taken; a tool's schema is one."""
     data = json.loads(block.body)
     if "mcpServers" in data:
         for one in data["mcpServers"].values():
             read_as_command_line([one["command"], *one["args"]])
+        return
+    if "edges" in data:
+        plainly_read(package_of(files={"workflow.md": DOCUMENT, "workflow.graph.json": block.body}))
         return
     assert data["type"] == "object"
     assert "properties" in data

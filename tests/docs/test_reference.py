@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 import toolcrib
 from scripts import cli_reference, reference
 from tests.docs.blocks import ROOT
+from toolcrib.api.websocket import chat_messages
 from toolcrib.cli.main import command_line
-from toolcrib.domain.agents import AgentRules, ToolPermission
-from toolcrib.domain.events import DeltaType, EventType
-from toolcrib.server.websocket import messages
+from toolcrib.core.agents import AgentRules, ToolPermission
+from toolcrib.core.events import DeltaType, EventType
 from toolcrib.settings import Settings
 
 pytestmark = pytest.mark.req("CL-2", part="reference")
@@ -68,7 +68,7 @@ def test_every_event_is_in_the_reference() -> None:
 
     for kind in (*EventType, *DeltaType):
         assert f"`chat:{kind}`" in told
-    for kind, message in messages.CHAT.items():
+    for kind, message in chat_messages.CHAT.items():
         assert f"`{kind}`" in told
         for name, field in message.model_fields.items():
             assert f"`{field.validation_alias or name}" in told

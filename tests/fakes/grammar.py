@@ -1,14 +1,14 @@
-"""The grammar of a stream, as domain/streams.py draws it, and small helpers to take streams in."""
+"""The grammar of a stream, as core/model_stream.py draws it, and small helpers to take streams in."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from toolcrib.domain.streams import (
-    Failed,
-    Finish,
-    Reception,
-    Start,
+from toolcrib.core.model_stream import (
+    MessageBuilder,
     StreamEvent,
+    StreamFailed,
+    StreamFinish,
+    StreamStart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
@@ -18,11 +18,11 @@ from toolcrib.domain.streams import (
 def check(events: Sequence[StreamEvent]) -> None:
     """Fails unless the events are one whole stream."""
     assert events, "a stream tells at least how it ended"
-    ends = [number for number, event in enumerate(events) if isinstance(event, Finish | Failed)]
+    ends = [number for number, event in enumerate(events) if isinstance(event, StreamFinish | StreamFailed)]
     assert ends == [len(events) - 1], f"exactly one end, and that last: {events}"
-    if not isinstance(events[0], Failed):
-        assert isinstance(events[0], Start), f"it begins with the start: {events[0]}"
-    assert sum(isinstance(event, Start) for event in events) <= 1
+    if not isinstance(events[0], StreamFailed):
+        assert isinstance(events[0], StreamStart), f"it begins with the start: {events[0]}"
+    assert sum(isinstance(event, StreamStart) for event in events) <= 1
     begun: set[int] = set()
     open_now: set[int] = set()
     ids: set[str] = set()
@@ -51,14 +51,14 @@ async def taken(stream: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     return events
 
 
-def received(events: Sequence[StreamEvent]) -> Reception:
-    reception = Reception()
+def received(events: Sequence[StreamEvent]) -> MessageBuilder:
+    reception = MessageBuilder()
     for event in events:
-        reception.take(event)
+        reception.add(event)
     return reception
 
 
-def failure(events: Sequence[StreamEvent]) -> Failed:
+def failure(events: Sequence[StreamEvent]) -> StreamFailed:
     last = events[-1]
-    assert isinstance(last, Failed), f"it should have failed: {last}"
+    assert isinstance(last, StreamFailed), f"it should have failed: {last}"
     return last

@@ -7,15 +7,20 @@ import httpx2
 
 from tests.fakes import wires
 from tests.fakes.grammar import taken
-from tests.fakes.scenes import Scene
+from tests.fakes.scripted_turns import Scene
 from tests.fakes.tools import TOOLS
-from toolcrib.domain.messages import Message, UserMessage
-from toolcrib.domain.streams import StreamEvent
-from toolcrib.providers import anthropic_wire, chat_completions, ollama
-from toolcrib.providers.lines import JsonLines, ServerSentEvents
-from toolcrib.providers.names import WireNames
+from toolcrib.core.messages import Message, UserMessage
+from toolcrib.core.model_stream import StreamEvent
+from toolcrib.providers import anthropic_messages, chat_completions, ollama
 from toolcrib.providers.provider import ModelRequest
-from toolcrib.providers.reading import Reader, Splitter, read_answer
+from toolcrib.providers.stream_reader import (
+    JsonLineSplitter,
+    SseSplitter,
+    StreamEventReader,
+    StreamSplitter,
+    read_answer,
+)
+from toolcrib.providers.wire_history import ToolNameEncoder
 
 WIRES: dict[str, Callable[[Scene], list[bytes]]] = {
     "anthropic": wires.anthropic,
@@ -24,14 +29,14 @@ WIRES: dict[str, Callable[[Scene], list[bytes]]] = {
 }
 
 
-def understanding(wire: str, request: ModelRequest) -> tuple[Splitter, Reader]:
-    names = WireNames.of(request.tools, request.messages)
+def understanding(wire: str, request: ModelRequest) -> tuple[StreamSplitter, StreamEventReader]:
+    names = ToolNameEncoder.of(request.tools, request.messages)
     match wire:
         case "anthropic":
-            return ServerSentEvents(), anthropic_wire.EventReader(request, names, provider="anthropic")
+            return SseSplitter(), anthropic_messages.AnthropicEventReader(request, names, provider="anthropic")
         case "openai":
-            return ServerSentEvents(), chat_completions.ChunkReader(request, names, provider="openai-compatible")
-    return JsonLines(), ollama.LineReader(request, names)
+            return SseSplitter(), chat_completions.ChatCompletionReader(request, names, provider="openai-compatible")
+    return JsonLineSplitter(), ollama.OllamaLineReader(request, names)
 
 
 async def read_bytes(

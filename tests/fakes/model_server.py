@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes import strictness, wires
-from tests.fakes.scenes import AFTER_RESULTS, SCENES, Scene
+from tests.fakes.scripted_turns import AFTER_RESULTS, SCENES, Scene
 
 KEY = "sk-the-right-key-for-the-fake"
 SSE = "text/event-stream"

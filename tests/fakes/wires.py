@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from tests.fakes.scenes import Scene, SceneCall
-from toolcrib.domain.streams import FinishReason
+from tests.fakes.scripted_turns import Scene, SceneCall
+from toolcrib.core.model_stream import FinishReason
 
 SIGNATURE = "c2lnbmVkIGJ5IHRoZSBmYWtl"
 

@@ -9,15 +9,16 @@ from types import ModuleType
 from typing import Any
 
 from tests.faults.processes import FORKED, Site, engine_at
-from toolcrib.domain.callers import Caller
-from toolcrib.tools.call import ToolCall
-from toolcrib.workspace import commit, disk
+from toolcrib.core.callers import Caller
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.workspace.changes import commit
+from toolcrib.workspace.fs import mount_writer
 
 # The process did every step and died before it could say so to the database.
 ALL_STEPS_DONE = 77
 _NEVER_APPLIED = 78
 _NAMES = ("write", "fchmod", "fsync", "rename", "unlink", "rmdir", "mkdir", "chmod", "utime", "symlink")
-_CHANGING = [*((os, name) for name in _NAMES), (disk, "renameat2")]
+_CHANGING = [*((os, name) for name in _NAMES), (mount_writer, "renameat2")]
 
 
 @dataclass(frozen=True)

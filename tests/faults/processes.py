@@ -17,11 +17,11 @@ import toolcrib.tools
 from toolcrib.cli.main import main
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Pool
-from toolcrib.tools.registry import tools_in
-from toolcrib.wiring import Engine, assemble
+from toolcrib.tools.tool_registry import discover_tools
+from toolcrib.wiring import ToolRuntime, assemble
 
 # All tools are modules of their own. Imported here, they are there when a process is forked.
-TOOLS = tuple(tools_in(toolcrib.tools))
+TOOLS = tuple(discover_tools(toolcrib.tools))
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(["toolcrib.cli.main", "tests.faults.crasher", "tests.faults.writers"])
@@ -38,7 +38,7 @@ class Site:
 
 
 @asynccontextmanager
-async def engine_at(site: Site) -> AsyncIterator[Engine]:
+async def engine_at(site: Site) -> AsyncIterator[ToolRuntime]:
     """An engine with few connections, and none before it is needed: dozens of us share one database server."""
     settings = Settings(
         database_url=site.app_url,

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import KEY, NDJSON, Answer, ModelServer, Received, model_server, plain
-from tests.fakes.scenes import Scene, SceneCall
-from toolcrib.domain.ids import new_id
-from toolcrib.domain.streams import FinishReason
+from tests.fakes.scripted_turns import Scene, SceneCall
+from toolcrib.core.ids import new_id
+from toolcrib.core.model_stream import FinishReason
 
 TURNS = 10
 # Turns in which a shell command is run, too.

@@ -13,8 +13,8 @@ from typing import Self
 
 import httpx2
 
-from tests.conftest import DatabaseUrls
-from tests.patience import PATIENCE
+from tests.conftest import POOL_SIZE, DatabaseUrls
+from tests.wait_until import PATIENCE
 
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 _LOOK_EVERY_SECONDS = 0.05
@@ -29,6 +29,8 @@ class Server:
         self.data_dir = directory / "data"
         self.jwt_secret = secrets.token_urlsafe(48)
         self.node = "killed"
+        # What is started; a test may have another program that serves the same way.
+        self.program = [TOOLCRIB]
         self._port = _free_port()
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,6 +44,8 @@ class Server:
             "TOOLCRIB_SEAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
             "TOOLCRIB_NODE": self.node,
+            "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
+            "TOOLCRIB_OPEN_REGISTRATION": "true",
             # One login lasts for all the kills.
             "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
         }
@@ -60,7 +64,7 @@ class Server:
     def start(self) -> None:
         """Returns when the server answers, which it does after it has recovered."""
         with self._log.open("ab") as log:
-            command = [TOOLCRIB, "serve", "--port", str(self._port)]
+            command = [*self.program, "serve", "--port", str(self._port)]
             self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         tick = threading.Event()
         for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
@@ -76,6 +80,13 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._process = None
+
+    def await_death(self) -> int:
+        """Returns how it ended, when it has by itself."""
+        assert self._process is not None
+        status = self._process.wait(PATIENCE)
+        self._process = None
+        return status
 
     def freeze(self) -> None:
         """As a host does it whose virtual machine is moved: nothing runs in it any more, and it does not know."""

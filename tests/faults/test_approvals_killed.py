@@ -18,9 +18,9 @@ from tests.conftest import DatabaseUrls
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.processes import FORKED, Site, engine_at, run_command
 from tests.faults.server import Server
-from tests.patience import PATIENCE
-from toolcrib.domain.approvals import Judgement
-from toolcrib.domain.ids import ApprovalId, UserId, WorkspaceId
+from tests.wait_until import PATIENCE
+from toolcrib.core.approvals import ApprovalDecision
+from toolcrib.core.ids import ApprovalId, UserId, WorkspaceId
 from toolcrib.storage.database import Tenant
 
 pytestmark = [pytest.mark.req("HU-1", part="survives restarts"), pytest.mark.xdist_group("kill")]
@@ -107,7 +107,7 @@ def test_what_was_asked_before_a_kill_is_decided_without_a_server_and_done_by_th
     yes, no = people.ask("/yes.txt"), people.ask("/no.txt")
 
     server.kill()
-    for asked, more in ((yes, ()), (no, ("--deny",))):
+    for asked, more in ((yes, ()), (no, ("--reject",))):
         decided = ("approve", asked["approval_id"], "--database", "--as", EMAIL, "--yes", *more)
         said = run_command(*decided, environment=server.environment, scratch=tmp_path)
         assert said.status == 0, said.said
@@ -181,7 +181,7 @@ def _die(site: Site, workspace: str, user: str, approval: str, statements: int) 
 async def _decide_and_do(site: Site, workspace: str, user: str, approval: str) -> None:
     tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
     async with engine_at(site) as engine:
-        await engine.approvals.decide(tenant, ApprovalId(UUID(approval)), Judgement(approved=True), via="test")
+        await engine.approvals.decide(tenant, ApprovalId(UUID(approval)), ApprovalDecision(approved=True), via="test")
         for allowed in await engine.waiting._rows.claim(node=site.node, lease=timedelta(seconds=60), limit=100):
             if str(allowed.approval.id) == approval:
                 await engine.waiting._carry_out(allowed)

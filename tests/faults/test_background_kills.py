@@ -15,7 +15,7 @@ from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.faults.test_shell_kills import newcomer
 from tests.integration.sandbox.test_starting import ended, marked
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 pytestmark = [
     pytest.mark.req("SH-5", part="the real server, killed: no process left, what they did told and undone"),

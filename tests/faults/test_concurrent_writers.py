@@ -6,15 +6,15 @@ from itertools import pairwise
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.consistency_check import Workspace
 from tests.faults.processes import Site
-from tests.faults.truth import Workspace
 from tests.faults.writers import Writers, writers
 from tests.integration.conftest import Crib, new_caller
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
 
-pytestmark = [pytest.mark.req("WS-8"), pytest.mark.xdist_group("writers")]
+pytestmark = [pytest.mark.req("WS-8", part="writers in several processes"), pytest.mark.xdist_group("writers")]
 
 PATH = "/notes/shared.md"
 

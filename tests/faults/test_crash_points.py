@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.consistency_check import Row, Workspace
 from tests.faults.crasher import Doomed, crash
 from tests.faults.processes import Site, engine_at
-from tests.faults.truth import Row, Workspace
 from tests.integration.conftest import Crib, new_caller
-from toolcrib.domain.files import AuthorKind
-from toolcrib.domain.ids import CallId, FileId, new_id
-from toolcrib.engine.recovery import recover
+from toolcrib.core.files import AuthorKind
+from toolcrib.core.ids import CallId, FileId, new_id
+from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
-from toolcrib.storage.changes import Settled
+from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.tools.call import ToolCall
 from toolcrib.wiring import assemble
+from toolcrib.workspace.sync.node_recovery import recover
 
 pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]
 
@@ -266,8 +266,8 @@ async def test_a_reader_who_looked_before_does_not_clear_the_mark_of_a_later_cha
     yard.dies("write", path="/a.txt", content=OURS, overwrite=True)
 
     # What a read does last, if someone else's commit came between its look and this.
-    seen = Settled(file.id, file.version_id, file.fingerprint)
-    await yard.engine.shelves.changes.remember(Tenant.of(yard.caller), [seen])
+    seen = AppliedFile(file.id, file.version_id, file.fingerprint)
+    await yard.engine.shelves.changes.save_fingerprints(Tenant.of(yard.caller), [seen])
 
     await yard.recovers()
     assert yard.at("/a.txt").read_text() == OURS

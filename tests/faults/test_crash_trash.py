@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_crash_points import NewYard, Yard, new_yard
-from toolcrib.workspace.drift import MOST_BYTES
+from toolcrib.workspace.sync.path_state import MOST_BYTES
 
 __all__ = ["new_yard"]
 

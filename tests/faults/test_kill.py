@@ -14,10 +14,10 @@ import httpx2
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.load import SHARED, Client, at_full_speed
 from tests.faults.server import Server, client_of
-from tests.faults.truth import Workspace
 
 pytestmark = [
     pytest.mark.req("WS-5", part="kill -9"),

@@ -13,14 +13,14 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
-from tests.fakes.scenes import Scene, SceneCall
+from tests.fakes.scripted_turns import Scene, SceneCall
+from tests.faults.cluster import Office
+from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
-from tests.faults.office import Office
 from tests.faults.server import Server
-from tests.faults.truth import Workspace
-from tests.patience import PATIENCE
-from toolcrib.domain.ids import new_id
-from toolcrib.domain.streams import FinishReason
+from tests.wait_until import PATIENCE
+from toolcrib.core.ids import new_id
+from toolcrib.core.model_stream import FinishReason
 
 pytestmark = [pytest.mark.req("RN-5", part="a process that was believed dead"), pytest.mark.xdist_group("kill")]
 

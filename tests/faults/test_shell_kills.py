@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
-from tests.faults.truth import Workspace
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 pytestmark = [
     pytest.mark.req("SH-4", part="kill -9 during commits of 500-file effects"),

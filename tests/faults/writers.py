@@ -8,11 +8,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tests.faults.processes import FORKED, Site, engine_at
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.ids import CallId, new_id
-from toolcrib.domain.outcomes import Outcome
-from toolcrib.tools.call import ToolCall
-from toolcrib.wiring import Engine
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.tool_calls import Outcome, ToolCall
+from toolcrib.wiring import ToolRuntime
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def writers(count: int, site: Site) -> Iterator[Writers]:
 class Writer:
     """One of them."""
 
-    def __init__(self, engine: Engine, caller: Caller, name: str) -> None:
+    def __init__(self, engine: ToolRuntime, caller: Caller, name: str) -> None:
         self._engine = engine
         self._caller = caller
         self._name = name

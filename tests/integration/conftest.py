@@ -6,25 +6,24 @@ from typing import Any
 
 import pytest
 
-from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.ids import CallId, UserId, WorkspaceId, new_id
-from toolcrib.domain.outcomes import Outcome
-from toolcrib.policy.rules import rules_to_yaml
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import CallId, UserId, WorkspaceId, new_id
+from toolcrib.core.tool_calls import Outcome, ToolCall
+from toolcrib.policy.agent_definition import render_definition
 from toolcrib.settings import Settings
-from toolcrib.storage.accounts import Accounts, Person
-from toolcrib.storage.agents import Agents
+from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.tools.call import ToolCall
-from toolcrib.wiring import Engine, assemble
+from toolcrib.storage.users import ActingUser, UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import ToolRuntime, assemble
 
 
 @dataclass(frozen=True)
 class Crib:
     """A workspace and someone in it."""
 
-    engine: Engine
+    engine: ToolRuntime
     database: Database
     settings: Settings
     caller: Caller
@@ -52,22 +51,22 @@ class Crib:
 
     async def agent(self, **rules: Any) -> Caller:
         """A new agent of this workspace, for which its owner answers."""
-        definition = rules_to_yaml(AgentRules(**rules))
-        stored = await Agents(self.database).create(
+        definition = render_definition(AgentRules(**rules))
+        stored = await AgentStore(self.database).create(
             Tenant.of(self.caller), name=f"agent {new_id()}", definition=definition
         )
         return replace(self.caller, agent=stored.as_caller)
 
 
 async def new_person(database: Database) -> UserId:
-    profile = await Accounts(database).create_user(email=f"{new_id()}@example.org", full_name=None, password_hash="x")
+    profile = await UserStore(database).create_user(email=f"{new_id()}@example.org", full_name=None, password_hash="x")
     return profile.user_id
 
 
 async def new_caller(database: Database, settings: Settings) -> Caller:
     """A person who owns a new workspace."""
     user_id = await new_person(database)
-    workspace = await Workspaces(database).create(Person(user_id), name="w", node=settings.node)
+    workspace = await WorkspaceStore(database).create(ActingUser(user_id), name="w", node=settings.node)
     return Caller(WorkspaceId(workspace.id), user_id)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.real.llama import KEY, llama
-from toolcrib.providers.provider import Credentials, Provider
-from toolcrib.providers.registry import open_providers
+from toolcrib.providers.provider import Provider, ProviderCredentials
+from toolcrib.providers.provider_registry import open_providers
 
 # Whose wires llama.cpp's server speaks, and where they begin.
 WIRES = {"openai-compatible": "/v1", "anthropic": ""}
@@ -19,7 +19,7 @@ class Access:
     """A provider, and the way to the model."""
 
     provider: Provider
-    credentials: Credentials
+    credentials: ProviderCredentials
 
 
 @pytest.fixture(scope="session")
@@ -56,4 +56,4 @@ async def calling(wire: str, calling_url: str) -> AsyncIterator[Access]:
 @asynccontextmanager
 async def accessed(wire: str, url: str) -> AsyncIterator[Access]:
     async with open_providers(private_hosts=["*"]) as providers:
-        yield Access(await providers.get(wire), Credentials(KEY, base_url=url + WIRES[wire]))
+        yield Access(await providers.get(wire), ProviderCredentials(KEY, base_url=url + WIRES[wire]))

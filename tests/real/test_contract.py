@@ -8,27 +8,27 @@ from tests.fakes.grammar import failure, received, taken
 from tests.fakes.tools import LIST_DIRECTORY, TOOLS
 from tests.real.conftest import Access
 from tests.real.llama import MODEL
-from toolcrib.domain.errors import ProviderFault
-from toolcrib.domain.messages import (
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.messages import (
     AssistantMessage,
     Message,
+    ModelToolCall,
     SystemMessage,
-    ToolCall,
     ToolCallId,
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.domain.streams import FinishReason, TextDelta
-from toolcrib.providers.provider import Credentials, ModelRequest, OfferedTool, ToolChoice
+from toolcrib.core.model_stream import FinishReason, TextDelta
+from toolcrib.providers.provider import ModelRequest, ProviderCredentials, ToolChoice, ToolSpec
 
 pytestmark = pytest.mark.real
 
 SYSTEM = SystemMessage("You are a helpful assistant.")
-CALL = ToolCall(ToolCallId("call_1"), "list_directory", '{"path": "/"}')
+CALL = ModelToolCall(ToolCallId("call_1"), "list_directory", '{"path": "/"}')
 
 
 def asking(
-    *messages: Message, tools: tuple[OfferedTool, ...] = (), choice: ToolChoice = ToolChoice.AUTO, most: int = 60
+    *messages: Message, tools: tuple[ToolSpec, ...] = (), choice: ToolChoice = ToolChoice.AUTO, most: int = 60
 ) -> ModelRequest:
     return ModelRequest(MODEL, (SYSTEM, *messages), tools=tools, tool_choice=choice, max_output_tokens=most)
 
@@ -92,11 +92,11 @@ async def test_hanging_up_frees_the_model_for_the_next(access: Access) -> None:
 async def test_what_is_longer_than_the_context_is_refused_as_that(access: Access) -> None:
     events = await taken(access.provider.stream(asking(UserMessage("word " * 20_000)), access.credentials))
 
-    assert failure(events).error.fault is ProviderFault.CONTEXT_TOO_LONG
+    assert failure(events).error.fault is ProviderErrorKind.CONTEXT_TOO_LONG
 
 
 async def test_a_wrong_key_is_refused_as_that(access: Access) -> None:
-    wrong = Credentials("sk-wrong", base_url=access.credentials.base_url)
+    wrong = ProviderCredentials("sk-wrong", base_url=access.credentials.base_url)
     events = await taken(access.provider.stream(asking(UserMessage("Hello.")), wrong))
 
-    assert failure(events).error.fault is ProviderFault.CREDENTIALS
+    assert failure(events).error.fault is ProviderErrorKind.CREDENTIALS

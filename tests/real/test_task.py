@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.cluster import Office
+from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
-from tests.faults.office import Office
 from tests.faults.server import Server
-from tests.faults.truth import Workspace
 from tests.real.llama import CONTEXT, KEY, MODEL, insisting_on_a_call
 
 pytestmark = pytest.mark.real

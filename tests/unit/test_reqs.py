@@ -4,21 +4,31 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reqs import BadMark, Showing, main, read_titles, scan
+from scripts.reqs import BadMark, Requirement, Showing, main, read_requirements, scan
 
-TABLE = """
-| Id | What it asks |
-|---|---|
-| WS-1 | Four mounts |
-| WS-2 | Path languages |
-| TL-10 | A tool from `one | function` |
+PAGE = """# Requirements
+
+### WS-1 Four mounts
+
+Words about them.
+
+- [ ] the whole
+
+### WS-2 Path languages
+
+- [ ] absolute paths
+- [ ] @mount paths
+
+### TL-10 A tool from `one function`
+
+- [ ] the whole
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "requirements.md").write_text(TABLE)
+    (tmp_path / "docs" / "requirements.md").write_text(PAGE)
     (tmp_path / "tests" / "unit").mkdir(parents=True)
     return tmp_path
 
@@ -36,13 +46,15 @@ def at(name: str, requirement: str, part: str | None = None) -> Showing:
     return Showing(requirement, part, f"tests/unit/test_some.py::{name}")
 
 
-def test_ids_and_titles_are_read_from_the_table(project: Path) -> None:
-    titles = read_titles(project / "docs" / "requirements.md")
+def boxes(project: Path) -> list[str]:
+    return [line for line in (project / "docs" / "requirements.md").read_text().splitlines() if line.startswith("- ")]
 
-    assert titles == {
-        "WS-1": "Four mounts",
-        "WS-2": "Path languages",
-        "TL-10": "A tool from `one | function`",
+
+def test_ids_titles_and_parts_are_read_from_the_page(project: Path) -> None:
+    assert read_requirements(project / "docs" / "requirements.md") == {
+        "WS-1": Requirement("Four mounts", {"the whole": False}),
+        "WS-2": Requirement("Path languages", {"absolute paths": False, "@mount paths": False}),
+        "TL-10": Requirement("A tool from `one function`", {"the whole": False}),
     }
 
 
@@ -92,25 +104,72 @@ def test_mark_that_cannot_be_read_as_text_is_an_error(project: Path, arguments: 
     assert main([], root=project) == 1
 
 
-def test_listing_shows_each_id_with_its_tests(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_tests(project, '@pytest.mark.req("WS-2", part="reads")\ndef test_a(): ...\n')
+def test_a_requirement_is_shown_when_every_part_of_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tests(project, '@pytest.mark.req("WS-2", part="@mount paths")\ndef test_a(): ...\n')
+    assert main(["--write", "--quiet"], root=project) == 0
+    assert boxes(project)[1:3] == ["- [ ] absolute paths", "- [x] @mount paths"]
+    assert main(["WS-2"], root=project) == 1
+    assert capsys.readouterr().err == "WS-2: tests do not show all of it (Path languages)\n"
+
+    write_tests(
+        project,
+        '@pytest.mark.req("WS-2", part="@mount paths")\n@pytest.mark.req("WS-2", part="absolute paths")\n'
+        "def test_a(): ...\n",
+    )
+    assert main(["--write", "WS-2"], root=project) == 0
+    assert "1 of 3 requirements are shown by tests, and 2 of their 4 parts." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mark", ['"WS-2"', '"WS-2", part="all that there is"', '"WS-1", part="@mount paths"'])
+def test_a_mark_that_names_no_part_of_the_page_shows_nothing(
+    project: Path, mark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tests(project, f"@pytest.mark.req({mark})\ndef test_a(): ...\n")
 
     assert main([], root=project) == 0
+    out = capsys.readouterr().out
+    assert "shows no part of it: tests/unit/test_some.py::test_a" in out
+    assert "0 of 3 requirements are shown by tests, and 0 of their 4 parts." in out
+
+
+def test_listing_shows_each_part_with_its_tests(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tests(
+        project,
+        '@pytest.mark.req("TL-10")\n@pytest.mark.req("WS-2", part="@mount paths")\ndef test_a(): ...\n',
+    )
+
+    assert main(["--write"], root=project) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "WS-1   Four mounts  [no test]",
-        "WS-2   Path languages",
-        "         tests/unit/test_some.py::test_a  (reads)",
-        "TL-10  A tool from `one | function`  [no test]",
-        "1 of 3 requirements are shown by a test.",
+        "WS-1   Four mounts  [not shown]",
+        "         the whole  [no test]",
+        "WS-2   Path languages  [not shown]",
+        "         absolute paths  [no test]",
+        "         @mount paths",
+        "           tests/unit/test_some.py::test_a",
+        "TL-10  A tool from `one function`",
+        "         the whole",
+        "           tests/unit/test_some.py::test_a",
+        "1 of 3 requirements are shown by tests, and 2 of their 4 parts.",
     ]
 
 
-def test_needed_id_that_no_test_shows_fails_and_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_tests(project, '@pytest.mark.req("WS-2")\ndef test_a(): ...\n')
+def test_a_box_that_is_not_as_the_tests_have_it_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tests(project, '@pytest.mark.req("WS-1")\ndef test_a(): ...\n')
 
-    assert main(["WS-2"], root=project) == 0
-    assert main(["WS-1", "WS-2"], root=project) == 1
-    assert capsys.readouterr().err == "WS-1: no test shows it (Four mounts)\n"
+    assert main(["--quiet"], root=project) == 1
+    assert "WS-1, 'the whole' is not checked, and a test shows it" in capsys.readouterr().err
+    assert main(["--quiet", "--write"], root=project) == 0
+    write_tests(project, "def test_a(): ...\n")
+    assert main(["--quiet"], root=project) == 1
+    assert "WS-1, 'the whole' is checked, and no test shows it" in capsys.readouterr().err
+
+
+def test_a_requirement_without_a_box_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = project / "docs" / "requirements.md"
+    page.write_text(page.read_text() + "\n### TL-11 Nothing\n")
+
+    assert main(["--quiet"], root=project) == 1
+    assert "TL-11 has no box" in capsys.readouterr().err
 
 
 def test_needed_id_that_does_not_exist_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 from toolcrib import __version__
-from toolcrib.domain import platforms
-from toolcrib.domain.errors import Misconfigured
+from toolcrib.core.errors import Misconfigured
+from toolcrib.runtime import process_setup
 from toolcrib.storage.migrate import fingerprint
 
 ROOT = Path(__file__).parents[2]
@@ -96,4 +96,4 @@ def test_other_systems_are_refused_with_the_way_out(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "platform", "darwin")
 
     with pytest.raises(Misconfigured, match=r"Linux only, and this is darwin.*--server"):
-        platforms.require_linux()
+        process_setup.require_linux()

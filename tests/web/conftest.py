@@ -1,4 +1,4 @@
-"""The web UI in Debian's Chromium, before a real server. Every test has a page that no error may come from."""
+"""The web UI in Debian's Chromium with a real server. A page error fails the test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.acceptance.workspace import Someone, Workspace
 from tests.conftest import ROOT
 from tests.fakes.model_server import ModelServer, model_server_beside
 from tests.faults.databases import migrated_database, urls_of
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 __all__ = ["ada", "grace", "http", "new_workspace", "workspace"]
 
@@ -32,7 +32,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENS = ROOT / ".cache" / "screens"
 
-# On a busy machine everything takes its time; what takes longer than this does not come at all.
+# A busy machine is slow. Longer waits mean that the element never appears.
 expect.set_options(timeout=PATIENCE * 1_000)
 
 Axe = Callable[[Page], Awaitable[None]]
@@ -41,7 +41,7 @@ Screenshot = Callable[[Page, str], Awaitable[Path]]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """On a database of its own: the people of the acceptance tests are registered in theirs."""
+    """A server with its own database: the accounts of the acceptance tests are in another one."""
     with (
         migrated_database() as name,
         serving(tmp_path_factory.mktemp("web-server"), urls_of(name)) as started,
@@ -59,16 +59,16 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
-    """A page of a new visitor. A script that failed, or that the page's policy stopped, fails the test."""
+    """A page without a login. A script error or a violation of the content security policy fails the test."""
     context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1_000)
-    faults: list[str] = []
+    page_errors: list[str] = []
     opened = await context.new_page()
-    opened.on("pageerror", lambda error: faults.append(f"{error.message}\n{error.stack}"))
-    opened.on("console", lambda message: faults.extend(_fault(message)))
+    opened.on("pageerror", lambda error: page_errors.append(f"{error.message}\n{error.stack}"))
+    opened.on("console", lambda message: page_errors.extend(_page_errors(message)))
     yield opened
     await context.close()
-    assert faults == []
+    assert page_errors == []
 
 
 @pytest.fixture
@@ -80,28 +80,30 @@ async def workspace_page(page: Page, workspace: Workspace, ada: Someone, server:
 
 
 async def log_in(page: Page, someone: Someone, server: Serving) -> None:
-    """As the form would, but for the form: it has a test of its own."""
+    """Log in with a cookie. The login form has its own test."""
     await page.context.add_cookies([{"name": "access_token", "value": someone.token, "url": server.origin}])
 
 
 @pytest.fixture
 def model() -> Iterator[ModelServer]:
-    """The strict fake of a model; ``model.say(...)`` scripts its answers."""
+    """A strict fake of a model server. ``model.say(...)`` scripts its responses."""
     with model_server_beside() as fake:
         yield fake
 
 
 @pytest.fixture
 def axe() -> Axe:
-    """Fails if axe finds a serious fault in the page, in light or in dark."""
+    """Fails if axe finds a serious violation in the page, in light or dark mode."""
 
     async def check(page: Page) -> None:
-        # Through the debugger, which the page's policy does not bind.
+        # Through the debugger, which the content security policy does not restrict.
         await page.evaluate(AXE.read_text())
         for theme in ("light", "dark"):
             await page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
             found: dict[str, Any] = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-            assert [_told(one) for one in found["violations"] if one["impact"] in ("serious", "critical")] == [], theme
+            assert [_describe(one) for one in found["violations"] if one["impact"] in ("serious", "critical")] == [], (
+                theme
+            )
         await page.evaluate("() => { delete document.documentElement.dataset.theme }")
 
     return check
@@ -109,7 +111,7 @@ def axe() -> Axe:
 
 @pytest.fixture
 def screenshot() -> Screenshot:
-    """Keeps a picture of the page, in light and in dark; ``make screens`` takes them into the documentation."""
+    """Saves a screenshot of the page in light and dark mode. ``make screens`` copies them into the documentation."""
 
     async def take(page: Page, name: str) -> Path:
         SCREENS.mkdir(parents=True, exist_ok=True)
@@ -122,14 +124,14 @@ def screenshot() -> Screenshot:
     return take
 
 
-def _fault(message: ConsoleMessage) -> list[str]:
-    # What the server refused is a fault only if the page does not cope with it, which tests look at themselves.
+def _page_errors(message: ConsoleMessage) -> list[str]:
+    # An error response is not a page error. Tests check how the page handles it.
     if message.type != "error" or message.text.startswith("Failed to load resource"):
         return []
-    # A server that is restarted is not there for a moment.
+    # A restarting server is unreachable for a moment.
     return [] if "WebSocket connection" in message.text else [message.text]
 
 
-def _told(violation: dict[str, Any]) -> str:
+def _describe(violation: dict[str, Any]) -> str:
     nodes = "; ".join(node["html"][:200] + " " + str(node.get("failureSummary", "")) for node in violation["nodes"])
     return f"{violation['id']}: {violation['help']}: {nodes}"

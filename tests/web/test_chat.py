@@ -1,4 +1,4 @@
-"""The chat: beginning a session, what is said and done in order, and what is shown after a reload."""
+"""The chat: starting a session, messages and calls in order, and the same conversation after a reload."""
 
 import pytest
 from playwright.async_api import Page, expect
@@ -6,12 +6,12 @@ from playwright.async_api import Page, expect
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
-from tests.web.cast import hire
+from tests.web.builders import hire
 from tests.web.conftest import PHONE, Axe, Screenshot
 
 
 @pytest.mark.req("UI-1", part="chat")
-async def test_a_session_is_begun_and_shows_what_is_said_and_done_in_order(
+async def test_a_new_session_shows_messages_and_calls_in_order(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
     page = workspace_page
@@ -20,7 +20,7 @@ async def test_a_session_is_begun_and_shows_what_is_said_and_done_in_order(
     await page.get_by_role("button", name="New", exact=True).click()
     await expect(page.get_by_text("uses tools")).to_be_visible()
     await page.get_by_role("textbox", name="Title").fill("Shopping")
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start").click()
     model.say(
         says("I look at the notes.", ("read", {"path": "/notes.md"})),
         says("You must **buy milk**.\n\n```py\nprint('milk')\n```\n", thinking="There is a note about milk."),
@@ -34,7 +34,7 @@ async def test_a_session_is_begun_and_shows_what_is_said_and_done_in_order(
     rows = conversation.get_by_role("article")
     await expect(rows).to_have_count(4)
     labels = [await row.get_attribute("aria-label") for row in await rows.all()]
-    assert labels == ["You", "The agent", "Call of read", "The agent"]
+    assert labels == ["You", "Agent", "Call of read", "Agent"]
 
     call = conversation.get_by_role("button", name="read /notes.md")
     await expect(call).to_have_attribute("aria-expanded", "false")

@@ -1,4 +1,4 @@
-"""The Files screen: the tree, reading and writing, the past of a file, search, and what was deleted."""
+"""The Files screen: the tree, reading and editing, file history, search, and deleted files."""
 
 import pytest
 from playwright.async_api import Page, expect
@@ -10,8 +10,8 @@ PYTHON = '"""Greets."""\n\n\ndef greet(name: str) -> str:\n    # Politely.\n    
 
 
 @pytest.fixture
-def furnished(workspace: Workspace) -> Workspace:
-    """Some files that the history knows, one that it does not, and one that is gone."""
+def populated(workspace: Workspace) -> Workspace:
+    """A workspace with tracked files, an untracked one and a deleted one."""
     workspace.write("/docs/guide.md", "# Guide\n\nRead *this* first.\n")
     workspace.write("/src/greet.py", PYTHON)
     workspace.write("/src/greet_test.py", "from greet import greet\n")
@@ -24,20 +24,20 @@ def furnished(workspace: Workspace) -> Workspace:
 
 
 @pytest.fixture
-async def files(workspace_page: Page, furnished: Workspace) -> Page:
-    await workspace_page.goto(f"/w/{furnished.id}/files")
+async def files(workspace_page: Page, populated: Workspace) -> Page:
+    await workspace_page.goto(f"/w/{populated.id}/files")
     await expect(workspace_page.get_by_role("treeitem", name="notes.md")).to_be_visible()
     return workspace_page
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_the_tree_opens_by_keyboard_and_tells_what_the_history_knows(
+async def test_the_tree_opens_by_keyboard_and_marks_untracked_files(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
-    await expect(files.get_by_role("treeitem", name="build, folder, only on disk")).to_be_visible()
+    await expect(files.get_by_role("treeitem", name="build, folder, untracked")).to_be_visible()
     await files.get_by_role("treeitem", name="build").focus()
     await files.keyboard.press("ArrowRight")
-    await expect(files.get_by_role("treeitem", name="out.log, only on disk")).to_be_visible()
+    await expect(files.get_by_role("treeitem", name="out.log, untracked")).to_be_visible()
     for key in ("ArrowLeft", "ArrowDown", "ArrowDown", "ArrowRight"):
         await files.keyboard.press(key)
     await expect(files.get_by_role("treeitem", name="greet.py")).to_be_visible()
@@ -52,16 +52,16 @@ async def test_the_tree_opens_by_keyboard_and_tells_what_the_history_knows(
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_a_file_is_made_written_and_its_history_brings_an_older_version_back(
-    files: Page, furnished: Workspace, axe: Axe, screenshot: Screenshot
+async def test_a_file_is_created_edited_and_restored_to_an_older_version(
+    files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
     await files.get_by_role("button", name="New file or folder").click()
     await files.get_by_label("Path").fill("/ideas.md")
-    await files.get_by_role("button", name="Make it").click()
+    await files.get_by_role("button", name="Create").click()
     await files.get_by_role("button", name="Edit").click()
     await files.get_by_label("Edit /ideas.md").click()
     await files.keyboard.type("first")
-    await expect(files.get_by_text("Not saved yet")).to_be_visible()
+    await expect(files.get_by_text("Unsaved changes")).to_be_visible()
     await files.keyboard.press("Control+s")
     await files.get_by_role("button", name="Edit").click()
     await files.get_by_label("Edit /ideas.md").click()
@@ -69,23 +69,23 @@ async def test_a_file_is_made_written_and_its_history_brings_an_older_version_ba
     await files.keyboard.type(" and second")
     await files.get_by_role("button", name="Save").click()
     await expect(files.get_by_role("button", name="Edit", exact=True)).to_be_visible()
-    assert furnished.on_disk("/ideas.md").read_text() == "first and second"
+    assert populated.on_disk("/ideas.md").read_text() == "first and second"
 
     await files.get_by_role("button", name="History").click()
-    await expect(files.get_by_role("heading", name="What version 3 changed")).to_be_visible()
+    await expect(files.get_by_role("heading", name="Changes in version 3")).to_be_visible()
     await expect(files.get_by_text("first and second")).to_be_visible()
     await axe(files)
     await screenshot(files, "file-history")
     await files.get_by_role("button", name="Version 2").click()
-    await files.get_by_role("button", name="Bring this version back").click()
-    await files.get_by_role("button", name="Bring it back").click()
-    await expect(files.get_by_role("button", name="Version 4 now")).to_be_visible()
-    assert furnished.on_disk("/ideas.md").read_text() == "first"
+    await files.get_by_role("button", name="Restore this version").click()
+    await files.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    await expect(files.get_by_role("button", name="Version 4 current")).to_be_visible()
+    assert populated.on_disk("/ideas.md").read_text() == "first"
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_what_another_wrote_meanwhile_is_shown_beside_ones_own_and_not_overwritten(
-    files: Page, furnished: Workspace, axe: Axe, screenshot: Screenshot
+async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
+    files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
     await files.get_by_role("treeitem", name="notes.md").click()
     await files.get_by_role("button", name="Edit").click()
@@ -93,44 +93,44 @@ async def test_what_another_wrote_meanwhile_is_shown_beside_ones_own_and_not_ove
     await files.keyboard.type("mine ")
     await files.get_by_role("treeitem", name="docs").press("ArrowRight")
     await files.get_by_role("treeitem", name="guide.md").click()
-    furnished.place("/notes.md", "theirs\n")
+    populated.place("/notes.md", "theirs\n")
     await files.get_by_role("treeitem", name="notes.md").click()
     await expect(files.get_by_label("Edit /notes.md")).to_contain_text("mine")
 
     await files.get_by_role("button", name="Save", exact=True).click()
 
     await expect(files.get_by_role("alert")).to_contain_text("changed since")
-    await expect(files.get_by_role("region", name="What others wrote meanwhile")).to_contain_text("theirs")
-    assert furnished.on_disk("/notes.md").read_text() == "theirs\n"
+    await expect(files.get_by_role("region", name="Edit conflict")).to_contain_text("theirs")
+    assert populated.on_disk("/notes.md").read_text() == "theirs\n"
     await axe(files)
     await screenshot(files, "file-overtaken")
-    await files.get_by_role("button", name="Save mine over it").click()
+    await files.get_by_role("button", name="Overwrite").click()
     await expect(files.get_by_role("button", name="Edit")).to_be_visible()
-    assert "mine" in furnished.on_disk("/notes.md").read_text()
+    assert "mine" in populated.on_disk("/notes.md").read_text()
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_search_finds_by_content_and_by_name_and_leads_to_the_line(
+async def test_search_finds_files_by_content_and_by_name_and_opens_the_line(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
     await files.get_by_role("button", name="Search").first.click()
-    await files.get_by_label("Search for").fill("def gr.*t")
+    await files.get_by_label("Search", exact=True).fill("def gr.*t")
     await files.keyboard.press("Enter")
     await files.get_by_role("button", name="4 def greet(name: str) -> str:").click()
     await expect(files.locator(".cm-target")).to_contain_text("def greet")
     await axe(files)
     await screenshot(files, "file-search")
 
-    await files.get_by_label("Where").select_option("names")
-    await files.get_by_label("Search for").fill("test")
+    await files.get_by_label("Search in").select_option("names")
+    await files.get_by_label("Search", exact=True).fill("test")
     await files.keyboard.press("Enter")
     await files.get_by_role("button", name="/src/greet_test.py").click()
     await expect(files.get_by_role("heading", name="/src/greet_test.py")).to_be_visible()
 
 
 @pytest.mark.req("UI-1", part="files")
-async def test_on_a_phone_a_file_is_deleted_and_brought_back(
-    files: Page, furnished: Workspace, axe: Axe, screenshot: Screenshot
+async def test_on_a_phone_a_file_is_deleted_and_restored(
+    files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
     await files.set_viewport_size(PHONE)
     await files.get_by_role("treeitem", name="notes.md").click()
@@ -140,11 +140,11 @@ async def test_on_a_phone_a_file_is_deleted_and_brought_back(
     await files.get_by_role("button", name="Delete").click()
     await files.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(files.get_by_role("tree")).to_be_visible()
-    assert not furnished.on_disk("/notes.md").exists()
+    assert not populated.on_disk("/notes.md").exists()
 
     await files.get_by_role("button", name="Deleted").click()
     await axe(files)
     await files.get_by_role("button", name="Restore /notes.md").click()
     await expect(files.get_by_role("heading", name="/notes.md")).to_be_visible()
-    assert furnished.on_disk("/notes.md").read_text() == "one\ntwo\n"
+    assert populated.on_disk("/notes.md").read_text() == "one\ntwo\n"
     assert await files.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -1,4 +1,4 @@
-"""A whole task in the browser, as a person and an agent do it together, with a server that is restarted between."""
+"""A whole task of a person and an agent in the browser, with a server restart in between."""
 
 import secrets
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.faults.databases import migrated_database, urls_of
 from tests.integration.runs.conftest import says
-from tests.patience import PATIENCE
-from tests.web.cast import begin, hire
+from tests.wait_until import PATIENCE
+from tests.web.builders import begin, hire
 from tests.web.conftest import WIDE, Axe, Screenshot, log_in
 
 PLAN = "/plans/bold-meadow-revelation.plan"
@@ -44,7 +44,7 @@ class Restartable:
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[Restartable]:
-    """On a database of its own: another server there would take up its runs, and knows none of its secrets."""
+    """A server with its own database: another server on it would pick up its runs without its secrets."""
     with migrated_database() as name, ExitStack() as process:
         server = Serving(f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), tmp_path, urls_of(name))
         started = Restartable(server, process)
@@ -73,7 +73,7 @@ async def test_a_whole_task(
     await page.goto(f"/w/{workspace.id}/chat/{session}")
     conversation = page.get_by_role("log", name="Conversation")
 
-    # A plan, which is accepted with a button and lets the agent build.
+    # The person accepts a plan with a button, and the agent builds.
     model.say(
         says("I plan first.", ("plan_write", {"title": "Colours", "content": "1. Change *red*.", "path": PLAN})),
         says("", ("ask_user", {"questions": [REVIEW]})),
@@ -81,16 +81,16 @@ async def test_a_whole_task(
         says("Now I can build."),
     )
     await expect(page.get_by_role("combobox", name="Mode")).to_have_value("plan")
-    await say(page, "Plan some colours.")
+    await send_message(page, "Plan some colours.")
     review = conversation.get_by_role("form", name="Plan review")
-    await expect(review.get_by_role("region", name="The plan")).to_contain_text("Change red.")
+    await expect(review.get_by_role("region", name="Plan", exact=True)).to_contain_text("Change red.")
     await axe(page)
     await screenshot(page, "plan-review")
     await review.get_by_role("button", name="Accept").click()
     await expect(conversation.get_by_text("Now I can build.")).to_be_visible()
     await expect(page.get_by_role("combobox", name="Mode")).to_have_value("build")
 
-    # A change, which is allowed by a person who has seen its diff; the server is restarted while they look.
+    # A person approves a change after reading its diff. The server restarts meanwhile.
     model.say(
         says("", ("read", {"path": "/colours.txt"})),
         says("", ("edit", {"path": "/colours.txt", "old_string": "red", "new_string": "crimson"})),
@@ -98,34 +98,34 @@ async def test_a_whole_task(
         says("", ("ask_user", {"questions": [COLOUR]})),
         says("Green it is."),
     )
-    await say(page, "Change red.")
+    await send_message(page, "Change red.")
     approval = conversation.get_by_role("region", name="Approval of edit")
     await expect(approval.get_by_role("region", name="Diff of /colours.txt")).to_contain_text("crimson")
     await expect(approval).to_contain_text("trust.guided")
     await axe(page)
     await screenshot(page, "approval")
     own_server.stop()
-    await expect(page.get_by_text("The server cannot be reached.")).to_be_visible()
+    await expect(page.get_by_text("The server is unreachable.")).to_be_visible()
     own_server.start()
-    await expect(page.get_by_text("The agent waits for you.")).to_be_visible()
-    await approval.get_by_role("button", name="Allow once").click()
+    await expect(page.get_by_text("The agent is waiting for you.")).to_be_visible()
+    await approval.get_by_role("button", name="Approve", exact=True).click()
     await conversation.press("End")
 
-    # Another one, which is denied with a reason.
-    refused = conversation.get_by_role("region", name="Approval of write")
-    await refused.get_by_role("button", name="Deny…").click()
+    # The person rejects another change with a reason.
+    rejected = conversation.get_by_role("region", name="Approval of write")
+    await rejected.get_by_role("button", name="Reject…").click()
     await page.keyboard.type("Not needed.")
-    await refused.get_by_role("button", name="Deny", exact=True).click()
-    # Whoever has scrolled away is not torn along with what comes; at the end, they are.
+    await rejected.get_by_role("button", name="Reject", exact=True).click()
+    # The list follows new rows only while it is scrolled to the end.
     await conversation.press("End")
 
-    # A question, answered after the page was loaded again.
+    # The person answers a question after a reload.
     question = conversation.get_by_role("form", name="Question")
     await expect(question).to_be_visible()
-    await expect(call(conversation, "write")).to_contain_text("denied")
+    await expect(call(conversation, "write")).to_contain_text("rejected")
     before = await conversation.inner_text()
     await page.reload()
-    await expect(page.get_by_text("The agent waits for you.")).to_be_visible()
+    await expect(page.get_by_text("The agent is waiting for you.")).to_be_visible()
     await expect(question).to_be_visible()
     assert await conversation.inner_text() == before
     await question.get_by_label("Green").check()
@@ -133,11 +133,11 @@ async def test_a_whole_task(
     await expect(conversation.get_by_text("Green it is.")).to_be_visible()
     assert (project / "colours.txt").read_text() == "crimson\ngreen\nblue\n"
 
-    # All that the run did is taken back.
-    undo = conversation.get_by_role("button", name="Undo what this run did")
+    # The person undoes the run.
+    undo = conversation.get_by_role("button", name="Undo this run")
     await expect(undo).to_have_count(2)
     await undo.last.click()
-    dialog = page.get_by_role("dialog", name="Undo what this run did")
+    dialog = page.get_by_role("dialog", name="Undo this run")
     await expect(dialog).to_contain_text("/colours.txt")
     await screenshot(page, "undo")
     await dialog.get_by_role("button", name="Undo").click()
@@ -146,8 +146,8 @@ async def test_a_whole_task(
     await context.close()
 
 
-async def say(page: Page, words: str) -> None:
-    await page.get_by_role("textbox", name="Message").fill(words)
+async def send_message(page: Page, text: str) -> None:
+    await page.get_by_role("textbox", name="Message").fill(text)
     await page.keyboard.press("Enter")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.laptop import Laptop, laptop
+from tests.acceptance.local_machine import Laptop, laptop
 from tests.acceptance.terminal.screens import looks_like
 from tests.acceptance.terminal.tmux import tmux
 from tests.fakes import wires
 from tests.fakes.model_server import Answer
-from tests.fakes.scenes import Scene
+from tests.fakes.scripted_turns import Scene
 from tests.integration.runs.conftest import says
 
 # A colour of its own, of letters or behind them; shades of grey are none.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from tests.acceptance.laptop import TOOLCRIB, Laptop, user_of_laptop
-from tests.patience import PATIENCE
+from tests.acceptance.local_machine import TOOLCRIB, Laptop, user_of_laptop
+from tests.wait_until import PATIENCE
 
 COLUMNS, LINES = 80, 24
 _LOOK_EVERY = 0.05

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.integration.conftest import Crib, new_caller
 from tests.integration.runs.conftest import model, office, providers
-from toolcrib.domain.ids import McpServerId
-from toolcrib.domain.mcp import McpServer, Transport
-from toolcrib.mcp.catalogue import hash_of
+from toolcrib.core.ids import McpServerId
+from toolcrib.core.mcp_servers import McpServer, McpTransport
+from toolcrib.mcp.tool_catalog import catalog_sha256
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
@@ -53,9 +53,9 @@ async def crib(database: Database, settings: Settings, sandbox: Sandbox) -> Asyn
 async def added(crib: Crib, name: str, *, approve: bool = True, **how: Any) -> McpServer:
     """A server that was added, looked at and, unless said otherwise, approved."""
     tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
-    transport = Transport.HTTP if "url" in how else Transport.STDIO
+    transport = McpTransport.HTTP if "url" in how else McpTransport.STDIO
     made = await box.rows.create(tenant, name=name, transport=transport, **how)
-    server = await box.look(tenant, made.id)
+    server = await box.refresh(tenant, made.id)
     return await approved(crib, server.id) if approve else server
 
 
@@ -63,7 +63,7 @@ async def approved(crib: Crib, server_id: McpServerId) -> McpServer:
     tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
     server = await box.rows.get(tenant, server_id)
     assert server.seen is not None, server.problem
-    return await box.approve(tenant, server_id, hash_of(server.seen))
+    return await box.approve(tenant, server_id, catalog_sha256(server.seen))
 
 
 async def neighbour(crib: Crib) -> Crib:

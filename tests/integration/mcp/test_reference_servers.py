@@ -13,10 +13,10 @@ from tests.fakes.model_server import ModelServer
 from tests.integration.conftest import Crib
 from tests.integration.mcp.conftest import added, reference
 from tests.integration.runs.conftest import opened_office, says
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import BadArguments, ToolFailed
-from toolcrib.domain.runs import Ending
-from toolcrib.providers.registry import Providers
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import BadArguments, ToolFailed
+from toolcrib.core.runs import RunEnding
+from toolcrib.providers.provider_registry import ProviderRegistry
 
 # It listens on every interface unless it is told otherwise, which it has no option for.
 _ON_LOOPBACK = (
@@ -94,14 +94,16 @@ async def test_the_reference_server_answers_over_http(crib: Crib) -> None:
 
 
 @pytest.mark.req("MC-1", part="used by a run")
-async def test_a_run_uses_tools_of_a_server_like_any_tool(crib: Crib, model: ModelServer, providers: Providers) -> None:
+async def test_a_run_uses_tools_of_a_server_like_any_tool(
+    crib: Crib, model: ModelServer, providers: ProviderRegistry
+) -> None:
     await added(crib, "everything", command=reference("everything", "stdio"))
     office = await opened_office(
         crib, model, providers, toolsets=["mcp:everything"],
         tool_permissions={"mcp:everything/echo": {"allowed": True}},
     )  # fmt: skip
     run = await office.send("Say it.", says("", ("mcp_everything_echo", {"message": "out loud"})), says("It was said."))
-    assert run.ending is Ending.DONE, run.error
+    assert run.ending is RunEnding.DONE, run.error
     assert [tool["function"]["name"] for tool in office.model.received[0].body["tools"]] == ["mcp_everything_echo"]
     answered = [one for one in office.told() if one["role"] == "tool"]
     assert "Echo: out loud" in answered[0]["content"]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.fakes.aimock import aimock
 from tests.fakes.model_server import KEY, ModelServer, model_server
-from toolcrib.providers.provider import Credentials, Provider
-from toolcrib.providers.registry import NAMES, Providers, open_providers
+from toolcrib.providers.provider import Provider, ProviderCredentials
+from toolcrib.providers.provider_registry import NAMES, ProviderRegistry, open_providers
 
 # Below the server's address, where each provider's API begins.
 PATHS = {"anthropic": "", "openai": "/v1", "openai-compatible": "/v1", "copilot": "", "ollama": ""}
@@ -26,12 +26,12 @@ class Access:
     """A provider and how to reach the server that stands for it."""
 
     provider: Provider
-    credentials: Credentials
+    credentials: ProviderCredentials
     model: str
 
 
 @pytest.fixture(scope="session")
-async def providers() -> AsyncIterator[Providers]:
+async def providers() -> AsyncIterator[ProviderRegistry]:
     async with open_providers(private_hosts=["*"]) as opened:
         yield opened
 
@@ -54,17 +54,19 @@ def provider_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def access(provider_name: str, providers: Providers, fake: ModelServer) -> Access:
+async def access(provider_name: str, providers: ProviderRegistry, fake: ModelServer) -> Access:
     """To the strict fake."""
     return await reach(provider_name, providers, fake.url)
 
 
 @pytest.fixture(params=["strict", "aimock"])
-async def peer(request: pytest.FixtureRequest, provider_name: str, providers: Providers, fake: ModelServer) -> Access:
+async def peer(
+    request: pytest.FixtureRequest, provider_name: str, providers: ProviderRegistry, fake: ModelServer
+) -> Access:
     """To the strict fake, and to aimock."""
     url = fake.url if request.param == "strict" else request.getfixturevalue("aimock_url")
     return await reach(provider_name, providers, url)
 
 
-async def reach(name: str, providers: Providers, url: str) -> Access:
-    return Access(await providers.get(name), Credentials(KEY, base_url=url + PATHS[name]), MODELS[name])
+async def reach(name: str, providers: ProviderRegistry, url: str) -> Access:
+    return Access(await providers.get(name), ProviderCredentials(KEY, base_url=url + PATHS[name]), MODELS[name])

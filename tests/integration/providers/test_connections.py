@@ -13,19 +13,18 @@ import pytest
 from tests.fakes import wires
 from tests.fakes.grammar import failure, received, taken
 from tests.fakes.model_server import NDJSON, SSE, Answer, ModelServer, plain
-from tests.fakes.scenes import HELLO
+from tests.fakes.scripted_turns import HELLO
 from tests.integration.providers.conftest import Access
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import NotFound, ProviderError, ProviderFault
-from toolcrib.domain.messages import UserMessage
-from toolcrib.domain.streams import StreamEvent, TextDelta
-from toolcrib.providers import registry
-from toolcrib.providers.provider import Credentials, ModelRequest
-from toolcrib.providers.registry import Providers
-from toolcrib.providers.retry import Patience
-from toolcrib.providers.transport import MAX_REFUSAL
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import NotFound, ProviderError, ProviderErrorKind
+from toolcrib.core.messages import UserMessage
+from toolcrib.core.model_stream import StreamEvent, TextDelta
+from toolcrib.providers import provider_registry
+from toolcrib.providers.http_pool import MAX_REFUSAL
+from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 
-HASTY = Patience(first_pause=0.001)
+HASTY = RetryPolicy(first_pause=0.001)
 
 
 def hello(access: Access) -> ModelRequest:
@@ -41,10 +40,10 @@ def answer(access: Access, *pieces: bytes, **how: bool) -> Answer:
     return Answer(pieces, content_type=NDJSON if access.provider.name == "ollama" else SSE, **how)  # type: ignore[arg-type]
 
 
-async def turn(providers: Providers, access: Access, *, seconds: float = PATIENCE) -> list[StreamEvent]:
+async def turn(providers: ProviderRegistry, access: Access, *, seconds: float = PATIENCE) -> list[StreamEvent]:
     request = hello(access)
     return await taken(
-        providers.turn(access.provider.name, request, access.credentials, seconds=seconds, patience=HASTY)
+        providers.stream_turn(access.provider.name, request, access.credentials, seconds=seconds, patience=HASTY)
     )
 
 
@@ -63,13 +62,13 @@ async def test_leaving_the_stream_hangs_up_at_once(access: Access, fake: ModelSe
 
 @pytest.mark.req("RN-6", part="cancelling closes the connection")
 async def test_cancelling_whoever_reads_hangs_up_at_once(
-    access: Access, providers: Providers, fake: ModelServer
+    access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
     shown = asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(providers.turn(access.provider.name, hello(access), access.credentials)) as events:
+        async with aclosing(providers.stream_turn(access.provider.name, hello(access), access.credentials)) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     shown.set()
@@ -87,28 +86,28 @@ async def test_cancelling_whoever_reads_hangs_up_at_once(
 
 @pytest.mark.req("RN-2", part="the limit of a model turn")
 async def test_a_server_that_goes_silent_ends_with_the_turn(
-    access: Access, providers: Providers, fake: ModelServer
+    access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
 
     events = await turn(providers, access, seconds=0.5)
 
-    assert failure(events).error.fault is ProviderFault.TIMEOUT
+    assert failure(events).error.fault is ProviderErrorKind.TIMEOUT
     assert HELLO.text.startswith(received(events).message().text)
     async with asyncio.timeout(PATIENCE):
         await fake.hung_up.wait()
 
 
 async def test_a_server_that_never_answers_ends_with_the_turn(
-    access: Access, providers: Providers, fake: ModelServer
+    access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, hang=True))
-    assert failure(await turn(providers, access, seconds=0.2)).error.fault is ProviderFault.TIMEOUT
+    assert failure(await turn(providers, access, seconds=0.2)).error.fault is ProviderErrorKind.TIMEOUT
 
 
 @pytest.mark.req("PR-5", part="rate limits and broken streams are retried where nothing was shown yet")
 async def test_what_failed_before_anything_was_shown_is_tried_again(
-    access: Access, providers: Providers, fake: ModelServer
+    access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(
         plain(429, {"error": {"message": "slow down"}}, retry_after="0.01"),
@@ -123,22 +122,24 @@ async def test_what_failed_before_anything_was_shown_is_tried_again(
 
 
 @pytest.mark.req("PR-5", part="broken streams are reported with what was received")
-async def test_what_was_shown_is_not_tried_again(access: Access, providers: Providers, fake: ModelServer) -> None:
+async def test_what_was_shown_is_not_tried_again(
+    access: Access, providers: ProviderRegistry, fake: ModelServer
+) -> None:
     fake.say(answer(access, *spoken(access)[:4], cut=True))
 
     events = await turn(providers, access)
 
-    assert failure(events).error.fault is ProviderFault.BROKEN_STREAM
+    assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
     assert received(events).message().text
     assert len(fake.received) == 1
 
 
-async def test_nobody_there_is_told_after_the_last_attempt(access: Access, providers: Providers) -> None:
+async def test_nobody_there_is_told_after_the_last_attempt(access: Access, providers: ProviderRegistry) -> None:
     # Port 1 belongs to nobody here.
-    nowhere = replace(access, credentials=Credentials("x" * 20, base_url="http://127.0.0.1:1"))
+    nowhere = replace(access, credentials=ProviderCredentials("x" * 20, base_url="http://127.0.0.1:1"))
     error = failure(await turn(providers, nowhere)).error
 
-    assert (error.status, error.fault) == (0, ProviderFault.UNAVAILABLE)
+    assert (error.status, error.fault) == (0, ProviderErrorKind.UNAVAILABLE)
     with pytest.raises(ProviderError):
         await nowhere.provider.list_models(nowhere.credentials)
 
@@ -173,31 +174,33 @@ async def test_a_redirect_is_not_followed_with_the_key(access: Access, fake: Mod
     "address", ["ftp://x", "http://", "no address", "http://user:secret@host", "http://h/?q=1", "http://h:99999", "//x"]
 )
 async def test_an_address_that_is_none_is_refused_and_not_repeated(access: Access, address: str) -> None:
-    odd = Credentials("x" * 20, base_url=address)
+    odd = ProviderCredentials("x" * 20, base_url=address)
     error = failure(await taken(access.provider.stream(hello(access), odd))).error
 
-    assert error.fault is ProviderFault.REQUEST
+    assert error.fault is ProviderErrorKind.REQUEST
     assert "secret" not in error.message
     with pytest.raises(ProviderError):
         await access.provider.list_models(odd)
 
 
 ODD = {
-    "key with a line end": Credentials("sk-1\r\nx-evil: 1"),
-    "key with an accent": Credentials("schlüssel"),
-    "header with a line end": Credentials("k", headers={"x-a": "1\r\nx-evil: 1"}),
-    "header name with a blank": Credentials("k", headers={"x a": "1"}),
-    "header that is ours": Credentials("k", headers={"Host": "elsewhere"}),
-    "address with an accent": Credentials("k", base_url="http://127.0.0.1/ü"),
+    "key with a line end": ProviderCredentials("sk-1\r\nx-evil: 1"),
+    "key with an accent": ProviderCredentials("schlüssel"),
+    "header with a line end": ProviderCredentials("k", headers={"x-a": "1\r\nx-evil: 1"}),
+    "header name with a blank": ProviderCredentials("k", headers={"x a": "1"}),
+    "header that is ours": ProviderCredentials("k", headers={"Host": "elsewhere"}),
+    "address with an accent": ProviderCredentials("k", base_url="http://127.0.0.1/ü"),
 }
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-async def test_credentials_that_cannot_be_sent_are_refused(access: Access, fake: ModelServer, odd: Credentials) -> None:
+async def test_credentials_that_cannot_be_sent_are_refused(
+    access: Access, fake: ModelServer, odd: ProviderCredentials
+) -> None:
     credentials = replace(odd, base_url=odd.base_url or access.credentials.base_url)
     error = failure(await taken(access.provider.stream(hello(access), credentials))).error
 
-    assert error.fault in (ProviderFault.CREDENTIALS, ProviderFault.REQUEST)
+    assert error.fault in (ProviderErrorKind.CREDENTIALS, ProviderErrorKind.REQUEST)
     assert "sk-1" not in error.message
     assert not fake.received
 
@@ -229,24 +232,26 @@ async def test_keys_of_the_server_itself_are_never_used(
 
 
 async def test_questions_about_models_end_in_time(
-    access: Access, providers: Providers, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
+    access: Access, providers: ProviderRegistry, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_QUESTION_SECONDS", 0.1)
+    monkeypatch.setattr(provider_registry, "_QUESTION_SECONDS", 0.1)
     fake.say(answer(access, b"{", hang=True), answer(access, hang=True))
 
     for question in (providers.models, providers.validate):
         with pytest.raises(ProviderError) as caught:
             await question(access.provider.name, access.credentials)
-        assert caught.value.fault is ProviderFault.TIMEOUT
+        assert caught.value.fault is ProviderErrorKind.TIMEOUT
 
 
-async def test_a_provider_that_nobody_knows_is_told_with_those_there_are(providers: Providers) -> None:
+async def test_a_provider_that_nobody_knows_is_told_with_those_there_are(providers: ProviderRegistry) -> None:
     with pytest.raises(NotFound, match="anthropic, openai"):
         await providers.get("bard")
 
 
 def test_importing_the_registry_loads_no_sdk() -> None:
-    program = "import sys, toolcrib.providers.registry; print(sorted({'openai', 'anthropic'} & set(sys.modules)))"
+    program = (
+        "import sys, toolcrib.providers.provider_registry; print(sorted({'openai', 'anthropic'} & set(sys.modules)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
     )

@@ -8,27 +8,27 @@ import pytest
 
 from tests.fakes.grammar import failure, received, taken
 from tests.fakes.model_server import ModelServer, plain
-from tests.fakes.scenes import AFTER_RESULTS, HELLO, THINK
+from tests.fakes.scripted_turns import AFTER_RESULTS, HELLO, THINK
 from tests.fakes.tools import TOOLS
 from tests.integration.providers.conftest import Access, reach
-from toolcrib.domain.errors import ProviderError, ProviderFault
-from toolcrib.domain.messages import (
+from toolcrib.core.errors import ProviderError, ProviderErrorKind
+from toolcrib.core.messages import (
     AssistantMessage,
     Message,
+    ModelToolCall,
     SystemMessage,
-    ToolCall,
     ToolCallId,
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.domain.streams import FinishReason, TextDelta
-from toolcrib.providers.provider import ModelRequest, OfferedTool, ToolChoice
-from toolcrib.providers.registry import Providers
+from toolcrib.core.model_stream import FinishReason, TextDelta
+from toolcrib.providers.provider import ModelRequest, ToolChoice, ToolSpec
+from toolcrib.providers.provider_registry import ProviderRegistry
 
 SYSTEM = SystemMessage("You are careful.")
 
 
-def asking(access: Access, *messages: Message, tools: tuple[OfferedTool, ...] = TOOLS) -> ModelRequest:
+def asking(access: Access, *messages: Message, tools: tuple[ToolSpec, ...] = TOOLS) -> ModelRequest:
     return ModelRequest(access.model, (SYSTEM, *messages), tools=tools)
 
 
@@ -109,7 +109,7 @@ async def test_an_unknown_model_is_an_error_with_status_and_body(access: Access)
     events = await taken(access.provider.stream(asking(access, UserMessage("Nobody knows.")), access.credentials))
 
     error = failure(events).error
-    assert (error.status, error.fault) == (404, ProviderFault.UNKNOWN_MODEL)
+    assert (error.status, error.fault) == (404, ProviderErrorKind.UNKNOWN_MODEL)
     assert "scene" in error.body or "pulling" in error.body
 
 
@@ -121,10 +121,12 @@ async def test_a_history_with_orphans_is_mended_before_it_is_sent(access: Access
         UserMessage(""),
         ToolResultMessage(ToolCallId("never-called"), "Nobody asked."),
         UserMessage("First."),
-        AssistantMessage("", tool_calls=(ToolCall(ToolCallId("a"), "fs.read", "not json"), ToolCall(long, "", ""))),
+        AssistantMessage(
+            "", tool_calls=(ModelToolCall(ToolCallId("a"), "fs.read", "not json"), ModelToolCall(long, "", ""))
+        ),
         UserMessage("I interrupt."),
         ToolResultMessage(long, ""),
-        AssistantMessage("", tool_calls=(ToolCall(ToolCallId("a"), "mcp:server/tool name", '{"x": 1}'),)),
+        AssistantMessage("", tool_calls=(ModelToolCall(ToolCallId("a"), "mcp:server/tool name", '{"x": 1}'),)),
         AssistantMessage("  \n"),
         UserMessage("Say hello."),
     )
@@ -136,7 +138,7 @@ async def test_a_history_with_orphans_is_mended_before_it_is_sent(access: Access
 
 @pytest.mark.req("PR-4", part="a model without tools is used for plain chat")
 async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: ModelServer) -> None:
-    call = ToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
+    call = ModelToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
     messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
 
     request = asking(access, *messages, UserMessage("Say hello."), tools=())
@@ -152,19 +154,19 @@ async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: 
 
 
 @pytest.mark.req("PR-4", part="a model that takes no tools is told apart")
-async def test_a_model_that_takes_no_tools_says_so(providers: Providers, fake: ModelServer) -> None:
+async def test_a_model_that_takes_no_tools_says_so(providers: ProviderRegistry, fake: ModelServer) -> None:
     ollama = replace(await reach("ollama", providers, fake.url), model="toolless")
     request = asking(ollama, UserMessage("Say hello."))
 
     events = await taken(ollama.provider.stream(request, ollama.credentials))
-    assert failure(events).error.fault is ProviderFault.TOOLS_UNSUPPORTED
+    assert failure(events).error.fault is ProviderErrorKind.TOOLS_UNSUPPORTED
 
     events = await taken(ollama.provider.stream(replace(request, tools=()), ollama.credentials))
     assert received(events).message().text == HELLO.text
 
 
 async def test_tools_can_be_withdrawn_while_the_conversation_speaks_of_them(access: Access, fake: ModelServer) -> None:
-    call = ToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
+    call = ModelToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
     messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
     request = replace(asking(access, *messages), tool_choice=ToolChoice.NONE)
 
@@ -183,9 +185,9 @@ async def test_credentials_are_checked(access: Access) -> None:
     wrong = replace(access.credentials, secret="sk-wrong-but-long-enough")
     with pytest.raises(ProviderError) as caught:
         await access.provider.validate_credentials(wrong)
-    assert (caught.value.status, caught.value.fault) == (401, ProviderFault.CREDENTIALS)
+    assert (caught.value.status, caught.value.fault) == (401, ProviderErrorKind.CREDENTIALS)
     events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), wrong))
-    assert failure(events).error.fault is ProviderFault.CREDENTIALS
+    assert failure(events).error.fault is ProviderErrorKind.CREDENTIALS
 
 
 @pytest.mark.req("PR-4", part="models with context window and supports_tools")

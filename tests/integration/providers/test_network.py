@@ -1,15 +1,17 @@
 """A user's address does not lead into the server's own network."""
 
+from ipaddress import ip_address
+
 import pytest
 
 from tests.fakes.grammar import failure, received, taken
 from tests.fakes.model_server import KEY, ModelServer, model_server
-from toolcrib.domain.errors import ProviderFault
-from toolcrib.domain.messages import UserMessage
-from toolcrib.domain.streams import StreamEvent
-from toolcrib.providers.network import is_public
-from toolcrib.providers.provider import Credentials, ModelRequest
-from toolcrib.providers.registry import open_providers
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.ip_addresses import is_public
+from toolcrib.core.messages import UserMessage
+from toolcrib.core.model_stream import StreamEvent
+from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.providers.provider_registry import open_providers
 
 PRIVATE = [
     "127.0.0.1",
@@ -24,6 +26,12 @@ PRIVATE = [
     "::1",
     "::",
     "fe80::1%eth0",
+    "fec0::1",
+    "feff::1",
+    "100::1",
+    "2001:db8::1",
+    "3fff::1",
+    "5f00::1",
     "fd00::1",
     "ff02::1",
     "::ffff:127.0.0.1",
@@ -35,18 +43,18 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_is_not_public_is_told_apart(address: str) -> None:
-    assert not is_public(address)
+    assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "104.18.6.192", "2606:4700::6810:84e5", "::ffff:1.1.1.1"])
 def test_what_is_public_is_told_apart(address: str) -> None:
-    assert is_public(address)
+    assert is_public(ip_address(address))
 
 
 async def ask(fake: ModelServer, url: str, *allowed: str) -> list[StreamEvent]:
     request = ModelRequest("llama-fake", (UserMessage("Say hello."),))
     async with open_providers(private_hosts=allowed) as providers:
-        return await taken(providers.turn("ollama", request, Credentials(KEY, base_url=url)))
+        return await taken(providers.stream_turn("ollama", request, ProviderCredentials(KEY, base_url=url)))
 
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
@@ -55,12 +63,12 @@ async def test_private_addresses_are_refused_unless_the_operator_allows_them() -
         port = fake.url.rpartition(":")[2]
         for host in ("127.0.0.1", "localhost", "0x7f000001", "2130706433", "127.1", "[::ffff:127.0.0.1]"):
             error = failure(await ask(fake, f"http://{host}:{port}")).error
-            assert error.fault in (ProviderFault.REQUEST, ProviderFault.UNAVAILABLE), host
+            assert error.fault in (ProviderErrorKind.REQUEST, ProviderErrorKind.UNAVAILABLE), host
         assert not fake.received
 
         refused = failure(await ask(fake, fake.url)).error
-        assert refused.fault is ProviderFault.REQUEST
+        assert refused.fault is ProviderErrorKind.REQUEST
         assert f"TOOLCRIB_PRIVATE_MODEL_HOSTS=127.0.0.1:{port}" in refused.message
 
         assert received(await ask(fake, fake.url, f"127.0.0.1:{port}")).message().text
-        assert failure(await ask(fake, fake.url, "127.0.0.1:1")).error.fault is ProviderFault.REQUEST
+        assert failure(await ask(fake, fake.url, "127.0.0.1:1")).error.fault is ProviderErrorKind.REQUEST

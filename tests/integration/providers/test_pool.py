@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.patience import PATIENCE
-from toolcrib.providers import pool
-from toolcrib.providers.network import Network
-from toolcrib.providers.pool import Pool
+from tests.wait_until import PATIENCE
+from toolcrib.providers import http_pool
+from toolcrib.providers.http_pool import HttpPool, NetworkPolicy
 
 pytestmark = pytest.mark.req("PR-1", part="connections to models")
 
@@ -91,7 +90,7 @@ async def serving(
 @asynccontextmanager
 async def client(**seconds: float) -> AsyncIterator[httpx2.AsyncClient]:
     timeout = httpx2.Timeout(**{name: seconds.get(name, PATIENCE) for name in ("connect", "read", "write", "pool")})
-    transport = Pool(Network(["*"], setting="A_SETTING"))
+    transport = HttpPool(NetworkPolicy(["*"], setting="A_SETTING"))
     async with httpx2.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as http:
         yield http
 
@@ -303,7 +302,7 @@ async def test_the_body_of_a_word_on_the_way_is_no_part_of_the_answer() -> None:
 
 
 async def test_so_many_free_connections_are_kept_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_MOST_KEPT", 3)
+    monkeypatch.setattr(http_pool, "_MOST_KEPT", 3)
     async with serving(answering(HELLO), anywhere=True) as server, client() as http:
         port = server.url.split(":")[2]
         for number in range(1, 7):
@@ -313,19 +312,19 @@ async def test_so_many_free_connections_are_kept_in_all(monkeypatch: pytest.Monk
 
 
 async def test_a_free_connection_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_KEPT_SECONDS", 0.05)
+    monkeypatch.setattr(http_pool, "_KEPT_SECONDS", 0.05)
     async with serving(answering(HELLO)) as server, client() as http:
         await http.post(server.url, content=b"?")
         await asyncio.gather(*server.ended)
 
 
 async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
-    class Several(Network):
+    class Several(NetworkPolicy):
         async def addresses(self, host: str, port: int) -> list[str]:
             return ["127.0.0.9", "127.0.0.1"]
 
     async with serving(answering(HELLO)) as server:
-        transport = Pool(Several(["*"], setting="A_SETTING"))
+        transport = HttpPool(Several(["*"], setting="A_SETTING"))
         async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as http:
             assert (await http.post(server.url, content=b"?")).text == "hello"
 
@@ -334,12 +333,12 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> Non
 async def test_a_name_of_another_script_is_looked_up_as_it_is_written_on_the_wire(name: str) -> None:
     asked = []
 
-    class Noting(Network):
+    class Noting(NetworkPolicy):
         async def addresses(self, host: str, port: int) -> list[str]:
             asked.append((host, port))
             return []
 
-    transport = Pool(Noting([], setting="A_SETTING"))
+    transport = HttpPool(Noting([], setting="A_SETTING"))
     async with httpx2.AsyncClient(transport=transport, trust_env=False) as http:
         with pytest.raises(httpx2.ConnectError, match="has no address"):
             await http.post(f"https://{name}/", content=b"?")

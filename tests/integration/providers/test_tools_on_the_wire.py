@@ -6,10 +6,10 @@ from tests.fakes.grammar import received, taken
 from tests.fakes.model_server import ModelServer
 from tests.fakes.tools import TOOLS
 from tests.integration.providers.conftest import Access, reach
-from toolcrib.domain.messages import AssistantMessage, Message, ToolCall, ToolCallId, ToolResultMessage, UserMessage
-from toolcrib.domain.streams import FinishReason, StreamEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
+from toolcrib.core.messages import AssistantMessage, Message, ModelToolCall, ToolCallId, ToolResultMessage, UserMessage
+from toolcrib.core.model_stream import FinishReason, StreamEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
 from toolcrib.providers.provider import ModelRequest
-from toolcrib.providers.registry import Providers
+from toolcrib.providers.provider_registry import ProviderRegistry
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -25,7 +25,9 @@ def arguments_of(events: list[StreamEvent], index: int) -> str:
 
 
 @pytest.mark.req("PR-2", part="calls of Claude")
-async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(providers: Providers, fake: ModelServer) -> None:
+async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(
+    providers: ProviderRegistry, fake: ModelServer
+) -> None:
     events = await call_events(await reach("anthropic", providers, fake.url))
 
     assert events[0] == ToolCallStart(0, ToolCallId("call_one"), "fs.read")
@@ -38,7 +40,7 @@ async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(providers:
 @pytest.mark.req("PR-2", part="calls of OpenAI")
 @pytest.mark.parametrize("name", ["openai", "openai-compatible", "copilot"])
 async def test_ac26_openai_tool_calls_become_the_same_events(
-    name: str, providers: Providers, fake: ModelServer
+    name: str, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     events = await call_events(await reach(name, providers, fake.url))
 
@@ -49,7 +51,7 @@ async def test_ac26_openai_tool_calls_become_the_same_events(
 
 
 @pytest.mark.req("PR-2", part="Ollama's whole calls come as start, one delta, end")
-async def test_ac27_ollama_calls_come_as_start_one_delta_end(providers: Providers, fake: ModelServer) -> None:
+async def test_ac27_ollama_calls_come_as_start_one_delta_end(providers: ProviderRegistry, fake: ModelServer) -> None:
     events = await call_events(await reach("ollama", providers, fake.url))
 
     assert [event.type for event in events] == ["tool_call_start", "tool_call_delta", "tool_call_end"] * 2
@@ -73,7 +75,7 @@ async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: 
 
 @pytest.mark.req("PR-3", part="results in each provider's own form")
 async def test_tool_results_are_formatted_for_each_provider(access: Access, fake: ModelServer) -> None:
-    call = ToolCall(ToolCallId("toolu_1"), "fs.read", '{"path": "x"}')
+    call = ModelToolCall(ToolCallId("toolu_1"), "fs.read", '{"path": "x"}')
     messages: tuple[Message, ...] = (
         UserMessage("Read x."),
         AssistantMessage("", tool_calls=(call,)),
@@ -92,7 +94,9 @@ async def test_tool_results_are_formatted_for_each_provider(access: Access, fake
             assert last == {"role": "tool", "tool_call_id": "toolu_1", "content": "X"}
 
 
-async def test_tool_definition_matches_openai_function_calling_format(providers: Providers, fake: ModelServer) -> None:
+async def test_tool_definition_matches_openai_function_calling_format(
+    providers: ProviderRegistry, fake: ModelServer
+) -> None:
     await call_events(await reach("openai", providers, fake.url))
 
     sent = fake.last.body["tools"][1]
@@ -100,7 +104,7 @@ async def test_tool_definition_matches_openai_function_calling_format(providers:
     assert sent == {"type": "function", "function": function}
 
 
-async def test_includes_tools_in_request_body_when_provided(providers: Providers, fake: ModelServer) -> None:
+async def test_includes_tools_in_request_body_when_provided(providers: ProviderRegistry, fake: ModelServer) -> None:
     copilot = await reach("copilot", providers, fake.url)
 
     await call_events(copilot)
@@ -112,13 +116,15 @@ async def test_includes_tools_in_request_body_when_provided(providers: Providers
 
 
 async def test_parses_delta_tool_calls_into_tool_call_start_and_tool_call_delta_events(
-    providers: Providers, fake: ModelServer
+    providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     events = await call_events(await reach("copilot", providers, fake.url))
     assert {event.type for event in events} == {"tool_call_start", "tool_call_delta", "tool_call_end"}
 
 
-async def test_yields_finish_with_reason_stop_for_normal_completion(providers: Providers, fake: ModelServer) -> None:
+async def test_yields_finish_with_reason_stop_for_normal_completion(
+    providers: ProviderRegistry, fake: ModelServer
+) -> None:
     copilot = await reach("copilot", providers, fake.url)
     request = ModelRequest(copilot.model, (UserMessage("Say hello."),))
     reception = received(await taken(copilot.provider.stream(request, copilot.credentials)))
@@ -128,7 +134,7 @@ async def test_yields_finish_with_reason_stop_for_normal_completion(providers: P
 
 
 @pytest.mark.req("PR-1", part="Copilot's headers")
-async def test_copilot_is_told_whether_a_person_asks(providers: Providers, fake: ModelServer) -> None:
+async def test_copilot_is_told_whether_a_person_asks(providers: ProviderRegistry, fake: ModelServer) -> None:
     copilot = await reach("copilot", providers, fake.url)
 
     await call_events(copilot)
@@ -137,7 +143,7 @@ async def test_copilot_is_told_whether_a_person_asks(providers: Providers, fake:
     assert headers["user-agent"].startswith("toolcrib/")
     assert fake.last.path == "/chat/completions"
 
-    call = ToolCall(ToolCallId("1"), "fs.read", "{}")
+    call = ModelToolCall(ToolCallId("1"), "fs.read", "{}")
     messages = (UserMessage("x"), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "X"))
     await taken(copilot.provider.stream(ModelRequest(copilot.model, messages, tools=TOOLS), copilot.credentials))
     assert fake.last.headers["x-initiator"] == "agent"

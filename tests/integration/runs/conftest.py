@@ -9,22 +9,21 @@ import pytest
 
 from tests.fakes import wires
 from tests.fakes.model_server import KEY, Answer, ModelServer, model_server
-from tests.fakes.scenes import Scene, SceneCall
+from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import hired
-from toolcrib.domain.approvals import Judgement
-from toolcrib.domain.callers import Agent
-from toolcrib.domain.ids import ProcessId, RunId, SessionId, new_id
-from toolcrib.domain.runs import Run, RunState, Said
-from toolcrib.domain.sessions import Mode
-from toolcrib.domain.streams import FinishReason
-from toolcrib.engine.runs.advance import Advance
-from toolcrib.providers.registry import Providers, open_providers
-from toolcrib.storage.access import Access, StoredAccess
-from toolcrib.storage.accounts import Person
+from tests.integration.gate.builders import hired
+from toolcrib.core.approvals import ApprovalDecision
+from toolcrib.core.callers import Agent, SessionMode
+from toolcrib.core.ids import ProcessId, RunId, SessionId, new_id
+from toolcrib.core.model_stream import FinishReason
+from toolcrib.core.runs import Run, RunState, SessionMessage
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.runs import Runs
-from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.provider_credentials import ProviderCredentialStore, StoredProviderCredentials
+from toolcrib.storage.runs import RunStore
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import advancing, credentials_lock
 
 MODEL = "gpt-fake"
@@ -47,7 +46,7 @@ class Office:
 
     crib: Crib
     model: ModelServer
-    providers: Providers
+    providers: ProviderRegistry
     agent: Agent
     session_id: SessionId
 
@@ -56,11 +55,11 @@ class Office:
         return Tenant.of(self.crib.caller)
 
     @property
-    def runs(self) -> Runs:
-        return Runs(self.crib.database)
+    def runs(self) -> RunStore:
+        return RunStore(self.crib.database)
 
     @property
-    def advance(self) -> Advance:
+    def advance(self) -> RunExecutor:
         return advancing(self.crib.settings, self.crib.database, self.crib.engine, self.providers)
 
     async def send(self, text: str, *answers: Answer) -> Run:
@@ -83,14 +82,14 @@ class Office:
     async def run(self, run_id: RunId) -> Run:
         return await self.runs.get(self.tenant, run_id)
 
-    async def messages(self) -> list[Said]:
+    async def messages(self) -> list[SessionMessage]:
         return await self.runs.messages(self.tenant, self.session_id)
 
     async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        found = await Sessions(self.crib.database).events_after(self.tenant, self.session_id, 0, limit=500)
+        found = await SessionStore(self.crib.database).events_after(self.tenant, self.session_id, 0, limit=500)
         return [(event.type, dict(event.payload)) for event in found]
 
-    async def decide(self, judgement: Judgement) -> None:
+    async def decide(self, judgement: ApprovalDecision) -> None:
         for approval in await self.crib.engine.approvals.open(self.tenant, session_id=self.session_id):
             await self.crib.engine.approvals.decide(self.tenant, approval.id, judgement, via="test")
 
@@ -109,7 +108,7 @@ class Office:
 
 
 @pytest.fixture
-async def providers() -> AsyncIterator[Providers]:
+async def providers() -> AsyncIterator[ProviderRegistry]:
     async with open_providers(private_hosts=["*"]) as opened:
         yield opened
 
@@ -121,12 +120,18 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def office(crib: Crib, model: ModelServer, providers: Providers) -> Office:
+async def office(crib: Crib, model: ModelServer, providers: ProviderRegistry) -> Office:
     return await opened_office(crib, model, providers)
 
 
 async def opened_office(
-    crib: Crib, server: ModelServer, providers: Providers, /, *, mode: Mode = Mode.BUILD, **rules: Any
+    crib: Crib,
+    server: ModelServer,
+    providers: ProviderRegistry,
+    /,
+    *,
+    mode: SessionMode = SessionMode.BUILD,
+    **rules: Any,
 ) -> Office:
     given: dict[str, Any] = {
         "provider": "openai-compatible",
@@ -142,15 +147,17 @@ async def opened_office(
     }  # fmt: skip
     agent = (await hired(crib, **{**given, **rules})).agent
     assert agent is not None
-    access = Access(crib.database, credentials_lock(crib.settings))
-    await access.store(Person(crib.caller.user_id), "openai-compatible", StoredAccess(KEY, f"{server.url}/v1"))
-    session = await Sessions(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id, mode=mode)
+    access = ProviderCredentialStore(crib.database, credentials_lock(crib.settings))
+    await access.store(
+        ActingUser(crib.caller.user_id), "openai-compatible", StoredProviderCredentials(KEY, f"{server.url}/v1")
+    )
+    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id, mode=mode)
     return Office(crib, server, providers, agent, session.id)
 
 
-def yes() -> Judgement:
-    return Judgement(approved=True)
+def yes() -> ApprovalDecision:
+    return ApprovalDecision(approved=True)
 
 
-def no(reason: str = "No.") -> Judgement:
+def no(reason: str = "No.") -> ApprovalDecision:
     return replace(yes(), approved=False, reason=reason)

@@ -14,20 +14,20 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, plain
-from tests.fakes.scenes import Scene, SceneCall
-from tests.integration.engine.cast import with_tools
+from tests.fakes.scripted_turns import Scene, SceneCall
+from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import MODEL, Office, no, opened_office, says, yes
 from tests.integration.runs.test_durable import Died, at_work, ended
-from tests.patience import PATIENCE, TRIES
-from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import Conflict, Superseded
-from toolcrib.domain.ids import ProcessId, RunId, new_id
-from toolcrib.domain.runs import Ending, Run, RunState
-from toolcrib.domain.streams import FinishReason
-from toolcrib.policy.rules import rules_to_yaml
-from toolcrib.storage.agents import Agents
-from toolcrib.storage.sessions import Sessions
+from tests.wait_until import PATIENCE, TRIES
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.errors import Conflict, Superseded
+from toolcrib.core.ids import ProcessId, RunId, new_id
+from toolcrib.core.model_stream import FinishReason
+from toolcrib.core.runs import Run, RunEnding, RunState
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.agent_definition import render_definition
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -80,13 +80,13 @@ async def test_a_decision_that_is_made_while_the_run_goes_to_sleep_wakes_it(
     assert (await office.run(run.id)).state is RunState.READY
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(run.id)).ending is Ending.DONE
+    assert (await office.run(run.id)).ending is RunEnding.DONE
 
 
 @asynccontextmanager
 async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[None]:
     """As ``Runs.wait`` does it, halted before its commit."""
-    async with office.crib.database.system() as connection, connection.transaction():
+    async with office.crib.database.as_system() as connection, connection.transaction():
         await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
         await connection.execute(
             "update toolcrib.runs set state = 'waiting', runner = null where workspace_id = %s and id = %s",
@@ -96,7 +96,7 @@ async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[No
 
 
 async def put_back(office: Office, run_id: RunId) -> None:
-    async with office.crib.database.system() as connection:
+    async with office.crib.database.as_system() as connection:
         await connection.execute("update toolcrib.runs set state = 'ready' where id = %s", (run_id,))
 
 
@@ -129,7 +129,7 @@ async def test_a_process_that_slept_does_not_spin_beside_the_one_that_waits(stri
     async with asyncio.timeout(PATIENCE):
         await office.advance(slow)
     with pytest.raises(Superseded):
-        await office.runs.wait(slow, [])
+        await office.runs.save_waiting(slow, [])
 
     assert (await office.run(waiting.id)).state is RunState.WAITING
 
@@ -150,7 +150,7 @@ async def test_of_two_answers_the_first_counts(strict: Office) -> None:
     await office.carry_on()
 
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 3
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
     assert await office.is_whole()
 
 
@@ -166,8 +166,8 @@ async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(st
         def __getattr__(self, name: str) -> object:
             return getattr(recorder, name)
 
-        async def carry_on(self, *args: Any, **kwargs: Any) -> Any:
-            async with office.crib.database.system() as connection:
+        async def resume(self, *args: Any, **kwargs: Any) -> Any:
+            async with office.crib.database.as_system() as connection:
                 # As it is after the call has begun, and before its change is committed.
                 await connection.execute(
                     "update toolcrib.tool_calls set state = 'running' where run_id = %s", (waiting.id,)
@@ -181,7 +181,7 @@ async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(st
     async with asyncio.timeout(PATIENCE):
         await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
     assert (office.crib.project / "a.txt").read_text() == "a\n"
     assert [kind for kind, _ in await office.events()].count("tool-confirm") == 1
 
@@ -199,9 +199,9 @@ async def test_a_run_that_is_queued_is_cancelled_at_once_and_never_begins(strict
     office.model.say(says("No."), says("Third, then."))
     await office.carry_on()
 
-    assert cancelled.ending is Ending.CANCELLED
-    assert (await office.run(first.id)).ending is Ending.DONE
-    assert (await office.run(third)).ending is Ending.DONE
+    assert cancelled.ending is RunEnding.CANCELLED
+    assert (await office.run(first.id)).ending is RunEnding.DONE
+    assert (await office.run(third)).ending is RunEnding.DONE
     assert [one.content for one in await office.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
@@ -220,7 +220,7 @@ async def test_cancelling_while_runs_end_and_begin_never_locks_them_up(strict: O
         await strict.carry_on()
 
     endings = {(await strict.run(run_id)).ending for run_id in ids}
-    assert endings <= {Ending.DONE, Ending.CANCELLED}
+    assert endings <= {RunEnding.DONE, RunEnding.CANCELLED}
 
 
 async def test_cancelling_while_the_context_is_made_smaller_leaves_it_as_it_was(office: Office) -> None:
@@ -230,14 +230,14 @@ async def test_cancelling_while_the_context_is_made_smaller_leaves_it_as_it_was(
     office.model.say(Answer(says("A summary").pieces[:2], hang=True))
     async with at_work(office) as runner:
         run_id = await submitted(office, "Third.")
-        runner.poke()
+        runner.notify()
         async with asyncio.timeout(PATIENCE):
             while len(office.model.received) == asked:
                 await office.run(run_id)
         await office.runs.cancel(office.tenant, run_id)
         run = await ended(office, run_id)
 
-    assert run.ending is Ending.CANCELLED
+    assert run.ending is RunEnding.CANCELLED
     assert [one.role for one in await office.messages()] == ["user", "assistant", "user", "assistant", "user"]
 
 
@@ -266,14 +266,14 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
             began.clear()
             stopped.clear()
             run_id = await submitted(office)
-            runner.poke()
+            runner.notify()
             await asyncio.wait_for(began.wait(), PATIENCE)
             asked_at = time.monotonic()
             await office.runs.cancel(office.tenant, run_id)
             await asyncio.wait_for(stopped.wait(), PATIENCE)
             took.append(time.monotonic() - asked_at)
             run = await ended(office, run_id)
-            assert run.ending is Ending.CANCELLED
+            assert run.ending is RunEnding.CANCELLED
             assert await office.is_whole()
             if took[-1] < 1:
                 break
@@ -288,7 +288,7 @@ async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whol
     office.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
     async with at_work(office) as runner:
         run_id = await submitted(office)
-        runner.poke()
+        runner.notify()
         async with asyncio.timeout(PATIENCE):
             while not office.model.received:
                 await office.run(run_id)
@@ -297,7 +297,7 @@ async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whol
     office.model.say(says("The whole answer."))
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is Ending.DONE
+    assert (await office.run(run_id)).ending is RunEnding.DONE
     assert [one.content for one in await office.messages()] == ["Go.", "The whole answer."]
 
 
@@ -312,7 +312,7 @@ async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office:
         return "done at last"
 
     office = await opened_office(
-        with_tools(office.crib, _tool("dawdle", dawdle, repeatable=True)),
+        with_tools(office.crib, _tool("dawdle", dawdle, idempotent=True)),
         office.model,
         office.providers,
         tool_permissions={"dawdle": {"allowed": True}},
@@ -320,12 +320,12 @@ async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office:
     office.model.say(says("", ("dawdle", {})), says("Good."))
     async with at_work(office) as runner:
         run_id = await submitted(office)
-        runner.poke()
+        runner.notify()
         await asyncio.wait_for(began[0].wait(), PATIENCE)
 
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is Ending.DONE
+    assert (await office.run(run_id)).ending is RunEnding.DONE
     assert office.told()[-1]["content"] == "done at last"
 
 
@@ -348,10 +348,10 @@ async def test_a_run_whose_process_lost_the_database_for_a_moment_goes_on(office
 
         runner._advance = failing
         run_id = await submitted(office)
-        runner.poke()
+        runner.notify()
         run = await ended(office, run_id)
 
-    assert (run.ending, broken, run.epoch) == (Ending.DONE, 2, 3)
+    assert (run.ending, broken, run.epoch) == (RunEnding.DONE, 2, 3)
 
 
 async def test_a_run_that_fails_through_our_own_fault_ends_and_says_so(office: Office) -> None:
@@ -365,7 +365,7 @@ async def test_a_run_that_fails_through_our_own_fault_ends_and_says_so(office: O
     await advance(await taken(office))
 
     run = await office.run(run_id)
-    assert run.ending is Ending.FAILED
+    assert run.ending is RunEnding.FAILED
     assert run.error is not None
     assert "inside the server" in run.error["message"]
 
@@ -378,7 +378,7 @@ async def test_when_the_session_is_deleted_the_run_ends_with_it(strict: Office) 
     await office.send("Write.", says("", WRITE))
     await office.decide(yes())
     run = await taken(office)
-    await Sessions(office.crib.database).delete(office.tenant, office.session_id)
+    await SessionStore(office.crib.database).delete(office.tenant, office.session_id)
 
     async with asyncio.timeout(PATIENCE):
         await office.advance(run)
@@ -389,13 +389,13 @@ async def test_when_the_session_is_deleted_the_run_ends_with_it(strict: Office) 
 async def test_when_the_agent_is_deleted_the_run_fails_and_its_approval_is_withdrawn(strict: Office) -> None:
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
-    await Agents(office.crib.database).delete(office.tenant, office.agent.id)
+    await AgentStore(office.crib.database).delete(office.tenant, office.agent.id)
     await put_back(office, waiting.id)
 
     await office.carry_on()
 
     run = await office.run(waiting.id)
-    assert run.ending is Ending.FAILED
+    assert run.ending is RunEnding.FAILED
     assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
     assert await office.is_whole()
 
@@ -411,7 +411,7 @@ async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: O
 
     async def removed_meanwhile(*args: Any) -> None:
         await execute(*args)
-        async with office.crib.database.system() as connection:
+        async with office.crib.database.as_system() as connection:
             query = "update toolcrib.members set role = 'viewer' where user_id = %s"
             if became == "nobody":
                 query = "delete from toolcrib.members where user_id = %s"
@@ -420,7 +420,7 @@ async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: O
     advance._execute = removed_meanwhile  # type: ignore[method-assign, assignment]
     await advance(await taken(office))
 
-    async with office.crib.database.system() as connection:
+    async with office.crib.database.as_system() as connection:
         cursor = await connection.execute("select ending, error from toolcrib.runs where id = %s", (run_id,))
         row = await cursor.fetchone()
     assert row is not None
@@ -440,13 +440,13 @@ async def test_rules_that_are_tightened_bind_a_run_that_is_under_way(strict: Off
         await execute(*args)
         given = office.agent.rules.model_dump(mode="json")
         rules = AgentRules.model_validate({**given, "tool_permissions": {"ls": {"allowed": True}}})
-        definition = rules_to_yaml(rules)
-        await Agents(office.crib.database).update(office.tenant, office.agent.id, definition=definition)
+        definition = render_definition(rules)
+        await AgentStore(office.crib.database).update(office.tenant, office.agent.id, definition=definition)
 
     advance._execute = tightened  # type: ignore[method-assign, assignment]
     await advance(await taken(office))
 
-    assert (await office.run(run_id)).ending is Ending.DONE
+    assert (await office.run(run_id)).ending is RunEnding.DONE
     assert not (office.crib.project / "a.txt").exists()
     assert {tool["function"]["name"] for tool in office.model.last.body["tools"]} == {"ls"}
 
@@ -459,7 +459,7 @@ async def test_a_stream_that_is_cut_fails_the_run_with_what_was_received(strict:
 
     run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True))
 
-    assert run.ending is Ending.FAILED
+    assert run.ending is RunEnding.FAILED
     [asked, cut] = await strict.messages()
     assert cut.content
     assert cut.metadata == {"cut": True}
@@ -479,7 +479,7 @@ async def test_a_refusal_of_the_provider_fails_the_run_and_the_next_message_is_a
 
     again = await strict.send("Again.", says("Yes."))
 
-    assert (failed.ending, again.ending) == (Ending.FAILED, Ending.DONE)
+    assert (failed.ending, again.ending) == (RunEnding.FAILED, RunEnding.DONE)
     assert failed.error is not None
 
 
@@ -488,7 +488,7 @@ async def test_a_model_that_says_nothing_in_time_fails_the_run(strict: Office) -
 
     run = await office.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
 
-    assert run.ending is Ending.FAILED
+    assert run.ending is RunEnding.FAILED
     assert run.error is not None
 
 
@@ -502,7 +502,7 @@ async def test_an_empty_answer_of_any_kind_ends_the_run_and_harms_no_later_one(
 
     again = await strict.send("Again.", says("Yes."))
 
-    assert (run.ending, again.ending) == (Ending.DONE, Ending.DONE)
+    assert (run.ending, again.ending) == (RunEnding.DONE, RunEnding.DONE)
 
 
 async def test_an_answer_that_was_cut_at_the_models_own_limit_says_so(strict: Office) -> None:
@@ -521,7 +521,7 @@ async def test_call_ids_that_the_model_repeats_are_kept_apart(strict: Office) ->
 
     run = await strict.send("Look.", answer, answer, says("Seen."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert len({call_id for one in await strict.messages() for call_id in one.call_ids}) == 6
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 6
     assert await strict.is_whole()
@@ -532,7 +532,7 @@ async def test_a_hundred_calls_in_one_message_are_all_answered(strict: Office) -
 
     run = await strict.send("Many.", says("", *calls), says("Done."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert len(list(strict.crib.project.glob("*.txt"))) == 100
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 100
 
@@ -555,7 +555,7 @@ async def test_arguments_that_are_no_object_are_answered_and_the_loop_goes_on(st
 
     run = await strict.send("Look.", Answer(tuple(wires.chat_completions(scene, MODEL))), says("I see."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert await strict.is_whole()
 
 
@@ -564,7 +564,7 @@ async def test_what_no_database_holds_is_said_and_called_all_the_same(strict: Of
 
     run = await strict.send(odd.replace("\x00", "").replace("\ud800", ""), says(odd, ("ls", {"path": odd})), says(odd))
 
-    assert run.ending in (Ending.DONE, Ending.VIOLATION)
+    assert run.ending in (RunEnding.DONE, RunEnding.VIOLATION)
     assert await strict.is_whole()
 
 
@@ -578,7 +578,7 @@ async def test_arguments_and_results_of_megabytes_pass_and_the_model_is_told_a_p
         says("Done."),
     )
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert (strict.crib.project / "large.txt").read_text() == large
     assert all(len(message["content"]) < 100_000 for message in strict.told() if message["role"] == "tool")
 
@@ -590,7 +590,7 @@ async def test_after_a_violation_nothing_else_of_the_message_is_begun(strict: Of
 
     run = await strict.send("Escape.", says("", escape, *writes))
 
-    assert run.ending is Ending.VIOLATION
+    assert run.ending is RunEnding.VIOLATION
     assert await strict.is_whole()
     assert not (strict.crib.project / "a.txt").exists()
 
@@ -611,14 +611,14 @@ async def test_violations_are_counted_over_all_the_processes_of_a_run(strict: Of
     office.model.say(says("", ("read", {"path": "/../y"})))
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is Ending.VIOLATION
+    assert (await office.run(run_id)).ending is RunEnding.VIOLATION
 
 
 @pytest.mark.req("RN-2", part="deadline without waiting")
 async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) -> None:
     office = await guided(strict, run_seconds=5)
     waiting = await office.send("Write.", says("", WRITE))
-    async with office.crib.database.system() as connection:
+    async with office.crib.database.as_system() as connection:
         # It has waited for an hour, and was at work for four seconds before.
         await connection.execute(
             """
@@ -630,7 +630,7 @@ async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) ->
     await office.decide(yes())
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
 
 
 @pytest.mark.req("RN-2", part="deadline")
@@ -643,7 +643,7 @@ async def test_at_the_deadline_nothing_new_is_begun(strict: Office) -> None:
     await office.advance(replace(run, active_ms=5_001))
 
     done = await office.run(run_id)
-    assert done.ending is Ending.DEADLINE
+    assert done.ending is RunEnding.DEADLINE
     assert not (office.crib.project / "a.txt").exists()
     assert await office.is_whole()
 
@@ -663,7 +663,7 @@ async def test_messages_that_queue_are_answered_in_their_order(strict: Office) -
     assert said == ["Write.", "Answer 0.", *(w for n in range(5) for w in (f"Message {n}.", f"Answer {n + 1}."))]
 
 
-@pytest.mark.req("RN-7")
+@pytest.mark.req("RN-7", part="exactly the tools that are offered")
 async def test_the_prompt_names_what_is_offered_and_nothing_else(strict: Office) -> None:
     await strict.send("Hello.", says("Hello."))
 
@@ -680,7 +680,7 @@ async def test_a_model_without_tools_is_used_for_plain_chat(strict: Office) -> N
 
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is Ending.DONE
+    assert (await office.run(run_id)).ending is RunEnding.DONE
     assert "tools" not in office.model.last.body
     assert "You have no tools" in office.told()[0]["content"]
 
@@ -696,11 +696,11 @@ def in_one_piece(name: str, arguments: dict[str, Any]) -> Answer:
 
 def _tool(name: str, function: Any, **more: Any) -> Tool:
     given: dict[str, Any] = {
-        "category": Category.EXEC,
+        "category": ToolCategory.EXEC,
         "danger": Danger.DANGEROUS,
-        "effects": lambda _: Effects(contacts=(f"{name}.example",)),
-        "repeatable": False,
-        "looks": False,
+        "effects": lambda _: Effects(hosts=(f"{name}.example",)),
+        "idempotent": False,
+        "checks_membership": False,
     }
     return Tool(
         name=name, toolset="workspace", description="…", arguments=ToolArguments, function=function, **{**given, **more}

@@ -4,9 +4,9 @@ import pytest
 
 from tests.fakes.model_server import plain
 from tests.integration.runs.conftest import Office, opened_office, says
-from toolcrib.domain.runs import Ending
+from toolcrib.core.runs import RunEnding
 
-pytestmark = pytest.mark.req("RN-4")
+pytestmark = pytest.mark.req("RN-4", part="concludes or compacts")
 
 
 async def test_what_is_taken_up_is_told_with_every_answer(office: Office) -> None:
@@ -22,7 +22,7 @@ async def test_a_full_context_is_summarised_by_the_model_and_the_run_goes_on(off
 
     run = await office.send("Third.", says("They spoke of two things."), says("The third answer."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     summary = office.told()[1]
     assert summary["role"] == "user"
     assert "They spoke of two things." in summary["content"]
@@ -37,7 +37,7 @@ async def test_when_the_model_cannot_summarise_it_is_done_without_it(office: Off
 
     run = await office.send("And now?", plain(400, {"error": {"message": "no"}}), says("Now this."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     summary = office.told()[1]["content"]
     assert "The person said: Write the file a.txt." in summary
     assert "You called write" in summary
@@ -48,7 +48,7 @@ async def test_a_context_that_cannot_be_made_smaller_is_concluded(office: Office
         "Look.", says("", ("ls", {"path": "/"}), input_tokens=95_000), says("I conclude.", input_tokens=96_000)
     )
 
-    assert run.ending is Ending.BUDGET
+    assert run.ending is RunEnding.BUDGET
     assert office.model.last.body["tool_choice"] == "none"
 
 
@@ -58,4 +58,4 @@ async def test_a_model_of_unknown_size_is_used_without_a_budget(office: Office) 
 
     run = await office.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE

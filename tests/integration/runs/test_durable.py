@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.fakes.model_server import Answer
-from tests.integration.engine.cast import with_tools
+from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import Office, opened_office, says, yes
-from tests.patience import PATIENCE, TRIES
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.ids import ProcessId, RunId, new_id
-from toolcrib.domain.runs import TRANSITIONS, Ending, Run, RunState
-from toolcrib.engine.runs.presence import Presence
-from toolcrib.engine.runs.runner import Runner
-from toolcrib.storage.processes import Processes
+from tests.wait_until import PATIENCE, TRIES
+from toolcrib.core.ids import ProcessId, RunId, new_id
+from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.run_worker import RunWorker
+from toolcrib.storage.server_processes import ServerProcessStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -55,7 +55,7 @@ async def test_whoever_takes_over_goes_on_from_what_was_committed(office: Office
         told = [(one.role, one.content, len(one.call_ids)) for one in await fresh.messages()]
         expected = expected or told
         assert told == expected
-        assert (await fresh.run(run.id)).ending is Ending.DONE
+        assert (await fresh.run(run.id)).ending is RunEnding.DONE
         assert (fresh.crib.project / path[1:]).read_text() == "y\n"
         assert await fresh.is_whole()
 
@@ -105,7 +105,7 @@ async def test_a_process_that_was_taken_over_commits_nothing_more(office: Office
     office.model.say(says("", ("write", {"path": "/b.txt", "content": "second"})), says("Second."))
     await office.advance(slow)
 
-    assert (await office.run(run.id)).ending is Ending.DONE
+    assert (await office.run(run.id)).ending is RunEnding.DONE
     assert [one.content for one in await office.messages()] == ["Go.", "", "First."]
     assert not (office.crib.project / "b.txt").exists()
 
@@ -122,13 +122,13 @@ async def test_a_call_with_effects_elsewhere_that_had_begun_is_unknown_and_not_r
         name="ring",
         toolset="workspace",
         description="Rings.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.DANGEROUS,
         arguments=ToolArguments,
-        effects=lambda _: Effects(contacts=("bell.example",)),
+        effects=lambda _: Effects(hosts=("bell.example",)),
         function=ring,
-        repeatable=False,
-        looks=False,
+        idempotent=False,
+        checks_membership=False,
     )
     crib = with_tools(office.crib, bell)
     office = await opened_office(crib, office.model, office.providers, tool_permissions={"ring": {"allowed": True}})
@@ -142,19 +142,21 @@ async def test_a_call_with_effects_elsewhere_that_had_begun_is_unknown_and_not_r
     await office.carry_on()
 
     assert rung == ["rang"]
-    assert (await office.run(run.id)).ending is Ending.DONE
+    assert (await office.run(run.id)).ending is RunEnding.DONE
     assert "nobody can tell" in office.told()[-1]["content"]
     [event] = [payload for kind, payload in await office.events() if kind == "tool-result"]
     assert event["status"] == "error"
 
 
 @asynccontextmanager
-async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[Runner]:
+async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
     """A server's loop."""
     settings = office.crib.settings
-    with Presence.kept(settings.system_url, node=settings.node, lease=lease) as presence:
-        processes = Processes(office.crib.database)
-        runner = Runner(office.runs, processes, office.advance, presence, node=settings.node, decided=asyncio.Event())
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=lease) as presence:
+        processes = ServerProcessStore(office.crib.database)
+        runner = RunWorker(
+            office.runs, processes, office.advance, presence, node=settings.node, decided=asyncio.Event()
+        )
         task = asyncio.create_task(runner.run())
         try:
             yield runner
@@ -170,7 +172,7 @@ async def ended(office: Office, run_id: RunId) -> Run:
     return run
 
 
-@pytest.mark.req("RN-6")
+@pytest.mark.req("RN-6", part="the stream, within a second, and what was said stays")
 async def test_cancelling_stops_the_stream_within_a_second_and_keeps_what_was_said(office: Office) -> None:
     whole = says("These words were shown. These were not.")
     took = []
@@ -180,7 +182,7 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_what_was_sa
             office.model.hung_up.clear()
             asked = len(office.model.received)
             run = await office.runs.submit(office.tenant, office.session_id, "Talk.", via="test")
-            runner.poke()
+            runner.notify()
             async with asyncio.timeout(PATIENCE):
                 while len(office.model.received) == asked:
                     await office.run(run.id)
@@ -188,7 +190,7 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_what_was_sa
             await office.runs.cancel(office.tenant, run.id)
             await asyncio.wait_for(office.model.hung_up.wait(), PATIENCE)
             took.append(time.monotonic() - began)
-            assert (await ended(office, run.id)).ending is Ending.CANCELLED
+            assert (await ended(office, run.id)).ending is RunEnding.CANCELLED
             assert await office.is_whole()
             if took[-1] < 1:
                 break
@@ -204,7 +206,7 @@ async def test_a_run_that_waits_is_cancelled_too_and_its_question_withdrawn(offi
     await office.runs.cancel(office.tenant, waiting.id)
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is Ending.CANCELLED
+    assert (await office.run(waiting.id)).ending is RunEnding.CANCELLED
     assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
     assert await office.is_whole()
 
@@ -213,7 +215,7 @@ async def test_a_run_that_waits_is_cancelled_too_and_its_question_withdrawn(offi
 async def test_when_a_process_falls_silent_another_takes_its_runs(office: Office) -> None:
     settings = office.crib.settings
     run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
-    with Presence.kept(settings.system_url, node=settings.node, lease=1.0) as alive:
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=1.0) as alive:
         [taken] = await office.runs.claim(alive.id, node=settings.node, lease=1.0, limit=1)
         assert await office.runs.claim(ProcessId(new_id()), node=settings.node, lease=1.0, limit=1) == []
     # It is silent now: its last beat grows old.
@@ -222,7 +224,7 @@ async def test_when_a_process_falls_silent_another_takes_its_runs(office: Office
         done = await ended(office, run.id)
 
     assert taken.id == run.id
-    assert (done.ending, done.epoch) == (Ending.DONE, 2)
+    assert (done.ending, done.epoch) == (RunEnding.DONE, 2)
 
 
 @pytest.mark.req("SC-3", part="a run that waits")

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.integration.runs.conftest import Office, no, opened_office, says, yes
-from toolcrib.domain.runs import Ending, RunState
+from toolcrib.core.runs import RunEnding, RunState
 
 
 @pytest.mark.req("RN-2", part="text")
 async def test_a_message_is_answered(office: Office) -> None:
     run = await office.send("Say hello.", says("Hello!"))
 
-    assert (run.state, run.ending, run.turns) == (RunState.ENDED, Ending.DONE, 1)
+    assert (run.state, run.ending, run.turns) == (RunState.ENDED, RunEnding.DONE, 1)
     assert [(one.role, one.content) for one in await office.messages()] == [
         ("user", "Say hello."),
         ("assistant", "Hello!"),
@@ -32,7 +32,7 @@ async def test_calls_are_executed_and_the_model_is_asked_again_with_their_result
         says("Done."),
     )
 
-    assert (run.ending, run.turns) == (Ending.DONE, 2)
+    assert (run.ending, run.turns) == (RunEnding.DONE, 2)
     assert (office.crib.project / "a.txt").read_text() == "a\n"
     *_, assistant, written, listed = office.told()
     assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["write", "ls"]
@@ -48,10 +48,10 @@ async def test_what_fails_is_told_to_the_model_and_the_loop_goes_on(office: Offi
         says("I could not."),
     )
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     missing, unknown, wrong = office.told()[-3:]
     assert "/nowhere" in missing["content"]
-    assert "'teleport' not found" in unknown["content"]
+    assert unknown["content"] == "Unknown tool: teleport"
     assert "path" in wrong["content"]
 
 
@@ -68,7 +68,7 @@ async def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided(
     await office.decide(yes())
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
     assert (office.crib.project / "a.txt").read_text() == "a\n"
 
 
@@ -80,7 +80,7 @@ async def test_a_denial_is_told_to_the_model_with_its_reason(office: Office) -> 
     office.model.say(says("As you wish."))
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
     assert "Use the other folder." in office.told()[-1]["content"]
     assert not (office.crib.project / "a.txt").exists()
 
@@ -96,7 +96,7 @@ async def test_a_question_is_answered_and_the_answer_is_the_calls_result(office:
     office.model.say(says("Red it is."))
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is Ending.DONE
+    assert (await office.run(waiting.id)).ending is RunEnding.DONE
     assert office.told()[-1]["content"] == '{"color":"red"}'
 
 
@@ -111,11 +111,11 @@ async def test_a_later_message_waits_for_the_run_before_it(office: Office) -> No
     await office.decide(yes())
     office.model.say(says("First."), says("Second."))
     await office.carry_on()
-    assert [(await office.run(run.id)).ending for run in (first, second)] == [Ending.DONE, Ending.DONE]
+    assert [(await office.run(run.id)).ending for run in (first, second)] == [RunEnding.DONE, RunEnding.DONE]
     assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it.", "And then?"]
 
 
-@pytest.mark.req("RN-3")
+@pytest.mark.req("RN-3", part="the tools are withdrawn and the model is asked")
 async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, max_turns=2)
 
@@ -123,7 +123,7 @@ async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes
         "Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("This is what I found.")
     )
 
-    assert run.ending is Ending.TURN_LIMIT
+    assert run.ending is RunEnding.TURN_LIMIT
     assert office.model.last.body["tool_choice"] == "none"
     assert (await office.messages())[-1].content == "This is what I found."
 
@@ -134,7 +134,7 @@ async def test_a_model_that_calls_tools_all_the_same_is_stopped_with_words(offic
 
     run = await office.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
 
-    assert run.ending is Ending.TURN_LIMIT
+    assert run.ending is RunEnding.TURN_LIMIT
     assert (await office.messages())[-1].content == "Stopped after 1 iterations."
     assert await office.is_whole()
 
@@ -143,7 +143,7 @@ async def test_a_model_that_calls_tools_all_the_same_is_stopped_with_words(offic
 async def test_a_violation_stops_the_run(office: Office) -> None:
     run = await office.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
 
-    assert run.ending is Ending.VIOLATION
+    assert run.ending is RunEnding.VIOLATION
     assert run.error is not None
     assert await office.is_whole()
 
@@ -154,7 +154,7 @@ async def test_as_many_violations_as_the_agent_may_have_do_not_stop_it(office: O
 
     run = await office.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
 
 
 async def test_without_credentials_the_run_fails_and_says_what_to_do(office: Office) -> None:
@@ -162,6 +162,6 @@ async def test_without_credentials_the_run_fails_and_says_what_to_do(office: Off
 
     run = await office.send("Hello?")
 
-    assert run.ending is Ending.FAILED
+    assert run.ending is RunEnding.FAILED
     assert run.error is not None
     assert "PUT /api/v1/credentials/anthropic" in run.error["message"]

@@ -6,11 +6,11 @@ import pytest
 
 from tests.integration.conftest import Crib
 from tests.integration.runs.conftest import Office, opened_office, says
-from toolcrib.domain.runs import Ending, RunState
-from toolcrib.domain.sessions import Mode
-from toolcrib.storage.sessions import Sessions
+from toolcrib.core.callers import SessionMode
+from toolcrib.core.runs import RunEnding, RunState
+from toolcrib.storage.sessions import SessionStore
 
-pytestmark = pytest.mark.req("HU-3")
+pytestmark = [pytest.mark.req("HU-3", part="enforced by the server"), pytest.mark.req("TL-4", part="exit_plan_mode")]
 
 PLAN = "/plans/bold-meadow-revelation.plan"
 WRITE_PLAN = ("write", {"path": PLAN, "content": "# Plan\n", "file_type": "plan"})
@@ -29,11 +29,11 @@ REVIEW: dict[str, Any] = {
 
 @pytest.fixture
 async def planning(crib: Crib, office: Office) -> Office:
-    return await opened_office(crib, office.model, office.providers, mode=Mode.PLAN)
+    return await opened_office(crib, office.model, office.providers, mode=SessionMode.PLAN)
 
 
-async def mode_of(office: Office) -> Mode:
-    return (await Sessions(office.crib.database).get(office.tenant, office.session_id)).mode
+async def mode_of(office: Office) -> SessionMode:
+    return (await SessionStore(office.crib.database).get(office.tenant, office.session_id)).mode
 
 
 async def answer(office: Office, value: str, *, by_button: bool) -> None:
@@ -57,7 +57,7 @@ async def test_what_is_not_offered_is_refused_too(planning: Office) -> None:
         says("Only the plan."),
     )
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     wrote, removed, planned = planning.told()[-3:]
     assert "plan mode" in wrote["content"]
     assert "plan mode" in removed["content"]
@@ -72,7 +72,7 @@ async def test_an_accepted_plan_opens_build_mode(planning: Office) -> None:
     planning.model.say(says("", EXIT), says("Now I build."))
     await planning.carry_on()
 
-    assert await mode_of(planning) is Mode.BUILD
+    assert await mode_of(planning) is SessionMode.BUILD
     assert '"mode":"build"' in planning.told()[-1]["content"]
     assert "edit" in {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
 
@@ -86,7 +86,7 @@ async def test_without_an_accept_by_button_it_is_refused(planning: Office, value
     planning.model.say(says("", EXIT), says("I may not."))
     await planning.carry_on()
 
-    assert await mode_of(planning) is Mode.PLAN
+    assert await mode_of(planning) is SessionMode.PLAN
     assert "accepted this plan by button" in planning.told()[-1]["content"]
 
 
@@ -97,7 +97,7 @@ async def test_a_plan_that_was_changed_after_the_question_must_be_asked_about_ag
     planning.model.say(says("", changed), says("", EXIT), says("I may not."))
     await planning.carry_on()
 
-    assert await mode_of(planning) is Mode.PLAN
+    assert await mode_of(planning) is SessionMode.PLAN
 
 
 async def test_an_answer_about_one_plan_does_not_open_the_door_for_another(planning: Office) -> None:
@@ -107,7 +107,7 @@ async def test_an_answer_about_one_plan_does_not_open_the_door_for_another(plann
     planning.model.say(says("", EXIT), says("I may not."))
     await planning.carry_on()
 
-    assert await mode_of(planning) is Mode.PLAN
+    assert await mode_of(planning) is SessionMode.PLAN
 
 
 async def test_what_is_no_plan_file_is_refused(planning: Office) -> None:

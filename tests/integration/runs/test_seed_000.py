@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from tests.integration.engine.cast import with_tools
+from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import Office, no, opened_office, says, yes
 from tests.integration.runs.test_durable import at_work, ended
-from tests.patience import PATIENCE
-from toolcrib.domain.agents import AgentRules
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.runs import Ending, RunState
+from tests.wait_until import PATIENCE
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.runs import RunEnding, RunState
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
@@ -26,7 +26,7 @@ async def test_stream_with_no_tool_calls_existing_behavior_preserved(office: Off
     """AC-29."""
     run = await office.send("Hello?", says("Hello."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert await kinds(office) == ["stream-start", "stream-end"]
 
 
@@ -43,7 +43,7 @@ async def test_multi_turn_loop_tool_call_result_text_response_done(office: Offic
 
     run = await office.send("Read it.", says("", ("fs.read", {"path": "@project/a.txt"})), says("It says 42."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert "forty-two" in office.told()[-1]["content"]
     assert (await office.messages())[-1].content == "It says 42."
 
@@ -55,7 +55,7 @@ async def test_safety_max_exceeded_loop_exits_with_text(office: Office) -> None:
 
     run = await office.send("Loop.", *(says("", ("ls", {"path": "/"})) for _ in range(4)))
 
-    assert run.ending is Ending.TURN_LIMIT
+    assert run.ending is RunEnding.TURN_LIMIT
     assert (await kinds(office))[-1] == "stream-end"
     assert (await office.messages())[-1].content == "Stopped after 3 iterations."
 
@@ -73,24 +73,24 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(office:
         name="dawdle",
         toolset="workspace",
         description="Takes its time.",
-        category=Category.EXEC,
+        category=ToolCategory.EXEC,
         danger=Danger.SAFE,
         arguments=ToolArguments,
-        effects=lambda _: Effects(contacts=("example.org",)),
+        effects=lambda _: Effects(hosts=("example.org",)),
         function=dawdle,
-        looks=False,
+        checks_membership=False,
     )
     crib = with_tools(office.crib, tool)
     office = await opened_office(crib, office.model, office.providers, tool_permissions={"dawdle": {"allowed": True}})
     office.model.say(says("I wait.", ("dawdle", {})))
     async with at_work(office) as runner:
         run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
-        runner.poke()
+        runner.notify()
         await asyncio.wait_for(began.wait(), PATIENCE)
         await office.runs.cancel(office.tenant, run.id)
         done = await ended(office, run.id)
 
-    assert done.ending is Ending.CANCELLED
+    assert done.ending is RunEnding.CANCELLED
     assert await kinds(office) == ["stream-start", "stream-end", "tool-start", "tool-result"]
     assert await office.is_whole()
 
@@ -98,7 +98,7 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(office:
 async def test_unknown_tool_in_stream_error_result_injected_loop_continues(office: Office) -> None:
     run = await office.send("Do it.", says("", ("no_such_tool", {})), says("There is none."))
 
-    assert run.ending is Ending.DONE
+    assert run.ending is RunEnding.DONE
     assert "no_such_tool" in office.told()[-1]["content"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.model_server import Answer
 from tests.integration.runs.conftest import Office, opened_office, says
-from toolcrib.domain.runs import Ending
+from toolcrib.core.runs import RunEnding
 
 PROJECT: dict[str, Any] = {
     "toolsets": ["project"],
@@ -86,7 +86,7 @@ class TestHandler:
     async def test_a_provider_that_fails_partially_is_an_error_that_says_so(self, reader: Office) -> None:
         run = await reader.send("hi", Answer(says("Some words of many").pieces[:3], cut=True))
 
-        assert run.ending is Ending.FAILED
+        assert run.ending is RunEnding.FAILED
         assert run.error is not None
         assert "Provider error" in run.error["message"]
 

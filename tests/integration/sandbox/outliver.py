@@ -6,23 +6,23 @@ import os
 import sys
 from pathlib import Path
 
-from toolcrib.sandbox.background import Background
-from toolcrib.sandbox.command import Command
-from toolcrib.sandbox.limits import descendants
+from toolcrib.sandbox.background_process import BackgroundSandbox
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.zones import Zone
 
 STUBBORN = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP; (sleep 600; :) & echo up; sleep 600' &); sleep 600"
 
 
 async def main(folder: Path) -> None:
     sandbox = Sandbox()
-    zones = [Zone("project", folder / "tree", "/mnt/project", writable=True)]
-    background = Background(sandbox, folder / "staging")
-    started = await background.start(Command(STUBBORN), zones, owner="s")
-    await background.more(started.id, owner="s", offset=0)
+    zones = [ViewMount("project", folder / "tree", "/mnt/project", writable=True)]
+    background = BackgroundSandbox(sandbox, folder / "staging")
+    started = await background.start(SandboxCommand(STUBBORN), zones, owner="s")
+    await background.wait_for_output(started.id, owner="s", offset=0)
     async with sandbox.transaction(zones, folder / "staging") as view:
-        await view.run(Command(STUBBORN, seconds=600), lambda _: tell())
+        await view.run(SandboxCommand(STUBBORN, seconds=600), lambda _: tell())
 
 
 def tell() -> None:

@@ -11,22 +11,22 @@ import sys
 from pathlib import Path
 from random import Random
 
-from toolcrib.sandbox.background import Background
-from toolcrib.sandbox.command import Command
+from toolcrib.sandbox.background_process import BackgroundSandbox
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.zones import Zone
 
 # A start takes about so long, and a server has begun several when it dies.
 _LONGEST_SECONDS = 0.05
 
 
 async def serve(sandbox: Sandbox, folder: Path, mark: str, tell: int) -> None:
-    zones = [Zone("project", folder / "tree", f"/mnt/{mark}", writable=True)]
-    background = Background(sandbox, folder / "staging")
-    await background.start(Command("true"), zones, owner="s")
+    zones = [ViewMount("project", folder / "tree", f"/mnt/{mark}", writable=True)]
+    background = BackgroundSandbox(sandbox, folder / "staging")
+    await background.start(SandboxCommand("true"), zones, owner="s")
     os.write(tell, b".")
     while True:
-        await asyncio.gather(*(background.start(Command("sleep 600"), zones, owner="s") for _ in range(3)))
+        await asyncio.gather(*(background.start(SandboxCommand("sleep 600"), zones, owner="s") for _ in range(3)))
 
 
 def main(folder: Path, mark: str, servers: int, lot: Random) -> None:

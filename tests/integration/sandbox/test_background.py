@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.sandbox import outliver
-from tests.integration.sandbox.stand import SANDBOX, Stand
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import NotFound, ToolFailed
-from toolcrib.sandbox.background import KEPT_BYTES, Background, ProcessState
-from toolcrib.sandbox.command import Command
-from toolcrib.sandbox.limits import MIB, Limits, descendants
-from toolcrib.sandbox.zones import Zone
+from tests.integration.sandbox.sandbox_fixture import SANDBOX, Stand
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import NotFound, ToolFailed
+from toolcrib.sandbox.background_process import KEPT_BYTES, BackgroundSandbox, ProcessStatus
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
 pytestmark = pytest.mark.req("SH-5", part="the process half: start, output by offset, stdin, stop, list, no survivors")
 
@@ -27,89 +27,89 @@ SESSION = "session-1"
 
 
 @pytest.fixture
-async def background(tmp_path: Path) -> AsyncIterator[Background]:
+async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     await SANDBOX.probe()  # from here on the stager runs, and goes on
     before = len(list(descendants(os.getpid())))
     stand = Stand(tmp_path)
-    async with Background(SANDBOX, stand.staging) as background:
+    async with BackgroundSandbox(SANDBOX, stand.staging) as background:
         yield background
     assert len(list(descendants(os.getpid()))) == before
     assert list(stand.staging.iterdir()) == []
 
 
-def zones(tmp_path: Path, *masked: str) -> list[Zone]:
-    return [Zone("project", tmp_path / "tree", "/mnt/project", writable=True, masked=masked)]
+def zones(tmp_path: Path, *masked: str) -> list[ViewMount]:
+    return [ViewMount("project", tmp_path / "tree", "/mnt/project", writable=True, masked=masked)]
 
 
-async def until(background: Background, process: ProcessState, text: bytes) -> bytes:
+async def until(background: BackgroundSandbox, process: ProcessStatus, text: bytes) -> bytes:
     """All output, once it holds ``text``."""
     said, offset = b"", 0
     async with asyncio.timeout(PATIENCE):
         while text not in said:
-            piece = await background.more(process.id, owner=SESSION, offset=offset)
+            piece = await background.wait_for_output(process.id, owner=SESSION, offset=offset)
             assert piece.data or background.state(process.id, owner=SESSION).running, said
             said, offset = said + piece.data, piece.next
     return said
 
 
-async def test_process_answers_its_input_and_is_read_by_offset(background: Background, tmp_path: Path) -> None:
-    echo = Command("while read line; do echo got $line; done; echo bye; exit 3")
+async def test_process_answers_its_input_and_is_read_by_offset(background: BackgroundSandbox, tmp_path: Path) -> None:
+    echo = SandboxCommand("while read line; do echo got $line; done; echo bye; exit 3")
     process = await background.start(echo, zones(tmp_path), owner=SESSION)
     assert background.write(process.id, b"one\ntwo\n", owner=SESSION) == 8
     assert await until(background, process, b"two\n") == b"got one\ngot two\n"
     assert background.output(process.id, owner=SESSION, offset=8).data == b"got two\n"
-    background.end_input(process.id, owner=SESSION)
+    background.close_stdin(process.id, owner=SESSION)
     await until(background, process, b"bye\n")
     async with asyncio.timeout(PATIENCE):
         while (state := background.state(process.id, owner=SESSION)).running:
-            await background.more(process.id, owner=SESSION, offset=state.written)
+            await background.wait_for_output(process.id, owner=SESSION, offset=state.written)
     assert (state.exit_code, state.stopped) == (3, None)
     with pytest.raises(ToolFailed):
         background.write(process.id, b"late", owner=SESSION)
 
 
-async def test_process_works_on_the_live_tree(background: Background, tmp_path: Path) -> None:
+async def test_process_works_on_the_live_tree(background: BackgroundSandbox, tmp_path: Path) -> None:
     (tmp_path / "tree" / "in").write_text("before")
     process = await background.start(
-        Command("cat in; echo made > out; echo done; sleep 600"), zones(tmp_path), owner=SESSION
+        SandboxCommand("cat in; echo made > out; echo done; sleep 600"), zones(tmp_path), owner=SESSION
     )
     assert await until(background, process, b"done") == b"beforedone\n"
     assert (tmp_path / "tree" / "out").read_text() == "made\n"
     assert (tmp_path / "tree" / "out").stat().st_uid == os.getuid()
 
 
-async def test_stop_ends_it_and_all_its_children(background: Background, tmp_path: Path) -> None:
+async def test_stop_ends_it_and_all_its_children(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
-    process = await background.start(Command(outliver.STUBBORN), zones(tmp_path), owner=SESSION)
+    process = await background.start(SandboxCommand(outliver.STUBBORN), zones(tmp_path), owner=SESSION)
     await until(background, process, b"up")
     state = await background.stop(process.id, owner=SESSION)
     assert (state.running, state.exit_code, state.stopped) == (False, None, "it was asked to stop")
     assert len(list(descendants(os.getpid()))) == before
 
 
-async def test_processes_of_another_session_are_unknown(background: Background, tmp_path: Path) -> None:
-    mine = await background.start(Command("sleep 600"), zones(tmp_path), owner=SESSION)
+async def test_processes_of_another_session_are_unknown(background: BackgroundSandbox, tmp_path: Path) -> None:
+    mine = await background.start(SandboxCommand("sleep 600"), zones(tmp_path), owner=SESSION)
     assert background.list("other") == ()
     assert [process.id for process in background.list(SESSION)] == [mine.id]
-    for attempt in (background.output, background.state, background.end_input):
+    for attempt in (background.output, background.state, background.close_stdin):
         with pytest.raises(NotFound):
             attempt(mine.id, owner="other")
     with pytest.raises(NotFound):
         await background.stop(mine.id, owner="other")
 
 
-async def test_when_a_session_ends_its_processes_end(background: Background, tmp_path: Path) -> None:
+async def test_when_a_session_ends_its_processes_end(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
     for _ in range(3):
-        await background.start(Command("sleep 600"), zones(tmp_path), owner=SESSION)
+        await background.start(SandboxCommand("sleep 600"), zones(tmp_path), owner=SESSION)
     await background.stop_all(SESSION)
     assert background.list(SESSION) == ()
     assert len(list(descendants(os.getpid()))) == before
 
 
-async def test_endless_output_is_kept_in_part(background: Background, tmp_path: Path) -> None:
+async def test_endless_output_is_kept_in_part(background: BackgroundSandbox, tmp_path: Path) -> None:
     process = await background.start(
-        Command("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), zones(tmp_path), owner=SESSION
+        SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), zones(tmp_path), owner=SESSION
     )
     await until(background, process, b"end")
     piece = background.output(process.id, owner=SESSION, offset=0, most=10)
@@ -119,13 +119,13 @@ async def test_endless_output_is_kept_in_part(background: Background, tmp_path: 
 
 
 async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
-    background: Background, tmp_path: Path
+    background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     secret = tmp_path / "tree" / ".env"
     secret.write_text("SECRET=1")
     (tmp_path / "tree" / ".ssh").mkdir()
     (tmp_path / "tree" / ".ssh" / "id_rsa").write_text("SECRET=2")
-    command = Command("cat .env; ls -A .ssh; mv .env x; rm -rf .ssh .env; cat x; echo up; sleep 600")
+    command = SandboxCommand("cat .env; ls -A .ssh; mv .env x; rm -rf .ssh .env; cat x; echo up; sleep 600")
     process = await background.start(command, zones(tmp_path, ".env", ".ssh", "sub/missing"), owner=SESSION)
     assert b"SECRET" not in await until(background, process, b"up")
     assert secret.read_text() == "SECRET=1"
@@ -133,31 +133,33 @@ async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
     (tmp_path / "fresh").rename(secret)
     async with asyncio.timeout(PATIENCE):
         while (state := background.state(process.id, owner=SESSION)).running:
-            await background.more(process.id, owner=SESSION, offset=state.written)
+            await background.wait_for_output(process.id, owner=SESSION, offset=state.written)
     assert "masked file was replaced" in (state.stopped or "")
 
 
-async def test_excess_ends_it(background: Background, tmp_path: Path) -> None:
-    command = Command("while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=Limits(disk_bytes=32 * MIB))
+async def test_excess_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
+    command = SandboxCommand(
+        "while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=ResourceLimits(disk_bytes=32 * MIB)
+    )
     process = await background.start(command, zones(tmp_path), owner=SESSION)
     async with asyncio.timeout(PATIENCE):
-        await background.more(process.id, owner=SESSION, offset=0)
+        await background.wait_for_output(process.id, owner=SESSION, offset=0)
     assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
 
 
-async def test_too_much_written_to_the_live_tree_ends_it(background: Background, tmp_path: Path) -> None:
-    limits = Limits(disk_bytes=32 * MIB)
+async def test_too_much_written_to_the_live_tree_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
+    limits = ResourceLimits(disk_bytes=32 * MIB)
     (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
-    command = Command("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
+    command = SandboxCommand("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
     process = await background.start(command, zones(tmp_path), owner=SESSION)
     async with asyncio.timeout(PATIENCE):
         state = await background.ended(process.id, owner=SESSION)
     assert state.stopped == "more than 32 MiB written"
 
 
-async def test_working_directory_outside_is_refused(background: Background, tmp_path: Path) -> None:
+async def test_working_directory_outside_is_refused(background: BackgroundSandbox, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="outside the zones"):
-        await background.start(Command("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
+        await background.start(SandboxCommand("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
 
 
 @pytest.mark.req("SH-5", part="none outlives the server, killed without warning")

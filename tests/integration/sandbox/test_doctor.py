@@ -1,12 +1,13 @@
 """``toolcrib doctor``, as a person runs it and as a script does."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 pytestmark = pytest.mark.req("SH-3", part="doctor shows level, gaps and remedies")
 
@@ -21,6 +22,16 @@ def test_doctor_tells_a_person_what_holds() -> None:
     assert told.returncode == 0, told.stdout + told.stderr
     assert told.stdout.startswith("Commands are on: isolation is 'namespaces'")
     assert "Remedy: " in told.stdout
+
+
+@pytest.mark.req("SY-8", part="doctor says what delegation needs")
+def test_doctor_names_no_remedy_that_cannot_work() -> None:
+    """A unit's own group holds the server, and cannot give on what was delegated to it."""
+    gaps = {gap["name"]: gap for gap in json.loads(doctor("--json").stdout)["gaps"]}
+    if os.access("/sys/fs/cgroup/memory", os.W_OK):
+        assert "cgroups" not in gaps
+    else:
+        assert "DelegateSubgroup=" in gaps["cgroups"]["remedy"]
 
 
 def test_doctor_tells_a_script_what_holds() -> None:

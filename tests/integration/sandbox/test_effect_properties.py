@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand, apply, snapshot
-from toolcrib.sandbox.command import Command
+from tests.integration.sandbox.sandbox_fixture import COPYING, SANDBOX, Stand, apply, snapshot
+from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 
 NAMES = ("a", "b", "c", "d e", "é", "-x", "new\nline")
@@ -72,7 +72,7 @@ async def shown(seed: int, folder: Path, sandbox: Sandbox) -> None:
     script = a_script(rng, 15, more=(link,))
     subprocess.run([*POWERLESS, "sh", "-c", script], cwd=folder / "plain", check=True)
     async with stand.begin() as view:
-        result = await view.run(Command(script))
+        result = await view.run(SandboxCommand(script))
         assert result.exit_code == 0, result.output.text
         apply(await view.effect(), folder / "applied")
     assert snapshot(folder / "applied") == snapshot(folder / "plain"), f"seed {seed}:\n{script}"

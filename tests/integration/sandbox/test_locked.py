@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand
-from toolcrib.domain.errors import ToolFailed
-from toolcrib.sandbox.command import Command
+from tests.integration.sandbox.sandbox_fixture import COPYING, SANDBOX, Stand
+from toolcrib.core.errors import ToolFailed
+from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 
 
@@ -23,7 +23,7 @@ async def test_what_lies_in_a_locked_folder_is_either_seen_or_refused(tmp_path: 
     async def attempt() -> None:
         nonlocal said
         async with stand.begin(masked=["locked/.env"]) as view:
-            said = (await view.run(Command("chmod 700 locked; cat locked/.env; rm -rf locked"))).output.text
+            said = (await view.run(SandboxCommand("chmod 700 locked; cat locked/.env; rm -rf locked"))).output.text
             paths = [entry.path for entry in await view.effect()]
         assert paths == ["locked/.env", "locked"]
 

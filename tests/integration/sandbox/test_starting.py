@@ -10,7 +10,7 @@ from secrets import token_hex
 import pytest
 
 from tests.integration.sandbox import starter
-from tests.integration.sandbox.stand import Stand
+from tests.integration.sandbox.sandbox_fixture import Stand
 
 pytestmark = pytest.mark.req("SH-5", part="none outlives the server, killed while they start")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sandbox.stand import COPYING, SANDBOX, Stand, apply, snapshot
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import TooLarge, ToolFailed
-from toolcrib.sandbox.command import Command
-from toolcrib.sandbox.effect import Change, Kind
-from toolcrib.sandbox.limits import descendants
+from tests.integration.sandbox.sandbox_fixture import COPYING, SANDBOX, Stand, apply, snapshot
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import TooLarge, ToolFailed
+from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.filesystem_effect import EntryChange, EntryType
+from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.sandbox.sandbox import Sandbox
 
 
@@ -46,7 +46,7 @@ async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> N
     before = snapshot(stand.tree)
     async with stand.begin() as view:
         await view.run(
-            Command(
+            SandboxCommand(
                 "touch same; echo after > edited; chmod 755 script; rm -r old; mkdir old; echo y > old/y; "
                 "ln -s edited link; mkdir -p n/e/w"
             )
@@ -77,22 +77,22 @@ async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> N
 
 async def test_effect_of_one_transaction_is_that_of_all_its_commands(stand: Stand) -> None:
     async with stand.begin() as view:
-        await view.run(Command("echo one > a; mkdir d"))
-        assert (await view.run(Command("cat a; echo two > d/b; rm a"))).output.text == "one\n"
+        await view.run(SandboxCommand("echo one > a; mkdir d"))
+        assert (await view.run(SandboxCommand("cat a; echo two > d/b; rm a"))).output.text == "one\n"
         assert steps(await view.effect()) == [("made", "folder", "d"), ("made", "file", "d/b")]
         with pytest.raises(ToolFailed, match="begin another"):
-            await view.run(Command("true"))
+            await view.run(SandboxCommand("true"))
 
 
 async def test_effect_of_ten_thousand_files_is_read_without_their_bodies(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     async with stand.begin() as view:
         made = await view.run(
-            Command('i=0; while [ $i -lt 100 ]; do mkdir $i; touch $i/$(seq -s " $i/" 100); i=$((i+1)); done')
+            SandboxCommand('i=0; while [ $i -lt 100 ]; do mkdir $i; touch $i/$(seq -s " $i/" 100); i=$((i+1)); done')
         )
         assert made.exit_code == 0, made.output.text
         effect = await view.effect()
-    assert len([entry for entry in effect if entry.kind is Kind.FILE]) == 10_000
+    assert len([entry for entry in effect if entry.kind is EntryType.FILE]) == 10_000
 
 
 async def test_changes_of_kind_are_a_deletion_and_a_making(stand: Stand) -> None:
@@ -101,7 +101,7 @@ async def test_changes_of_kind_are_a_deletion_and_a_making(stand: Stand) -> None
     (stand.tree / "folder" / "inner").write_text("i")
     (stand.tree / "link").symlink_to("file")
     async with stand.begin() as view:
-        await view.run(Command("rm file; mkdir file; rm -r folder; ln -s x folder; rm link; echo now > link"))
+        await view.run(SandboxCommand("rm file; mkdir file; rm -r folder; ln -s x folder; rm link; echo now > link"))
         found = steps(await view.effect())
     assert set(found[:4]) == {
         ("deleted", "file", "file"),
@@ -118,7 +118,7 @@ async def test_masked_places_stand_empty_and_what_touches_them_is_marked(stand: 
     (stand.tree / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh")
     async with stand.begin(masked=[".env", ".git/hooks", "missing"]) as view:
         result = await view.run(
-            Command("ls -A; wc -c < .env; ls -A .git/hooks; echo x > ok; rm -f .env; echo y > .env")
+            SandboxCommand("ls -A; wc -c < .env; ls -A .git/hooks; echo x > ok; rm -f .env; echo y > .env")
         )
         effect = await view.effect()
     assert result.output.text.split() == [".env", ".git", "0"]
@@ -141,7 +141,7 @@ async def test_cancelling_ends_the_command_and_drops_what_it_did(stand: Stand) -
 
 
 async def test_timeout_leaves_the_tree_untouched(stand: Stand) -> None:
-    result = await stand.run(Command("echo made > x; sleep 600", seconds=0.3))
+    result = await stand.run(SandboxCommand("echo made > x; sleep 600", seconds=0.3))
     assert result.timed_out
     assert list(stand.tree.iterdir()) == []
     assert list(stand.staging.iterdir()) == []
@@ -152,7 +152,7 @@ async def test_many_commands_side_by_side_do_not_see_one_another(tmp_path: Path)
 
     async def one(number: int) -> list[str]:
         async with stand.begin() as view:
-            result = await view.run(Command(f"echo {number} > mine; echo {number} > /tmp/t; ls /tmp; cat mine"))
+            result = await view.run(SandboxCommand(f"echo {number} > mine; echo {number} > /tmp/t; ls /tmp; cat mine"))
             assert result.output.text == f"t\n{number}\n"
             return [entry.path for entry in await view.effect()]
 
@@ -170,7 +170,7 @@ async def test_works_in_a_git_repository_with_common_tools(stand: Stand) -> None
         "git -c user.name=n -c user.email=e@example.org commit -qm second && git log --oneline | wc -l"
     )
     async with stand.begin(masked=[".git/config", ".git/hooks"]) as view:
-        result = await view.run(Command(command))
+        result = await view.run(SandboxCommand(command))
         apply_to = stand.folder / "applied"
         subprocess.run(["cp", "-a", "-T", stand.tree, apply_to], check=True)
         effect = await view.effect()
@@ -193,7 +193,7 @@ async def test_tree_with_odd_characters_in_its_path_is_mounted(tmp_path: Path) -
     stand = Stand(folder)
     (stand.tree / "kept").write_text("kept")
     async with stand.begin() as view:
-        assert (await view.run(Command("cat kept; echo new > made"))).output.text == "kept"
+        assert (await view.run(SandboxCommand("cat kept; echo new > made"))).output.text == "kept"
         assert [entry.path for entry in await view.effect()] == ["made"]
 
 
@@ -214,7 +214,7 @@ async def test_command_that_is_too_long_or_holds_a_nul_is_refused(stand: Stand) 
 async def test_mode_of_the_root_is_an_effect_too(stand: Stand) -> None:
     stand.tree.chmod(0o755)
     async with stand.begin() as view:
-        await view.run(Command("chmod 700 ."))
+        await view.run(SandboxCommand("chmod 700 ."))
         assert [(entry.path, entry.change, oct(entry.mode)) for entry in await view.effect()] == [
-            (".", Change.CHANGED, "0o700")
+            (".", EntryChange.CHANGED, "0o700")
         ]

@@ -7,20 +7,20 @@ import psycopg
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.integration.storage.people import new_email, someone
-from toolcrib.domain.errors import Conflict, Unauthenticated
-from toolcrib.storage.accounts import Accounts, Person, Refreshed
+from tests.integration.storage.accounts import new_email, someone
+from toolcrib.core.errors import Conflict, Unauthenticated
 from toolcrib.storage.database import Database
+from toolcrib.storage.users import ActingUser, RefreshedLogin, UserStore
 
 MONTH = timedelta(days=30)
 
 
 @pytest.fixture
-def accounts(database: Database) -> Accounts:
-    return Accounts(database)
+def accounts(database: Database) -> UserStore:
+    return UserStore(database)
 
 
-async def test_a_login_is_found_by_address_in_any_case(accounts: Accounts, database: Database) -> None:
+async def test_a_login_is_found_by_address_in_any_case(accounts: UserStore, database: Database) -> None:
     email = new_email()
     ada = await someone(database, email)
 
@@ -40,7 +40,7 @@ async def test_an_address_is_taken_once(database: Database) -> None:
 
 
 async def test_a_disabled_person_can_do_nothing(
-    accounts: Accounts, database: Database, database_urls: DatabaseUrls
+    accounts: UserStore, database: Database, database_urls: DatabaseUrls
 ) -> None:
     email = new_email()
     ada = await someone(database, email)
@@ -57,7 +57,7 @@ async def test_a_disabled_person_can_do_nothing(
 
 @pytest.mark.req("AP-2", part="refresh tokens")
 async def test_of_two_that_refresh_with_one_token_at_once_one_wins_and_the_family_ends(
-    accounts: Accounts, database: Database
+    accounts: UserStore, database: Database
 ) -> None:
     ada = await someone(database)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
@@ -66,14 +66,14 @@ async def test_of_two_that_refresh_with_one_token_at_once_one_wins_and_the_famil
         *(accounts.rotate_refresh_token(token, lifetime=MONTH) for _ in range(4)), return_exceptions=True
     )
 
-    [won] = [outcome for outcome in outcomes if isinstance(outcome, Refreshed)]
+    [won] = [outcome for outcome in outcomes if isinstance(outcome, RefreshedLogin)]
     assert sum(isinstance(outcome, Unauthenticated) for outcome in outcomes) == 3
     with pytest.raises(Unauthenticated):
         await accounts.rotate_refresh_token(won.secret, lifetime=MONTH)
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_an_expired_token_is_refused_and_harms_no_other(accounts: Accounts, database: Database) -> None:
+async def test_an_expired_token_is_refused_and_harms_no_other(accounts: UserStore, database: Database) -> None:
     ada = await someone(database)
     expired = await accounts.store_refresh_token(ada.user_id, lifetime=timedelta(seconds=-1))
     living = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
@@ -85,7 +85,7 @@ async def test_an_expired_token_is_refused_and_harms_no_other(accounts: Accounts
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_tokens_are_kept_as_hashes(accounts: Accounts, database: Database, database_urls: DatabaseUrls) -> None:
+async def test_tokens_are_kept_as_hashes(accounts: UserStore, database: Database, database_urls: DatabaseUrls) -> None:
     ada = await someone(database)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
@@ -99,7 +99,7 @@ async def test_tokens_are_kept_as_hashes(accounts: Accounts, database: Database,
     assert token.removeprefix("tcr_").encode().hex() not in row
 
 
-async def test_ending_all_tokens_ends_old_versions_and_logins(accounts: Accounts, database: Database) -> None:
+async def test_ending_all_tokens_ends_old_versions_and_logins(accounts: UserStore, database: Database) -> None:
     ada = await someone(database)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
@@ -109,4 +109,4 @@ async def test_ending_all_tokens_ends_old_versions_and_logins(accounts: Accounts
         await accounts.profile(ada)
     with pytest.raises(Unauthenticated):
         await accounts.rotate_refresh_token(token, lifetime=MONTH)
-    assert (await accounts.profile(Person(ada.user_id, 1))).user_id == ada.user_id
+    assert (await accounts.profile(ActingUser(ada.user_id, 1))).user_id == ada.user_id

@@ -2,27 +2,27 @@
 
 import pytest
 
-from tests.integration.storage.people import founded, joined, someone, user_of
-from toolcrib.domain.agents import Trust
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import BadArguments, Conflict, Forbidden, NotFound
-from toolcrib.storage.accounts import Person
-from toolcrib.storage.agents import Agents
+from tests.integration.storage.accounts import founded, joined, someone, user_of
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.api_keys import ApiKeyStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.keys import Keys
-from toolcrib.storage.workspaces import Workspaces
+from toolcrib.storage.users import ActingUser
+from toolcrib.storage.workspaces import WorkspaceStore
 
 DEFINITION = "trust: autonomous  # it knows its trade\n"
 
 
 @pytest.fixture
-def agents(database: Database) -> Agents:
-    return Agents(database)
+def agents(database: Database) -> AgentStore:
+    return AgentStore(database)
 
 
 @pytest.fixture
-def keys(database: Database) -> Keys:
-    return Keys(database)
+def keys(database: Database) -> ApiKeyStore:
+    return ApiKeyStore(database)
 
 
 @pytest.fixture
@@ -31,17 +31,17 @@ async def ada(database: Database) -> Tenant:
     return await founded(database, await someone(database))
 
 
-async def test_rules_are_what_the_definition_says(agents: Agents, ada: Tenant) -> None:
+async def test_rules_are_what_the_definition_says(agents: AgentStore, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition=DEFINITION)
     changed = await agents.update(ada, made.id, definition="trust: supervised")
 
-    assert (made.definition, made.rules.trust) == (DEFINITION, Trust.AUTONOMOUS)
-    assert (changed.name, changed.rules.trust) == ("writer", Trust.SUPERVISED)
+    assert (made.definition, made.rules.trust) == (DEFINITION, TrustLevel.AUTONOMOUS)
+    assert (changed.name, changed.rules.trust) == ("writer", TrustLevel.SUPERVISED)
     assert await agents.get(ada, made.id) == changed
     assert await agents.list(ada) == [changed]
 
 
-async def test_a_wrong_definition_changes_nothing(agents: Agents, ada: Tenant) -> None:
+async def test_a_wrong_definition_changes_nothing(agents: AgentStore, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition=DEFINITION)
 
     with pytest.raises(BadArguments):
@@ -50,7 +50,7 @@ async def test_a_wrong_definition_changes_nothing(agents: Agents, ada: Tenant) -
     assert await agents.get(ada, made.id) == made
 
 
-async def test_names_are_taken_within_a_workspace_only(agents: Agents, database: Database, ada: Tenant) -> None:
+async def test_names_are_taken_within_a_workspace_only(agents: AgentStore, database: Database, ada: Tenant) -> None:
     elsewhere = await founded(database, await someone(database))
     await agents.create(ada, name="writer", definition="")
     reader = await agents.create(ada, name="reader", definition="")
@@ -63,7 +63,7 @@ async def test_names_are_taken_within_a_workspace_only(agents: Agents, database:
 
 
 @pytest.mark.req("AP-5", part="agents")
-async def test_an_agent_of_another_workspace_is_not_found(agents: Agents, database: Database, ada: Tenant) -> None:
+async def test_an_agent_of_another_workspace_is_not_found(agents: AgentStore, database: Database, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition="")
     elsewhere = await founded(database, await someone(database))
 
@@ -71,15 +71,17 @@ async def test_an_agent_of_another_workspace_is_not_found(agents: Agents, databa
         agents.get(elsewhere, made.id),
         agents.update(elsewhere, made.id, name="mine"),
         agents.delete(elsewhere, made.id),
-        Keys(database).create_for_agent(elsewhere, made.id, name="mine", expires_at=None),
+        ApiKeyStore(database).create_for_agent(elsewhere, made.id, name="mine", expires_at=None),
     ):
         with pytest.raises(NotFound):
             await attempt
 
 
-async def test_members_may_not_manage_agents(agents: Agents, keys: Keys, database: Database, ada: Tenant) -> None:
+async def test_members_may_not_manage_agents(
+    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
+) -> None:
     made = await agents.create(ada, name="writer", definition="")
-    bob = await joined(database, ada, Role.MEMBER)
+    bob = await joined(database, ada, WorkspaceRole.MEMBER)
 
     for attempt in (
         agents.create(bob, name="another", definition=""),
@@ -92,7 +94,9 @@ async def test_members_may_not_manage_agents(agents: Agents, keys: Keys, databas
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_an_agents_key_gives_the_agent_with_its_present_rules(agents: Agents, keys: Keys, ada: Tenant) -> None:
+async def test_an_agents_key_gives_the_agent_with_its_present_rules(
+    agents: AgentStore, keys: ApiKeyStore, ada: Tenant
+) -> None:
     made = await agents.create(ada, name="writer", definition="")
     key, secret = await keys.create_for_agent(ada, made.id, name="ci", expires_at=None)
     changed = await agents.update(ada, made.id, definition=DEFINITION)
@@ -107,28 +111,28 @@ async def test_an_agents_key_gives_the_agent_with_its_present_rules(agents: Agen
 
 @pytest.mark.req("AP-2", part="keys of agents")
 async def test_a_deleted_agent_has_no_key_and_no_entry(
-    agents: Agents, keys: Keys, database: Database, ada: Tenant
+    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
 ) -> None:
     made = await agents.create(ada, name="writer", definition="")
     _, secret = await keys.create_for_agent(ada, made.id, name="ci", expires_at=None)
     as_agent = Tenant(ada.workspace_id, ada.user_id, 0, made.id)
-    assert (await Workspaces(database).get(as_agent)).id == ada.workspace_id
+    assert (await WorkspaceStore(database).get(as_agent)).id == ada.workspace_id
 
     await agents.delete(ada, made.id)
 
     assert await keys.find(secret) is None
     with pytest.raises(Forbidden):
-        await Workspaces(database).get(as_agent)
+        await WorkspaceStore(database).get(as_agent)
 
 
 async def test_who_left_a_workspace_can_still_revoke_the_key_they_made_there(
-    agents: Agents, keys: Keys, database: Database, ada: Tenant
+    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
 ) -> None:
-    bob = await joined(database, ada, Role.OWNER)
+    bob = await joined(database, ada, WorkspaceRole.OWNER)
     made = await agents.create(ada, name="writer", definition="")
     key, secret = await keys.create_for_agent(bob, made.id, name="ci", expires_at=None)
-    await Workspaces(database).remove_member(bob, user_of(bob))
+    await WorkspaceStore(database).remove_member(bob, user_of(bob))
 
-    await keys.revoke(Person(user_of(bob)), key.id)
+    await keys.revoke(ActingUser(user_of(bob)), key.id)
 
     assert await keys.find(secret) is None

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 from toolcrib.storage.database import Database
 
 # Rounds of the loop between the moment at which a connection is given back and that at which the next has it.

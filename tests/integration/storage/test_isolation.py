@@ -7,9 +7,9 @@ import pytest
 from psycopg import sql
 
 from tests.conftest import DatabaseUrls
-from tests.integration.storage.people import founded, someone
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.domain.ids import new_id
+from tests.integration.storage.accounts import founded, someone
+from toolcrib.core.errors import Misconfigured
+from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Connection, Database, Tenant
 
@@ -28,6 +28,9 @@ insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version
 insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path, kind, mode, size,
                                content)
     values (%(workspace)s, %(id)s, %(id)s, 1, %(id)s, false, 'project', '/a', 'file', 420, 0, 'text');
+insert into toolcrib.invitations (workspace_id, id, email, role, secret_hash, invited_by, expires_at)
+    values (%(workspace)s, %(id)s, 'e@example.com', 'member', %(hash)s, %(user)s, now() + interval '1 day');
+insert into toolcrib.deleted_workspaces (workspace_id, node, deleted_by) values (%(workspace)s, '', %(user)s);
 insert into toolcrib.pending (workspace_id, file_id) values (%(workspace)s, %(id)s);
 insert into toolcrib.trash (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, expires_at)
     values (%(workspace)s, %(id)s, %(id)s, %(id)s, 'n', 'project', '/b', 'file', 420, 0, now());
@@ -55,6 +58,8 @@ insert into toolcrib.messages (workspace_id, session_id, position, id, role, con
 insert into toolcrib.credentials (user_id, provider, sealed, key_id) values (%(user)s, 'p', %(hash)s, 'k');
 insert into toolcrib.mcp_servers (workspace_id, id, name, transport, url, created_by)
     values (%(workspace)s, %(id)s, 'm', 'http', 'http://m.example', %(user)s);
+insert into toolcrib.packages (workspace_id, name, version, sha256, files, bytes, installed_by)
+    values (%(workspace)s, 'p', '1', %(hash)s, 0, 0, %(user)s);
 insert into toolcrib.bookmarks (workspace_id, session_id, digest, told)
     values (%(workspace)s, %(id)s, %(hash)s, 1);
 insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process,
@@ -64,8 +69,9 @@ insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on con
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
-# None holds anything of a tenant: the chain of seals, which processes are alive, and the schema's revision.
-NOBODYS = {"seals", "processes", "alembic_version"}
+# None holds anything of a tenant: the chain of seals, which processes are alive, who is refused how often, and the
+# schema's revision.
+NOBODYS = {"seals", "processes", "alembic_version", "outsiders"}
 
 
 @pytest.fixture

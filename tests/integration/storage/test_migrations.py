@@ -3,13 +3,17 @@
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from tests.conftest import DatabaseUrls, admin_url, url_for
-from toolcrib.domain.errors import Misconfigured
+from toolcrib.core.errors import Misconfigured
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
 
@@ -77,3 +81,56 @@ async def test_the_server_does_not_start_on_a_database_without_schema(blank: str
     with pytest.raises(Misconfigured, match="toolcrib db upgrade"):
         async with Database.open(app, system, pool_size=2):
             pass
+
+
+@pytest.mark.req("WS-10", part="read as text")
+def test_what_was_said_before_is_counted(blank: str) -> None:
+    with psycopg.connect(blank) as connection:
+        connection.execute("create schema toolcrib")
+    migrate._run_migrations(blank, "0019")
+    with psycopg.connect(blank) as connection:
+        connection.execute("set search_path to toolcrib")
+        user, workspace, *sessions = (uuid4() for _ in range(4))
+        connection.execute("insert into users (id, email, password_hash) values (%s, 'a@b.c', 'x')", (user,))
+        connection.execute("insert into workspaces (id, name, created_by) values (%s, 'w', %s)", (workspace, user))
+        for session in sessions:
+            connection.execute(
+                "insert into sessions (workspace_id, id, created_by) values (%s, %s, %s)", (workspace, session, user)
+            )
+        calls = '{"tool_calls": [{"function": {"name": "ls"}}, {"function": {"name": "read"}}]}'
+        said = [("user", "Ünicode\nline", None), ("assistant", "", calls), ("summary", "short", None)]
+        for position, (role, content, metadata) in enumerate(said):
+            connection.execute(
+                """
+                insert into messages (workspace_id, session_id, position, id, role, content, metadata)
+                values (%s, %s, %s, %s, %s, %s, %s)
+                """,
+                (workspace, sessions[0], position, uuid4(), role, content, metadata),
+            )
+
+    migrate.upgrade(blank)
+
+    with psycopg.connect(blank) as connection:
+        counted = connection.execute(
+            "select text_bytes, text_lines from toolcrib.sessions order by text_bytes desc"
+        ).fetchall()
+        [text] = connection.execute(
+            """
+            select string_agg(toolcrib.message_text(role, content, metadata, created_at), '' order by position)
+            from toolcrib.messages
+            """
+        ).fetchone() or [""]
+    assert text.endswith(" UTC\n\nCalled: ls, read\n\n")
+    assert counted == [(len(text.encode()), text.count("\n")), (0, 0)]
+
+
+def test_each_migration_follows_the_one_before_it_by_number() -> None:
+    found = [
+        import_module(f"toolcrib.storage.migrations.versions.{script.name.removesuffix('.py')}")
+        for script in sorted(files("toolcrib.storage.migrations.versions").iterdir(), key=lambda file: file.name)
+        if script.name[:4].isdecimal()
+    ]
+
+    revisions = [module.revision for module in found]
+    assert [module.down_revision for module in found] == [None, *revisions[:-1]]
+    assert [Path(str(module.__file__)).name[:4] for module in found] == revisions

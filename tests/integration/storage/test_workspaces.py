@@ -4,42 +4,44 @@ import asyncio
 
 import pytest
 
-from tests.integration.storage.people import as_tenant, founded, joined, someone, user_of
-from toolcrib.domain.callers import Role
-from toolcrib.domain.errors import Conflict, Forbidden, NotFound, Unauthenticated
-from toolcrib.storage.accounts import Person
+from tests.integration.storage.accounts import as_tenant, founded, joined, someone, user_of
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.workspaces import Member, Workspaces
+from toolcrib.storage.users import ActingUser
+from toolcrib.storage.workspaces import Member, WorkspaceStore
 
 
 @pytest.fixture
-def workspaces(database: Database) -> Workspaces:
-    return Workspaces(database)
+def workspaces(database: Database) -> WorkspaceStore:
+    return WorkspaceStore(database)
 
 
-async def owners(workspaces: Workspaces, tenant: Tenant) -> list[Member]:
-    return [member for member in await workspaces.members(tenant) if member.role is Role.OWNER]
+async def owners(workspaces: WorkspaceStore, tenant: Tenant) -> list[Member]:
+    return [member for member in await workspaces.members(tenant) if member.role is WorkspaceRole.OWNER]
 
 
-async def test_a_workspace_remembers_the_node_that_holds_its_files(workspaces: Workspaces, database: Database) -> None:
+async def test_a_workspace_remembers_the_node_that_holds_its_files(
+    workspaces: WorkspaceStore, database: Database
+) -> None:
     tenant = await founded(database, await someone(database))
 
     workspace = await workspaces.get(tenant)
 
-    assert (workspace.name, workspace.role, workspace.home_node) == ("website", Role.OWNER, "test-node")
+    assert (workspace.name, workspace.role, workspace.home_node) == ("website", WorkspaceRole.OWNER, "test-node")
 
 
 @pytest.mark.req("AP-3", part="members")
 async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
-    workspaces: Workspaces, database: Database
+    workspaces: WorkspaceStore, database: Database
 ) -> None:
     for _ in range(5):
         ada = await founded(database, await someone(database))
-        bob = await joined(database, ada, Role.OWNER)
+        bob = await joined(database, ada, WorkspaceRole.OWNER)
 
         outcomes = await asyncio.gather(
-            workspaces.change_role(ada, user_of(bob), Role.MEMBER),
-            workspaces.change_role(bob, user_of(ada), Role.MEMBER),
+            workspaces.change_role(ada, user_of(bob), WorkspaceRole.MEMBER),
+            workspaces.change_role(bob, user_of(ada), WorkspaceRole.MEMBER),
             return_exceptions=True,
         )
 
@@ -49,19 +51,19 @@ async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
 
 
 @pytest.mark.req("AP-3", part="members")
-async def test_of_two_owners_who_step_down_at_once_one_remains(workspaces: Workspaces, database: Database) -> None:
+async def test_of_two_owners_who_step_down_at_once_one_remains(workspaces: WorkspaceStore, database: Database) -> None:
     for _ in range(5):
         ada = await founded(database, await someone(database))
-        bob = await joined(database, ada, Role.OWNER)
+        bob = await joined(database, ada, WorkspaceRole.OWNER)
 
         outcomes = await asyncio.gather(
-            workspaces.change_role(ada, user_of(ada), Role.MEMBER),
+            workspaces.change_role(ada, user_of(ada), WorkspaceRole.MEMBER),
             workspaces.remove_member(bob, user_of(bob)),
             return_exceptions=True,
         )
 
         assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 1
-        async with database.system() as connection:
+        async with database.as_system() as connection:
             cursor = await connection.execute(
                 "select count(*) from toolcrib.members where workspace_id = %s and role = 'owner'",
                 (ada.workspace_id,),
@@ -69,27 +71,27 @@ async def test_of_two_owners_who_step_down_at_once_one_remains(workspaces: Works
             assert await cursor.fetchone() == (1,)
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER])
-async def test_lesser_roles_manage_nothing(workspaces: Workspaces, database: Database, role: Role) -> None:
+@pytest.mark.parametrize("role", [WorkspaceRole.VIEWER, WorkspaceRole.MEMBER])
+async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, database: Database, role: WorkspaceRole) -> None:
     ada = await founded(database, await someone(database))
     bob = await joined(database, ada, role)
 
     for attempt in (
         workspaces.rename(bob, "bob's"),
         workspaces.delete(bob),
-        workspaces.add_member(bob, email="x@example.com", role=Role.OWNER),
-        workspaces.change_role(bob, user_of(bob), Role.OWNER),
+        workspaces.add_member(bob, email="x@example.com", role=WorkspaceRole.OWNER),
+        workspaces.change_role(bob, user_of(bob), WorkspaceRole.OWNER),
         workspaces.remove_member(bob, user_of(ada)),
     ):
         with pytest.raises(Forbidden):
             await attempt
 
-    assert [member.role for member in await workspaces.members(ada)] == [Role.OWNER, role]
+    assert [member.role for member in await workspaces.members(ada)] == [WorkspaceRole.OWNER, role]
 
 
 @pytest.mark.req("AP-5", part="the program's own check")
 async def test_strangers_are_told_the_same_of_foreign_and_of_unknown_workspaces(
-    workspaces: Workspaces, database: Database
+    workspaces: WorkspaceStore, database: Database
 ) -> None:
     ada = await founded(database, await someone(database))
     stranger = await someone(database)
@@ -103,9 +105,9 @@ async def test_strangers_are_told_the_same_of_foreign_and_of_unknown_workspaces(
     assert foreign.value.message == unknown.value.message
 
 
-async def test_an_old_token_founds_and_lists_nothing(workspaces: Workspaces, database: Database) -> None:
+async def test_an_old_token_founds_and_lists_nothing(workspaces: WorkspaceStore, database: Database) -> None:
     ada = await someone(database)
-    old = Person(ada.user_id, 7)
+    old = ActingUser(ada.user_id, 7)
 
     with pytest.raises(Unauthenticated):
         await workspaces.create(old, name="website", node="test-node")
@@ -113,7 +115,7 @@ async def test_an_old_token_founds_and_lists_nothing(workspaces: Workspaces, dat
         await workspaces.list_own(old, before=None, limit=10)
 
 
-async def test_a_list_holds_only_ones_own(workspaces: Workspaces, database: Database) -> None:
+async def test_a_list_holds_only_ones_own(workspaces: WorkspaceStore, database: Database) -> None:
     ada, bob = await someone(database), await someone(database)
     adas = await founded(database, ada)
     await founded(database, bob)
@@ -123,11 +125,11 @@ async def test_a_list_holds_only_ones_own(workspaces: Workspaces, database: Data
     assert [workspace.id for workspace in listed] == [adas.workspace_id]
 
 
-async def test_a_member_who_is_not_there_cannot_be_changed(workspaces: Workspaces, database: Database) -> None:
+async def test_a_member_who_is_not_there_cannot_be_changed(workspaces: WorkspaceStore, database: Database) -> None:
     ada = await founded(database, await someone(database))
     stranger = (await someone(database)).user_id
 
     with pytest.raises(NotFound):
-        await workspaces.change_role(ada, stranger, Role.OWNER)
+        await workspaces.change_role(ada, stranger, WorkspaceRole.OWNER)
     with pytest.raises(NotFound):
         await workspaces.remove_member(ada, stranger)

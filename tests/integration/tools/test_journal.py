@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.conftest import Crib, new_person
-from tests.integration.tools.cast import journal_of, speaker, state_of, told
-from toolcrib.domain.errors import Forbidden
-from toolcrib.domain.ids import RunId, new_id
-from toolcrib.engine.journal import Journal, brief
+from tests.integration.gate.test_approvals import in_session
+from tests.integration.tools.builders import journal_of, speaker, state_of, told
+from toolcrib.core.errors import Forbidden
+from toolcrib.gate.execution_log import ExecutionLog, redact_result
 
 pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
 
@@ -97,14 +97,14 @@ async def test_a_call_that_was_refused_or_failed_has_a_line_that_says_why(crib: 
     assert errors[0]["details"] == {"violation": "outside_mount"}
 
 
-async def test_every_run_has_its_own_and_so_has_every_caller_outside_runs(crib: Crib) -> None:
+async def test_every_session_has_its_own_and_so_has_every_caller_outside_sessions(crib: Crib) -> None:
     agent = await speaker(crib)
-    run = replace(agent, run_id=RunId(new_id()))
-    for caller in (crib.caller, agent, run):
+    session = await in_session(crib, agent)
+    for caller in (crib.caller, agent, session):
         await told(crib, "fs.list", caller, path="@project")
 
     assert [line["agentId"] for line in journal_of(crib, crib.caller)] == [None]
-    assert len(journal_of(crib, agent)) == len(journal_of(crib, run)) == 1
+    assert len(journal_of(crib, agent)) == len(journal_of(crib, session)) == 1
 
 
 async def test_people_who_speak_another_dialect_have_none(crib: Crib) -> None:
@@ -126,7 +126,7 @@ async def test_it_is_read_like_any_file_and_written_by_nobody(crib: Crib) -> Non
     assert listed["entries"] == ["execution.jsonl"]
     assert forged["error"]["code"] == "E_SANDBOX_VIOLATION"
     assert [line["toolName"] for line in journal_of(crib, agent)] == ["fs.list", "fs.read", "fs.list", "fs.write"]
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select count(*) from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
         )
@@ -156,7 +156,7 @@ async def test_a_stranger_leaves_no_line(crib: Crib) -> None:
 
 
 async def test_a_journal_that_is_long_begins_anew_and_the_older_one_stays(crib: Crib) -> None:
-    journal = Journal(crib.engine.shelves.files, crib.engine.shelves.mounts, most_bytes=1_000)
+    journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts, most_bytes=1_000)
     for number in range(12):
         async with journal.line("fs.list", {"number": number}, crib.caller):
             pass
@@ -211,15 +211,15 @@ async def test_whatever_stands_in_a_call_the_line_is_short_and_can_be_read(crib:
 
 
 def test_a_result_is_told_without_its_contents() -> None:
-    assert brief("a text") == {"bytes": 6, "sha256": sha256(b"a text").hexdigest()}
-    assert brief({"entries": [f"{number}" for number in range(25)]})["entries"][-1] == "… and 5 more"
-    told = brief({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
+    assert redact_result("a text") == {"bytes": 6, "sha256": sha256(b"a text").hexdigest()}
+    assert redact_result({"entries": [f"{number}" for number in range(25)]})["entries"][-1] == "… and 5 more"
+    told = redact_result({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
     assert set(told["content"]) == set(told["files"][0]) == {"bytes", "sha256"}
     assert (told["path"], told["total"]) == ("/a", 3)
 
 
 async def test_a_call_that_was_our_own_fault_has_a_line(crib: Crib) -> None:
-    journal = Journal(crib.engine.shelves.files, crib.engine.shelves.mounts)
+    journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts)
 
     with pytest.raises(ZeroDivisionError):
         async with journal.line("fs.list", {}, crib.caller):

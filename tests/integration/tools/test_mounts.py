@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.cast import speaker, state_of, told
-from toolcrib.storage.audit import Audit
+from tests.integration.tools.builders import speaker, state_of, told
+from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import SessionStore
 
-pytestmark = [pytest.mark.req("TL-5"), pytest.mark.req("TL-3", part="mounts")]
+pytestmark = [pytest.mark.req("TL-5", part="lists, reads, searches and writes"), pytest.mark.req("TL-3", part="mounts")]
 
 
 def hexed(content: str | bytes) -> str:
@@ -48,7 +49,7 @@ async def test_list_gives_names_folders_first_without_hidden_entries_and_links(c
     assert (await told(crib, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
 
 
-@pytest.mark.req("WS-1")
+@pytest.mark.req("WS-1", part="every mount has a root")
 @pytest.mark.parametrize("mount", ["project", "central", "pkg", "state"])
 async def test_every_mount_has_a_root_that_can_be_listed(crib: Crib, mount: str) -> None:
     result = await told(crib, "fs.list", path=f"@{mount}")
@@ -317,21 +318,17 @@ async def test_an_expression_that_explodes_is_ended(crib: Crib) -> None:
     assert "too long" in result["error"]["message"]
 
 
-@pytest.mark.req("WS-10", part="fs.search")
-async def test_virtual_files_are_read_and_searched(crib: Crib) -> None:
-    await crib.result("write", path="/chats/a.chat", content="hello needle\n")
-    async with crib.database.system() as connection:
-        await connection.execute(
-            "update toolcrib.files set is_virtual = true where workspace_id = %s and path = '/chats/a.chat'",
-            (crib.caller.workspace_id,),
-        )
-    (crib.project / "chats" / "a.chat").unlink()
+@pytest.mark.req("WS-10", part="read as text")
+async def test_a_virtual_file_is_read_and_searched_by_its_own_path(crib: Crib) -> None:
+    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), title="hello needle")
+    chat = f"@project/chats/{session.id}.chat"
 
-    assert (await told(crib, "fs.read", path="@project/chats/a.chat"))["content"] == "hello needle\n"
-    for path in ("@project", "@project/chats/a.chat"):
-        result = await told(crib, "fs.search", path=path, pattern="needle", before=0, after=0)
-        assert result["matches"] == [{"path": "@project/chats/a.chat", "line": 1, "text": "hello needle"}]
-    assert code_of(await told(crib, "fs.write", path="@project/chats/a.chat", content="x")) == "E_INTERNAL"
+    assert (await told(crib, "fs.read", path=chat))["content"] == "# hello needle\n\n"
+    result = await told(crib, "fs.search", path=chat, pattern="needle", before=0, after=0)
+    assert result["matches"] == [{"path": chat, "line": 1, "text": "# hello needle"}]
+    assert (await told(crib, "fs.search", path="@project", pattern="needle"))["matches"] == []
+    assert (await told(crib, "fs.list", path="@project"))["entries"] == []
+    assert code_of(await told(crib, "fs.write", path=chat, content="x")) == "E_INTERNAL"
 
 
 @pytest.mark.req("WS-4", part="fs.search")
@@ -358,7 +355,7 @@ async def test_search_of_nothing_is_told(crib: Crib) -> None:
 # fs.write
 
 
-@pytest.mark.req("WS-1")
+@pytest.mark.req("WS-1", part="both zones are read and written")
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
 async def test_write_makes_a_file_and_the_folders_above_it(crib: Crib, mount: str) -> None:
     result = await told(crib, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
@@ -578,7 +575,7 @@ async def test_the_book_knows_what_became_of_a_call(crib: Crib) -> None:
     for path in ("@project/none", "@project/../x"):
         await told(crib, "fs.read", path=path)
 
-    records = (await Audit(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)).records
+    records = (await AuditStore(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)).records
 
     assert [(record.outcome, record.error_code) for record in records[::-1]] == [
         ("failed", "NOT_FOUND"),

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.cast import speaker, told
-from toolcrib.domain.effects import Category, Danger
-from toolcrib.domain.outcomes import OutcomeState
-from toolcrib.tools.project import list_directory, read_file
-from toolcrib.tools.registry import Registry
+from tests.integration.tools.builders import speaker, told
+from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
+from toolcrib.tools.dialects.project import list_directory, read_file
+from toolcrib.tools.tool_registry import ToolRegistry
 
 pytestmark = pytest.mark.req("TL-3", part="project")
 
@@ -33,19 +32,19 @@ def crib(crib: Crib) -> Crib:
 
 
 def test_returns_definitions_for_all_registered_tools() -> None:
-    registry = Registry([read_file.tool, list_directory.tool])
+    registry = ToolRegistry([read_file.tool, list_directory.tool])
 
     assert [definition.name for definition in registry.definitions_for_scope(None)] == ["read_file", "list_directory"]
 
 
 def test_get_returns_tool_by_name() -> None:
-    assert Registry([read_file.tool]).get("read_file") is read_file.tool
+    assert ToolRegistry([read_file.tool]).get("read_file") is read_file.tool
 
 
 @pytest.mark.req("TL-1", part="the project toolset")
 def test_both_are_safe_file_tools() -> None:
     for tool in (read_file.tool, list_directory.tool):
-        assert (tool.danger, tool.category, tool.toolset) == (Danger.SAFE, Category.FILE, "project")
+        assert (tool.danger, tool.category, tool.toolset) == (Danger.SAFE, ToolCategory.FILE, "project")
 
 
 # read_file

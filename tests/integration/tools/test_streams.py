@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.domain.errors import (
+from toolcrib.core.errors import (
     BadArguments,
-    LinkInTheWay,
     NotFound,
-    OutsideMount,
-    ProtectedName,
+    PathOutsideMount,
+    ProtectedPath,
     ReadOnlyMount,
+    SymlinkNotFollowed,
     ToolFailed,
 )
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.disk import Disk
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("WS-3", part="streams and logs")
 
@@ -29,16 +29,16 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def disk(root: Path) -> Iterator[Disk]:
-    with Disk(root) as opened:
+def disk(root: Path) -> Iterator[MountWriter]:
+    with MountWriter(root) as opened:
         yield opened
 
 
-def at(path: str) -> Place:
-    return Place(Mount.STATE, path)
+def at(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.STATE, path)
 
 
-def test_a_file_comes_in_pieces_that_make_the_whole(disk: Disk, root: Path) -> None:
+def test_a_file_comes_in_pieces_that_make_the_whole(disk: MountWriter, root: Path) -> None:
     body = os.urandom(2_500_000)
     (root / "a").write_bytes(body)
 
@@ -49,7 +49,9 @@ def test_a_file_comes_in_pieces_that_make_the_whole(disk: Disk, root: Path) -> N
     assert len(pieces) >= 3
 
 
-def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(disk: Disk, root: Path, tmp_path: Path) -> None:
+def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(
+    disk: MountWriter, root: Path, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("x")
     (root / "out").symlink_to(tmp_path / "secret")
     (root / "file").write_text("x")
@@ -58,8 +60,8 @@ def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(disk: Disk, ro
     os.mkfifo(root / "pipe")
 
     for path, error in {
-        "/out": OutsideMount,
-        "/in": LinkInTheWay,
+        "/out": PathOutsideMount,
+        "/in": SymlinkNotFollowed,
         "/none": NotFound,
         "/folder": BadArguments,
         "/pipe": ToolFailed,
@@ -68,22 +70,22 @@ def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(disk: Disk, ro
             list(disk.pieces(at(path)))
 
 
-def test_a_file_of_several_names_comes_only_to_who_may_have_it(disk: Disk, root: Path) -> None:
+def test_a_file_of_several_names_comes_only_to_who_may_have_it(disk: MountWriter, root: Path) -> None:
     (root / "a").write_text("x")
     os.link(root / "a", root / "b")
 
     assert list(disk.pieces(at("/a"))) == [b"x"]
-    with pytest.raises(ProtectedName):
+    with pytest.raises(ProtectedPath):
         list(disk.pieces(at("/a"), hard_links=False))
 
 
-def test_a_log_is_made_grows_and_says_how_long_it_is(disk: Disk, root: Path) -> None:
+def test_a_log_is_made_grows_and_says_how_long_it_is(disk: MountWriter, root: Path) -> None:
     assert disk.append(at("/logs/a.jsonl"), b"one\n") == 4
     assert disk.append(at("/logs/a.jsonl"), b"two\n") == 8
     assert (root / "logs" / "a.jsonl").read_bytes() == b"one\ntwo\n"
 
 
-def test_lines_of_several_writers_do_not_mix(disk: Disk, root: Path) -> None:
+def test_lines_of_several_writers_do_not_mix(disk: MountWriter, root: Path) -> None:
     lines = [bytes([65 + number]) * 3_000 + b"\n" for number in range(26)]
 
     with ThreadPoolExecutor(8) as writers:
@@ -93,7 +95,7 @@ def test_lines_of_several_writers_do_not_mix(disk: Disk, root: Path) -> None:
 
 
 def test_nothing_is_appended_through_links_to_pipes_or_where_nothing_is_written(
-    disk: Disk, root: Path, tmp_path: Path
+    disk: MountWriter, root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "target").write_text("as it was")
     (root / "link").symlink_to(tmp_path / "target")
@@ -103,8 +105,8 @@ def test_nothing_is_appended_through_links_to_pipes_or_where_nothing_is_written(
     for path in ("/link", "/pipe"):
         with pytest.raises(OSError):  # noqa: PT011 - ELOOP and ENXIO, which only the journal sees
             disk.append(at(path), b"x")
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         disk.append(at("/folder/target"), b"x")
-    with Disk(root, writable=False) as read_only, pytest.raises(ReadOnlyMount):
+    with MountWriter(root, writable=False) as read_only, pytest.raises(ReadOnlyMount):
         read_only.append(at("/log"), b"x")
     assert (tmp_path / "target").read_text() == "as it was"

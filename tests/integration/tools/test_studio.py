@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib, new_person
-from tests.integration.tools.cast import speaker, told
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.effects import Category, Danger
-from toolcrib.domain.errors import NotPermitted, OutsideMount, ProtectedName
-from toolcrib.domain.ids import WorkspaceId
-from toolcrib.storage.accounts import Person
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.tools.studio import file_read, file_write
+from tests.integration.tools.builders import speaker, told
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import PathOutsideMount, PermissionDenied, ProtectedPath
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.tool_calls import Danger, ToolCategory
+from toolcrib.storage.users import ActingUser
+from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.tools.dialects.studio import file_read, file_write
 
 pytestmark = pytest.mark.req("TL-3", part="studio")
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.req("TL-3", part="studio")
 def test_names_dangers_and_categories() -> None:
     assert (file_read.tool.name, file_read.tool.danger) == ("file_read", Danger.SAFE)
     assert (file_write.tool.name, file_write.tool.danger) == ("file_write", Danger.DANGEROUS)
-    assert {tool.category for tool in (file_read.tool, file_write.tool)} == {Category.FILE}
+    assert {tool.category for tool in (file_read.tool, file_write.tool)} == {ToolCategory.FILE}
     assert file_read.tool.input_schema["required"] == ["path"]
     assert file_write.tool.input_schema["required"] == ["path", "content"]
 
@@ -58,7 +58,7 @@ async def test_read_outside_sandbox_is_raised_and_not_a_result(crib: Crib, tmp_p
 
     for path in ("../../etc/passwd", "/etc/passwd", str(tmp_path / "a.txt"), "@state/a", "@pkg/a", "link"):
         outcome = await crib.call("file_read", path=path)
-        assert type(outcome.error) is OutsideMount, path
+        assert type(outcome.error) is PathOutsideMount, path
         assert outcome.result is None
 
 
@@ -69,6 +69,7 @@ async def test_read_with_relative_path_resolves_correctly(crib: Crib) -> None:
         assert (await told(crib, "file_read", path=path))["output"] == "here"
 
 
+@pytest.mark.req("PO-1", part="file_read truncates at 1 MB")
 async def test_read_large_file_is_truncated_with_a_message(crib: Crib) -> None:
     (crib.project / "big.txt").write_text("x" * 1_500_000)
 
@@ -127,7 +128,7 @@ async def test_write_outside_sandbox_is_raised(crib: Crib, tmp_path: Path) -> No
 
     for path in ("../x", str(tmp_path / "x"), "@pkg/x", "@state/x", "out/x", "file", f"{crib.project}/../../x"):
         outcome = await crib.call("file_write", path=path, content="x")
-        assert type(outcome.error) is OutsideMount, path
+        assert type(outcome.error) is PathOutsideMount, path
         assert outcome.result is None
     assert set(tmp_path.iterdir()) == inside
 
@@ -137,7 +138,7 @@ async def test_write_to_env_is_raised_as_a_dangerous_path(crib: Crib) -> None:
 
     for path in (".env", "sub/.env", str(crib.project / ".env"), "@central/.env"):
         outcome = await crib.call("file_write", agent, path=path, content="KEY=1")
-        assert type(outcome.error) is ProtectedName, path
+        assert type(outcome.error) is ProtectedPath, path
         assert outcome.result is None
     assert list(crib.project.iterdir()) == []
 
@@ -152,7 +153,7 @@ async def test_permission_denied_is_an_error_result(crib: Crib) -> None:
 
     outcome = await crib.call("file_write", agent, path="a.txt", content="x")
 
-    assert type(outcome.error) is NotPermitted
+    assert type(outcome.error) is PermissionDenied
     assert outcome.result["is_error"] is True
     (crib.project / "folder").mkdir()
     assert (await told(crib, "file_write", path="folder", content="x"))["is_error"] is True
@@ -163,7 +164,7 @@ async def test_permission_denied_is_an_error_result(crib: Crib) -> None:
 # Zones
 
 
-@pytest.mark.req("WS-1")
+@pytest.mark.req("WS-1", part="both zones are read and written")
 async def test_both_zones_are_read_and_written(crib: Crib) -> None:
     await told(crib, "file_write", path="@central/plan.md", content="central")
     absolute = str(crib.mount("central") / "plan.md")
@@ -191,8 +192,8 @@ async def test_an_absolute_path_is_judged_like_any_other(crib: Crib) -> None:
     inside, elsewhere = str(crib.project / "src" / "a.txt"), str(crib.project / "a.txt")
 
     assert (await crib.call("file_write", agent, path=inside, content="x")).succeeded
-    assert type((await crib.call("file_write", agent, path=elsewhere, content="x")).error) is NotPermitted
-    assert type((await crib.call("file_read", agent, path=elsewhere)).error) is NotPermitted
+    assert type((await crib.call("file_write", agent, path=elsewhere, content="x")).error) is PermissionDenied
+    assert type((await crib.call("file_read", agent, path=elsewhere)).error) is PermissionDenied
 
 
 async def test_ones_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> None:
@@ -200,14 +201,14 @@ async def test_ones_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> 
     own.mkdir()
     (tmp_path / "alias").symlink_to(own)
     user_id = await new_person(crib.database)
-    workspace = await Workspaces(crib.database).create(
-        Person(user_id), name="own", node=crib.settings.node, tree=str(tmp_path / "alias")
+    workspace = await WorkspaceStore(crib.database).create(
+        ActingUser(user_id), name="own", node=crib.settings.node, tree=str(tmp_path / "alias")
     )
     caller = Caller(WorkspaceId(workspace.id), user_id)
 
     for root in (own, tmp_path / "alias"):
         assert (await crib.call("file_write", caller, path=f"{root}/a.txt", content="mine")).succeeded
     assert (own / "a.txt").read_text() == "mine"
-    assert type((await crib.call("file_read", caller, path=f"{own}-other/a.txt")).error) is OutsideMount
+    assert type((await crib.call("file_read", caller, path=f"{own}-other/a.txt")).error) is PathOutsideMount
     # Of another workspace it is outside.
-    assert type((await crib.call("file_read", path=f"{own}/a.txt")).error) is OutsideMount
+    assert type((await crib.call("file_read", path=f"{own}/a.txt")).error) is PathOutsideMount

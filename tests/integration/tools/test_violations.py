@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.cast import MOUNTS, PROJECT, STUDIO, speaker
-from toolcrib.domain.errors import Violation
-from toolcrib.domain.outcomes import Outcome, OutcomeState
+from tests.integration.tools.builders import MOUNTS, PROJECT, STUDIO, speaker
+from toolcrib.core.errors import SandboxViolation
+from toolcrib.core.tool_calls import Outcome, OutcomeState
 
 pytestmark = pytest.mark.req("PO-6", part="each toolset's own form")
 
@@ -82,6 +82,6 @@ async def test_a_violation_takes_the_form_of_its_toolset(crib: Crib, case: str, 
 
     for arguments in calls:
         outcome = await crib.call(tool, agent, **arguments)
-        assert isinstance(outcome.error, Violation), arguments
+        assert isinstance(outcome.error, SandboxViolation), arguments
         assert outcome.state is OutcomeState.REFUSED
         assert has_its_form(outcome), (arguments, outcome)

@@ -8,18 +8,20 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import book_of, hired, joined, stranger
-from tests.integration.tools.cast import told
-from tests.integration.websearch.cast import NOWHERE, searching
+from tests.integration.gate.builders import book_of, hired, joined, stranger
+from tests.integration.tools.builders import told
+from tests.integration.websearch.builders import NOWHERE, searching
 from tests.integration.websearch.engines import KEY, Brave, SearXNG
 from tests.integration.websearch.loopback import loopback
-from toolcrib.domain.callers import Role
-from toolcrib.domain.effects import Category, Danger
-from toolcrib.domain.errors import Forbidden, Misconfigured, NotPermitted
-from toolcrib.domain.outcomes import OutcomeState
-from toolcrib.wiring import assemble
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Forbidden, Misconfigured, PermissionDenied
+from toolcrib.core.ids import UserId
+from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
+from toolcrib.storage.provider_credentials import ProviderCredentialStore, StoredProviderCredentials
+from toolcrib.storage.users import ActingUser
+from toolcrib.wiring import assemble, credentials_lock
 
-pytestmark = pytest.mark.req("SE-1")
+pytestmark = pytest.mark.req("SE-1", part="SearXNG, then Brave, as a numbered list")
 
 NUMBERED = """\
 1. searxng 1
@@ -215,11 +217,11 @@ async def test_it_is_a_safe_search_that_declares_whom_it_contacts(crib: Crib) ->
     there = searching(crib, searxng="https://searx.example.org/", brave="https://relay.example.org")
     tool = there.engine.registry.require("web_search")
 
-    assert (tool.toolset, tool.category, tool.danger) == ("studio", Category.SEARCH, Danger.SAFE)
+    assert (tool.toolset, tool.category, tool.danger) == ("studio", ToolCategory.SEARCH, Danger.SAFE)
     assert tool.input_schema["required"] == ["query"]
     assert all(field["description"] for field in tool.input_schema["properties"].values())
     assert tool.input_schema["properties"]["max_results"]["default"] == 5
-    assert tool.effects(tool.parse({"query": "x"})).contacts == ("searx.example.org", "relay.example.org")
+    assert tool.effects(tool.parse({"query": "x"})).hosts == ("searx.example.org", "relay.example.org")
 
 
 @pytest.mark.req("PO-1", part="absent means read-only")
@@ -238,7 +240,7 @@ async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contac
     supervised = await hired(crib, toolsets=["studio"], trust="supervised")
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
-        assert isinstance((await there.call("web_search", without, query="x")).error, NotPermitted)
+        assert isinstance((await there.call("web_search", without, query="x")).error, PermissionDenied)
         assert (await there.call("web_search", supervised, query="x")).state is OutcomeState.WAITING
 
     assert searxng.requests == []
@@ -248,7 +250,7 @@ async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contac
 async def test_a_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
-        assert (await there.call("web_search", await joined(crib, Role.VIEWER), query="x")).succeeded
+        assert (await there.call("web_search", await joined(crib, WorkspaceRole.VIEWER), query="x")).succeeded
         with pytest.raises(Forbidden):
             await there.call("web_search", await stranger(crib), query="x")
 
@@ -324,3 +326,55 @@ async def test_what_cannot_work_or_would_show_the_key_is_refused_at_the_start(
         assemble(crib.settings.model_copy(update=given), crib.database)
     assert "lines-of-it" not in str(refused.value)
     assert "schlüssel" not in str(refused.value)
+
+
+# By a person's own key
+
+OWN = "BSA-key-of-ada-0815"
+
+
+async def stored(crib: Crib, key: str = OWN) -> None:
+    access = ProviderCredentialStore(crib.database, credentials_lock(crib.settings))
+    await access.store(ActingUser(crib.caller.user_id), "brave", StoredProviderCredentials(key))
+
+
+@pytest.mark.req("SE-1", part="a person's own key")
+async def test_a_persons_searches_and_their_agents_go_by_their_own_key_and_nobody_elses_do(crib: Crib) -> None:
+    await stored(crib)
+    agent = await hired(crib, toolsets=["studio"])
+    async with loopback(SearXNG()) as searxng, loopback(Brave(key=OWN)) as brave:
+        there = searching(crib, searxng=searxng.origin, brave=brave)
+        for caller in (crib.caller, agent):
+            result = (await there.call("web_search", caller, query="mine")).result
+            assert result["metadata"]["provider"] == "brave"
+        other = (await there.call("web_search", await joined(crib, WorkspaceRole.MEMBER), query="theirs")).result
+
+    assert [request.headers["x-subscription-token"] for request in brave.requests] == [OWN, OWN]
+    assert other["metadata"]["provider"] == "searxng"
+
+
+@pytest.mark.req("SE-1", part="a person's own key")
+async def test_the_operators_key_does_not_stand_in_for_an_own_one_that_fails(crib: Crib) -> None:
+    await stored(crib, "BSA-expired")
+    async with loopback(Brave()) as brave:
+        result = await told(searching(crib, brave=brave), "web_search", query="x")
+
+    assert result["is_error"]
+    assert "check the key that you stored" in result["output"]
+    assert "BSA-expired" not in str(result)
+    assert [request.headers["x-subscription-token"] for request in brave.requests] == ["BSA-expired"]
+
+
+@pytest.mark.req("SE-1", part="a person's own key")
+async def test_an_own_key_offers_the_search_where_the_server_has_no_engine(crib: Crib) -> None:
+    reader = (await hired(crib, toolsets=["studio"])).agent
+    other = await joined(crib, WorkspaceRole.MEMBER)
+    assert reader is not None
+    await stored(crib)
+
+    async def shown(user_id: UserId) -> set[str]:
+        registry = await crib.engine.registry.for_person(crib.caller.workspace_id, user_id)
+        return {tool.name for tool in registry.list_for_scope(reader.rules)}
+
+    assert "web_search" in await shown(crib.caller.user_id)
+    assert "web_search" not in await shown(other.user_id)

@@ -75,6 +75,7 @@ class Brave:
 
     count: int = 20
     left: int = 1_000_000
+    key: str = KEY
 
     async def __call__(self, request: Request) -> Reply:
         if (request.method, request.path) != ("GET", "/res/v1/web/search"):
@@ -82,7 +83,7 @@ class Brave:
         token = request.headers.get("x-subscription-token")
         if token is None:
             return brave_error(422, "VALIDATION", "Unable to validate request parameter(s)")
-        if token != KEY:
+        if token != self.key:
             # Its words repeat the token, as a careless server's might.
             return brave_error(
                 422, "SUBSCRIPTION_TOKEN_INVALID", f"The provided subscription token {token} is invalid."

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 _LOOK_EVERY_SECONDS = 0.05
 _PORTS = range(20_000, 32_000)

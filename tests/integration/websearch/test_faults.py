@@ -14,12 +14,11 @@ from pydantic import SecretStr
 
 from tests.integration.websearch.engines import KEY, Brave, SearXNG, as_json, brave_error
 from tests.integration.websearch.loopback import Handler, Reply, Request, loopback
-from tests.patience import PATIENCE, growing
-from toolcrib.domain.errors import ToolFailed
+from tests.wait_until import PATIENCE, growing
+from toolcrib.core.errors import ToolFailed
 from toolcrib.websearch import brave, searxng
-from toolcrib.websearch.answers import MOST_BYTES
-from toolcrib.websearch.engine import EngineFailed, Page, SearchEngine
-from toolcrib.websearch.fallback import Fallback, Findings
+from toolcrib.websearch.engine_http import MOST_BYTES
+from toolcrib.websearch.search_engine import EngineFailed, FallbackSearch, SearchEngine, SearchResult, SearchResults
 
 pytestmark = pytest.mark.req("SE-1", part="an engine that fails")
 
@@ -103,7 +102,7 @@ async def test_a_packed_answer_is_read() -> None:
     packed = Reply(body=gzip.compress(json.dumps(found).encode()), headers={"Content-Encoding": "gzip"})
     async with loopback(always(packed)) as served:
         assert await searxng.SearXNG(served.origin).search("x", most=5, seconds=10) == [
-            Page("t", "https://a.example/", "c")
+            SearchResult("t", "https://a.example/", "c")
         ]
 
 
@@ -240,12 +239,12 @@ async def test_one_that_hangs_leaves_time_for_the_next() -> None:
     assert told == ["Searching with searxng (127.0.0.1).\n", "Searching with brave (127.0.0.1).\n"]
 
 
-async def _searched(engines: Sequence[SearchEngine], told: list[str]) -> Findings:
+async def _searched(engines: Sequence[SearchEngine], told: list[str]) -> SearchResults:
     for seconds in growing(3.0):
         told.clear()
         with suppress(ToolFailed):
             deadline = monotonic() + seconds
-            return await Fallback(tuple(engines)).search("x", most=5, deadline=deadline, tell=told.append)
+            return await FallbackSearch(tuple(engines)).search("x", most=5, deadline=deadline, tell=told.append)
     raise AssertionError(f"None of them searched: {told}")
 
 
@@ -255,13 +254,13 @@ class Third:
     name = "third"
     host = "third.example"
 
-    async def search(self, query: str, *, most: int, seconds: float) -> list[Page]:
-        return [Page(query, "https://third.example/", "")]
+    async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
+        return [SearchResult(query, "https://third.example/", "")]
 
 
 @pytest.mark.req("SE-1", part="more providers plug in")
 async def test_another_engine_is_a_class_of_the_same_form() -> None:
-    chain = Fallback((ENGINES["searxng"]("http://127.0.0.1:1"), Third()))
+    chain = FallbackSearch((ENGINES["searxng"]("http://127.0.0.1:1"), Third()))
 
     found = await chain.search("x", most=5, deadline=monotonic() + 10, tell=lambda _: None)
 
@@ -279,7 +278,7 @@ async def test_a_search_that_is_cancelled_ends_at_once_and_asks_nobody_else() ->
     async with loopback(hang) as hanging, loopback(Brave()) as good:
         engines = (ENGINES["searxng"](hanging.origin), ENGINES["brave"](good.origin))
         search = asyncio.create_task(
-            Fallback(engines).search("x", most=5, deadline=monotonic() + 60, tell=lambda _: None)
+            FallbackSearch(engines).search("x", most=5, deadline=monotonic() + 60, tell=lambda _: None)
         )
         await asyncio.wait_for(asked.wait(), PATIENCE)
         search.cancel()
@@ -305,7 +304,7 @@ async def test_many_searches_at_once_do_not_wait_for_one_that_hangs() -> None:
 async def test_without_time_left_the_engines_fail_instead_of_waiting() -> None:
     async with loopback(SearXNG()) as served:
         with pytest.raises(ToolFailed, match="no answer within 0 s"):
-            await Fallback((ENGINES["searxng"](served.origin),)).search(
+            await FallbackSearch((ENGINES["searxng"](served.origin),)).search(
                 "x", most=5, deadline=monotonic() - 1, tell=lambda _: None
             )
 

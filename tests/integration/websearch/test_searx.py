@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.cast import told
-from tests.integration.websearch.cast import searching
+from tests.integration.tools.builders import told
+from tests.integration.websearch.builders import searching
 from tests.integration.websearch.engines import Brave, pages
 from tests.integration.websearch.loopback import Loopback, Reply, Request, loopback
 from tests.integration.websearch.searx import searx

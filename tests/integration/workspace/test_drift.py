@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import rows
-from tests.integration.workspace.drift_cast import CONTENT, OTHERWISE, authors, history, wipe
+from tests.integration.gate.builders import rows
+from tests.integration.workspace.drift_builders import CONTENT, OTHERWISE, authors, history, wipe
 
-pytestmark = pytest.mark.req("WS-7")
+pytestmark = pytest.mark.req("WS-7", part="changes behind the database’s back")
 
 
 @pytest.mark.parametrize("how", CONTENT)

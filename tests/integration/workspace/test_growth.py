@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.conftest import Crib
-from toolcrib.engine.collector import Collector
-from toolcrib.storage.growth import Growth, WorkspaceSize
+from toolcrib.storage.blobs import RetentionStore, WorkspaceSize
+from toolcrib.workspace.retention_worker import RetentionWorker
 
 pytestmark = pytest.mark.req("WS-6", part="growth: retention and collection")
 
@@ -16,12 +16,12 @@ NOW = timedelta(0)
 
 
 async def size_of(crib: Crib) -> WorkspaceSize:
-    return next(s for s in await Growth(crib.database).sizes() if s.workspace_id == crib.caller.workspace_id)
+    return next(s for s in await RetentionStore(crib.database).sizes() if s.workspace_id == crib.caller.workspace_id)
 
 
 async def leave_unused(crib: Crib, count: int) -> None:
     """Contents that nothing refers to, as a forgotten version leaves them."""
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         await connection.execute(
             """
             insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)
@@ -49,7 +49,7 @@ async def test_contents_that_nothing_refers_to_go_and_all_others_stay(crib: Crib
     await crib.result("write", path="/a", content="kept")
     await leave_unused(crib, 50)
 
-    collected = await Collector(Growth(crib.database), keep=None).collect(grace=NOW)
+    collected = await RetentionWorker(RetentionStore(crib.database), keep=None).collect(grace=NOW)
 
     assert collected.blobs >= 50
     assert (await size_of(crib)).blobs == 1
@@ -58,7 +58,7 @@ async def test_contents_that_nothing_refers_to_go_and_all_others_stay(crib: Crib
 
 async def test_young_contents_are_left_alone(crib: Crib) -> None:
     await leave_unused(crib, 5)
-    await Collector(Growth(crib.database), keep=None).collect()
+    await RetentionWorker(RetentionStore(crib.database), keep=None).collect()
     assert (await size_of(crib)).blobs == 5
 
 
@@ -67,9 +67,9 @@ async def test_old_versions_are_forgotten_but_never_a_head(crib: Crib) -> None:
     await crib.result("write", path="/a", content="two", overwrite=True)
     await crib.result("write", path="/gone", content="three")
     await crib.result("rm", path="/gone")
-    growth = Growth(crib.database)
+    growth = RetentionStore(crib.database)
 
-    await Collector(growth, keep=NOW).collect(grace=NOW)
+    await RetentionWorker(growth, keep=NOW).collect(grace=NOW)
 
     versions = (await crib.result("file_versions", file_id=file_id))["versions"]
     assert [version["number"] for version in versions] == [2]
@@ -80,7 +80,7 @@ async def test_old_versions_are_forgotten_but_never_a_head(crib: Crib) -> None:
 async def test_a_file_whose_past_is_forgotten_goes_on(crib: Crib) -> None:
     await crib.result("write", path="/a", content="one")
     await crib.result("write", path="/a", content="two", overwrite=True)
-    await Collector(Growth(crib.database), keep=NOW).collect(grace=NOW)
+    await RetentionWorker(RetentionStore(crib.database), keep=NOW).collect(grace=NOW)
 
     result = await crib.result("write", path="/a", content="one", overwrite=True)
 
@@ -102,14 +102,14 @@ async def write_and_collect(crib: Crib, seconds: float) -> None:
             written[path] = content
 
     async def collect() -> None:
-        collector = Collector(Growth(crib.database), keep=NOW)
+        collector = RetentionWorker(RetentionStore(crib.database), keep=NOW)
         while time.monotonic() < until:
             await collector.collect(grace=NOW)
 
     await asyncio.gather(*(write(number) for number in range(4)), collect())
     for path, content in written.items():
         assert (await crib.result("read", path=path))["content"] == content
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             """
             select count(*) from toolcrib.versions v where v.workspace_id = %s and v.sha256 is not null

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import get, hired, put, rows, shift, with_tools
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import NotFound, ReadOnlyMount
-from toolcrib.domain.ids import RunId, new_id
+from tests.integration.gate.builders import get, hired, put, rows, shift, with_tools
+from tests.integration.gate.test_approvals import in_session
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import NotFound, ReadOnlyMount
+from toolcrib.core.ids import RunId, new_id
 
 pytestmark = pytest.mark.req("WS-1")
 
@@ -50,6 +51,7 @@ async def test_nothing_is_moved_from_one_mount_to_another(crib: Crib) -> None:
     assert list(crib.project.iterdir()) == []
 
 
+@pytest.mark.req("WS-1", part="`/x` means `@project/x`")
 async def test_the_path_language_of_the_workspace_tools_means_the_project(crib: Crib) -> None:
     await crib.call("put", path="@project/a.txt", text="here")
 
@@ -87,12 +89,11 @@ async def test_the_logs_are_read_and_names_like_theirs_are_free(crib: Crib) -> N
     assert (await crib.call("put", path="@state/a/logs/x", text="x")).succeeded
 
 
-async def test_every_run_has_a_state_of_its_own_and_so_has_every_caller_outside_runs(crib: Crib) -> None:
+async def test_every_session_has_a_state_of_its_own_and_so_has_every_caller_outside_sessions(crib: Crib) -> None:
     permissions = {name: {"allowed": True} for name in ("put", "get")}
     agent = await hired(crib, trust="autonomous", tool_permissions=permissions)
     other = await hired(crib, trust="autonomous", tool_permissions=permissions)
-    first = replace(agent, run_id=RunId(new_id()))
-    second = replace(agent, run_id=RunId(new_id()))
+    first, second = await in_session(crib, agent), await in_session(crib, agent)
     callers = [crib.caller, agent, other, first, second]
 
     for number, caller in enumerate(callers):
@@ -100,5 +101,5 @@ async def test_every_run_has_a_state_of_its_own_and_so_has_every_caller_outside_
         assert (await crib.call("put", caller, path="@state/a.txt", text=str(number))).succeeded
 
     assert [await text_at(crib, "@state/a.txt", caller) for caller in callers] == ["0", "1", "2", "3", "4"]
-    # A run's state is the run's, whoever goes on with it.
-    assert await text_at(crib, "@state/a.txt", replace(other, run_id=first.run_id)) == "3"
+    # It lasts from run to run.
+    assert await text_at(crib, "@state/a.txt", replace(first, run_id=RunId(new_id()))) == "3"

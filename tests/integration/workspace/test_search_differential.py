@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import DatabaseUrls
 from tests.integration.conftest import Crib
-from toolcrib.domain.errors import BadArguments
+from toolcrib.core.errors import BadArguments
 
 pytestmark = pytest.mark.req("TL-6", part="same matches")
 

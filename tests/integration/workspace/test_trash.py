@@ -12,20 +12,20 @@ from typer.testing import CliRunner
 
 from tests.integration.conftest import Crib, new_caller
 from toolcrib.cli import db
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import NotFound, TooLarge
-from toolcrib.domain.ids import CallId, new_id
-from toolcrib.domain.places import Mount, Place
-from toolcrib.engine.collector import Bin, Collector
-from toolcrib.policy.guard import Guard
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import NotFound, TooLarge
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.path_guard import PathGuard
 from toolcrib.settings import Settings
+from toolcrib.storage.blobs import RetentionStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.growth import Growth
 from toolcrib.wiring import assemble, trash_limits
-from toolcrib.workspace.commit import Committer
-from toolcrib.workspace.draft import Draft
-from toolcrib.workspace.drift import MOST_BYTES
-from toolcrib.workspace.tree import Tree
+from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.changes.draft import Draft
+from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
+from toolcrib.workspace.sync.path_state import MOST_BYTES
+from toolcrib.workspace.tree import WorkspaceTree
 
 pytestmark = pytest.mark.req("WS-12", part="trash")
 
@@ -57,8 +57,8 @@ async def done(crib: Crib, tool: str, **arguments: object) -> str:
     return str(outcome.call_id)
 
 
-def bin_of(crib: Crib) -> Bin:
-    return Bin(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node)
+def bin_of(crib: Crib) -> TrashCollector:
+    return TrashCollector(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node)
 
 
 async def expire_all(crib: Crib) -> None:
@@ -67,7 +67,7 @@ async def expire_all(crib: Crib) -> None:
 
 
 async def let_expire(crib: Crib) -> None:
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.trash set expires_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
         )
@@ -199,6 +199,7 @@ async def test_a_deleted_one_is_listed_and_restored_by_its_id(crib: Crib) -> Non
     assert holds(crib.project / "big.bin")
 
 
+@pytest.mark.req("WS-12", part="undo says when the trash has expired")
 async def test_undo_says_when_the_trash_has_expired(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
@@ -287,10 +288,10 @@ async def test_what_is_kept_shorter_than_others_does_not_push_them_out(database:
 async def displace(crib: Crib, *paths: str) -> str:
     """What the shell does with ignored things that a command deleted: no tool does it by itself."""
     caller = replace(crib.caller, call_id=CallId(new_id()))
-    tree = Tree(crib.engine.shelves, caller, Guard(caller, "bash"))
+    tree = WorkspaceTree(crib.engine.shelves, caller, PathGuard(caller, "bash"))
     draft = Draft(tree)
     for path in paths:
-        await draft.displace(await tree.find(Place(Mount.PROJECT, path)))
+        await draft.move_to_trash(await tree.lookup(WorkspacePath(Mount.PROJECT, path)))
     await committer(crib).commit(Tenant.of(caller), draft.change_set(caller))
     return str(caller.call_id)
 
@@ -341,7 +342,7 @@ async def test_an_ignored_file_is_displaced_unread_and_can_be_edited_after_it_ca
 
 
 async def stored(crib: Crib) -> int:
-    sizes = await Growth(crib.database).sizes()
+    sizes = await RetentionStore(crib.database).sizes()
     return next(size.blobs for size in sizes if size.workspace_id == crib.caller.workspace_id)
 
 
@@ -365,7 +366,9 @@ async def test_versions_of_what_lies_in_the_trash_are_not_forgotten(crib: Crib) 
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
 
-    await Collector(Growth(crib.database), keep=timedelta(0), bin=bin_of(crib)).collect(grace=timedelta(0))
+    await RetentionWorker(RetentionStore(crib.database), keep=timedelta(0), bin=bin_of(crib)).collect(
+        grace=timedelta(0)
+    )
     await crib.result("undo", calls=[call])
 
     assert holds(crib.project / "big.bin")
@@ -386,7 +389,7 @@ async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: py
     }.items():
         monkeypatch.setenv(f"TOOLCRIB_{name}", value)
 
-    said = await asyncio.to_thread(CliRunner().invoke, db.app, ["collect"], catch_exceptions=False)
+    said = await asyncio.to_thread(CliRunner().invoke, db.app, ["gc"], catch_exceptions=False)
 
     assert "and 1 expired things in the trash" in said.output
     assert trash(crib) == []
@@ -395,7 +398,7 @@ async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: py
 async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: Crib) -> None:
     await done(crib, "write", path="/a", content="one")
     call = await done(crib, "write", path="/a", content="two", overwrite=True)
-    await Collector(Growth(crib.database), keep=timedelta(0)).collect(grace=timedelta(0))
+    await RetentionWorker(RetentionStore(crib.database), keep=timedelta(0)).collect(grace=timedelta(0))
 
     result = await crib.result("undo", calls=[call])
 
@@ -408,7 +411,7 @@ async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: 
 async def test_a_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
     large(crib.project / "big.bin")
     await done(crib, "rm", path="/big.bin")
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.trash set gone_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
         )
@@ -432,7 +435,7 @@ async def test_collecting_beside_writers_loses_nothing_in_the_trash(crib: Crib) 
             assert holds(path, head)
 
     async def collect() -> None:
-        collector = Collector(Growth(crib.database), keep=timedelta(0), bin=bin_of(crib))
+        collector = RetentionWorker(RetentionStore(crib.database), keep=timedelta(0), bin=bin_of(crib))
         while time.monotonic() < until:
             await collector.collect(grace=timedelta(0))
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import book, rows
-from tests.integration.workspace.drift_cast import authors, history
-from toolcrib.domain.callers import Role
-from toolcrib.domain.events import Event
+from tests.integration.gate.builders import book, rows
+from tests.integration.workspace.drift_builders import authors, history
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.events import Event
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.sessions import SessionStore
 
 
 @pytest.mark.req("WS-7", part="folder moves with synced and unsynced children")
@@ -195,13 +195,13 @@ async def test_usage_counters_add_up_to_what_is_stored(crib: Crib) -> None:
 
 @pytest.mark.req("EV-1", part="events are numbered without gaps")
 async def test_events_written_at_once_are_numbered_without_gaps(crib: Crib) -> None:
-    tenant, sessions = Tenant.of(crib.caller), Sessions(crib.database)
+    tenant, sessions = Tenant.of(crib.caller), SessionStore(crib.database)
     session = (await sessions.create(tenant, title="talk")).id
 
     async def write(number: int) -> int | None:
         event = Event(session, "text", {"number": number})
         try:
-            async with crib.database.transaction(tenant, Role.MEMBER) as connection:
+            async with crib.database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
                 seq = await sessions.append(connection, tenant, event)
                 if number % 5 == 0:
                     # The fact it tells did not come about, so the event and its number did not either.

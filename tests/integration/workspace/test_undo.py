@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.workspace.undo_cast import snapshot
-from toolcrib.domain.errors import NotFound, ProtectedName
+from tests.integration.workspace.undo_builders import snapshot
+from toolcrib.core.errors import NotFound, ProtectedPath
 
 pytestmark = pytest.mark.req("WS-12", part="undo of calls of file tools")
 
@@ -161,6 +161,7 @@ async def test_a_dry_run_shows_the_same_and_does_nothing(crib: Crib) -> None:
     assert snapshot(crib.project) == {}
 
 
+@pytest.mark.req("WS-12", part="what others changed since is a conflict, with both versions kept")
 async def test_what_someone_else_changed_since_is_reported_with_both_versions_and_left_alone(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="ours\n")
     other = await done(crib, "edit", path="/a", old_string="ours", new_string="theirs")
@@ -228,6 +229,7 @@ async def test_a_deleted_file_does_not_come_back_onto_another_that_took_its_plac
     assert (crib.project / "a").read_text() == "new\n"
 
 
+@pytest.mark.req("WS-12", part="modes and links")
 async def test_modes_and_links_come_back(crib: Crib) -> None:
     (crib.project / "run.sh").write_text("true\n")
     (crib.project / "run.sh").chmod(0o755)
@@ -270,5 +272,5 @@ async def test_an_agent_cannot_bring_a_protected_file_back(crib: Crib) -> None:
 
     refused = await crib.call("undo", bound, calls=[str(outcome.call_id)])
 
-    assert isinstance(refused.error, NotFound | ProtectedName)
+    assert isinstance(refused.error, NotFound | ProtectedPath)
     assert (crib.project / ".env").read_text() == "KEY=1"

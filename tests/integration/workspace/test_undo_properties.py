@@ -5,11 +5,11 @@ import random
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.workspace.undo_cast import LARGE, Snapshot, Work, snapshot
+from tests.integration.workspace.undo_builders import LARGE, Snapshot, Work, snapshot
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
-from toolcrib.workspace import drift
+from toolcrib.workspace.sync import path_state
 
 pytestmark = pytest.mark.req("WS-12", part="any sequence of file operations")
 
@@ -66,7 +66,7 @@ async def _the_last_calls_are_as_if_they_had_never_been(crib: Crib, calls: list[
 
 
 async def _undo_calls(crib: Crib) -> list[object]:
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select id from toolcrib.tool_calls where workspace_id = %s and tool = 'undo'", (crib.caller.workspace_id,)
         )
@@ -74,7 +74,7 @@ async def _undo_calls(crib: Crib) -> list[object]:
 
 
 async def _nothing_was_booked_as_someone_elses(crib: Crib) -> None:
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select count(*) from toolcrib.change_sets where workspace_id = %s and author = 'external'",
             (crib.caller.workspace_id,),
@@ -99,7 +99,7 @@ async def test_random_work_with_files_that_the_history_does_not_keep_is_undone_a
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As small as can be, so that what is true of them is not paid for in bytes.
-    monkeypatch.setattr(drift, "MOST_BYTES", LARGE - 1)
+    monkeypatch.setattr(path_state, "MOST_BYTES", LARGE - 1)
     settings = settings.model_copy(update={"max_file_bytes": LARGE - 1})
     for seed in range(start, start + 20):
         try:
@@ -114,7 +114,7 @@ async def test_random_work_around_files_that_nobody_knows_of_loses_none(
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They move along with folders, stand in the way, and are taken in late: to where is another matter."""
-    monkeypatch.setattr(drift, "MOST_BYTES", LARGE - 1)
+    monkeypatch.setattr(path_state, "MOST_BYTES", LARGE - 1)
     settings = settings.model_copy(update={"max_file_bytes": LARGE - 1})
     for seed in range(start, start + 20):
         await check_that_none_is_lost(database, settings, seed)

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import joined, rows, trusted
-from tests.integration.workspace.drift_cast import history, wipe
-from toolcrib.domain.callers import Role
-from toolcrib.domain.ids import RunId, new_id
+from tests.integration.gate.builders import joined, rows, trusted
+from tests.integration.workspace.drift_builders import history, wipe
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.ids import RunId, new_id
 
 
-@pytest.mark.req("WS-6")
+@pytest.mark.req("WS-6", part="what it was, when and by whom")
 async def test_every_change_makes_a_version_that_says_what_and_by_whom(crib: Crib) -> None:
     agent = replace(await trusted(crib), run_id=RunId(new_id()))
     made = await crib.result("write", path="/a.txt", content="one\n")
@@ -85,9 +85,9 @@ async def test_a_json_value_is_stored_as_text_and_returned_as_a_value(crib: Crib
     assert (await crib.result("file_version", version_id=made["version_id"]))["content"] == value
 
 
-@pytest.mark.req("WS-8")
+@pytest.mark.req("WS-8", part="who changed it since")
 async def test_a_conflict_tells_who_changed_the_file_and_when(crib: Crib) -> None:
-    member = await joined(crib, Role.MEMBER)
+    member = await joined(crib, WorkspaceRole.MEMBER)
     agent = await trusted(crib)
     running = replace(agent, run_id=RunId(new_id()))
     path = crib.project / "a.txt"
@@ -140,7 +140,7 @@ async def test_a_conflict_over_a_file_on_disk_only_says_that_it_was_someone_outs
     assert "someone outside Toolcrib" in refused.error.message
 
 
-@pytest.mark.req("WS-9")
+@pytest.mark.req("WS-9", part="restore")
 async def test_an_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
     made = await crib.result("write", path="/a.txt", content="one\n")
     await crib.result("write", path="/a.txt", content="two\n", overwrite=True)
@@ -153,7 +153,7 @@ async def test_an_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
     ]
 
 
-@pytest.mark.req("WS-9")
+@pytest.mark.req("WS-9", part="restore of a deleted file")
 async def test_a_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(crib: Crib) -> None:
     (crib.project / "d").mkdir()
     made = await crib.result("write", path="/d/e/a.txt", content="kept\n")
@@ -173,7 +173,7 @@ async def test_a_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(cr
     assert [version["deleted"] for version in await history(crib, made["file_id"])][-2:] == [True, False]
 
 
-@pytest.mark.req("WS-9")
+@pytest.mark.req("WS-9", part="restore")
 async def test_a_file_whose_folder_vanished_on_disk_is_restored_there(crib: Crib) -> None:
     made = await crib.result("write", path="/d/a.txt", content="kept\n")
     wipe(crib.project / "d")
@@ -185,7 +185,7 @@ async def test_a_file_whose_folder_vanished_on_disk_is_restored_there(crib: Crib
     assert (crib.project / "d" / "a.txt").read_text() == "kept\n"
 
 
-@pytest.mark.req("WS-9")
+@pytest.mark.req("WS-9", part="restore")
 async def test_a_file_is_not_restored_over_another(crib: Crib) -> None:
     old = await crib.result("write", path="/a.txt", content="old\n")
     await crib.result("rm", path="/a.txt")

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from toolcrib.cli.narrating import Narrator
-from toolcrib.client import Model, Told
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.library.providers import Choice, named_by_environment, parse_choice, preferred
-from toolcrib.library.staff import definition
-from toolcrib.policy.rules import rules_from_yaml
+from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.client import ModelData, StreamMessage
+from toolcrib.core.errors import Misconfigured
+from toolcrib.policy.agent_definition import parse_definition
+from toolcrib.sdk.default_agent import definition
+from toolcrib.sdk.default_model import ModelChoice, named_by_environment, parse_choice, preferred
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from toolcrib.policy.rules import rules_from_yaml
     ],
 )
 def test_the_newest_of_the_middle_kind_is_preferred(names: list[str], chosen: str) -> None:
-    models = [Model(id=name, name=name, context_window=None, supports_tools=True) for name in names]
+    models = [ModelData(id=name, name=name, context_window=None, supports_tools=True) for name in names]
 
     found = preferred(models)
 
@@ -35,7 +35,7 @@ def test_the_newest_of_the_middle_kind_is_preferred(names: list[str], chosen: st
 
 
 def test_a_model_without_tools_is_no_choice() -> None:
-    assert preferred([Model(id="gpt-5", name="", context_window=None, supports_tools=False)]) is None
+    assert preferred([ModelData(id="gpt-5", name="", context_window=None, supports_tools=False)]) is None
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_ollama_is_found_as_it_is_named(host: str, address: str, monkeypatch: py
 
 
 def test_a_choice_names_provider_and_model() -> None:
-    assert parse_choice("openai-compatible/meta/llama") == Choice("openai-compatible", "meta/llama")
+    assert parse_choice("openai-compatible/meta/llama") == ModelChoice("openai-compatible", "meta/llama")
     with pytest.raises(Misconfigured, match="PROVIDER/MODEL"):
         parse_choice("gpt-5")
 
 
 def test_the_first_agent_is_asked_about_and_may_use_its_tools() -> None:
-    rules = rules_from_yaml(definition(Choice("ollama", "it's: a #model")))
+    rules = parse_definition(definition(ModelChoice("ollama", "it's: a #model")))
 
     assert (rules.provider, rules.model, rules.trust) == ("ollama", "it's: a #model", "guided")
     assert rules.tool_permissions is not None
@@ -72,9 +72,9 @@ def test_the_first_agent_is_asked_about_and_may_use_its_tools() -> None:
 
 def heard(*told: Mapping[str, object]) -> str:
     out = io.StringIO()
-    narrator = Narrator(out, quiet=True)
+    narrator = SessionPrinter(out, quiet=True)
     for one in told:
-        narrator.tell(Told.model_validate(one))
+        narrator.tell(StreamMessage.model_validate(one))
     return out.getvalue()
 
 

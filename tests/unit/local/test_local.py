@@ -7,35 +7,32 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolcrib.domain.errors import Misconfigured
-from toolcrib.domain.ids import UserId, WorkspaceId, new_id
-from toolcrib.local import binaries
-from toolcrib.local.cluster import Cluster
-from toolcrib.local.database import Urls, named_in_environment
-from toolcrib.local.directories import Directories
-from toolcrib.local.locks import FileLock
-from toolcrib.local.opening import Local, _settings
-from toolcrib.local.secrets import Secrets
-from toolcrib.local.server import Standing
+from toolcrib.core.errors import Misconfigured
+from toolcrib.core.ids import UserId, WorkspaceId, new_id
+from toolcrib.local import postgres_binaries
+from toolcrib.local.in_process_server import ServerAddress
+from toolcrib.local.local_mode import DatabaseUrls, LocalServer, _settings, named_in_environment
+from toolcrib.local.postgres_cluster import PostgresCluster
+from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets
 
 ADA, HERS = UserId(new_id()), WorkspaceId(new_id())
 
 
 @pytest.fixture
-def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directories:
+def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDirectories:
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "kept"))
-    return Directories.of_user()
+    return LocalDirectories.of_user()
 
 
-def test_files_are_kept_where_only_their_owner_can_go(directories: Directories) -> None:
+def test_files_are_kept_where_only_their_owner_can_go(directories: LocalDirectories) -> None:
     assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
     assert stat.S_IMODE(directories.sockets.stat().st_mode) == 0o700
 
 
-def test_a_directory_that_others_can_enter_is_closed_to_them(directories: Directories) -> None:
+def test_a_directory_that_others_can_enter_is_closed_to_them(directories: LocalDirectories) -> None:
     directories.base.chmod(0o755)
 
-    Directories.of_user()
+    LocalDirectories.of_user()
 
     assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
 
@@ -44,55 +41,56 @@ def test_a_socket_is_put_elsewhere_where_the_path_is_too_long(tmp_path: Path, mo
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / ("long" * 30)))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
-    sockets = Directories.of_user().sockets
+    sockets = LocalDirectories.of_user().sockets
 
     assert sockets.parent == tmp_path
     assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
 
 
-def test_secrets_are_made_once_and_not_read_where_others_can(directories: Directories) -> None:
-    first = Secrets.kept(directories)
-    again = Secrets.kept(directories)
+def test_secrets_are_made_once_and_not_read_where_others_can(directories: LocalDirectories) -> None:
+    first = LocalSecrets.kept(directories)
+    again = LocalSecrets.kept(directories)
     directories.secrets.chmod(0o644)
 
     assert first == again
-    assert first.jwt_secret not in repr(first)
+    assert first.audit_key not in repr(first)
     with pytest.raises(Misconfigured, match="chmod 600"):
-        Secrets.kept(directories)
+        LocalSecrets.kept(directories)
 
 
-def test_damaged_secrets_are_told_and_not_replaced(directories: Directories) -> None:
-    Secrets.kept(directories)
+def test_damaged_secrets_are_told_and_not_replaced(directories: LocalDirectories) -> None:
+    LocalSecrets.kept(directories)
     directories.secrets.write_text("{")
 
     with pytest.raises(Misconfigured, match="is damaged"):
-        Secrets.kept(directories)
+        LocalSecrets.kept(directories)
 
 
 def test_the_pages_are_found_under_their_own_name_whatever_names_the_environment_gives(
-    directories: Directories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directories: LocalDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_ALLOWED_HOSTS", "crib.example.com")
-    secrets, urls = Secrets.kept(directories), Urls("postgresql://nowhere", None)
+    secrets, urls = LocalSecrets.kept(directories), DatabaseUrls("postgresql://nowhere", None)
 
     settings = _settings(urls, secrets, tmp_path, tmp_path)
-    link = Local(tmp_path, Standing("http://127.0.0.1:9", ADA, 0, HERS), secrets.jwt_secret, serves=True, log=tmp_path)
+    standing = ServerAddress("http://127.0.0.1:9", settings.jwt_secret.get_secret_value(), ADA, 0, HERS)
+    link = LocalServer(tmp_path, standing, settings.node, serves=True, log=tmp_path)
 
     assert urlsplit(link.login_link()).hostname in settings.allowed_hosts
     assert "crib.example.com" in settings.allowed_hosts
 
 
-def test_root_is_refused_with_the_reason(directories: Directories, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_is_refused_with_the_reason(directories: LocalDirectories, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     with pytest.raises(Misconfigured, match="PostgreSQL does not run as root"):
-        Cluster(directories, Secrets.kept(directories)).use()
+        PostgresCluster(directories, LocalSecrets.kept(directories)).use()
 
     assert not directories.cluster.exists()
 
 
-def test_a_password_never_leaves_a_url_unquoted(directories: Directories) -> None:
-    url = Cluster(directories, Secrets.kept(directories)).url("someone", "a/b@c?d")
+def test_a_password_never_leaves_a_url_unquoted(directories: LocalDirectories) -> None:
+    url = PostgresCluster(directories, LocalSecrets.kept(directories)).url("someone", "a/b@c?d")
 
     assert "a%2Fb%40c%3Fd" in url
 
@@ -126,7 +124,7 @@ def test_a_projects_own_database_is_left_alone(
 
 def test_a_cluster_of_another_version_is_named_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Misconfigured, match="made by PostgreSQL 9, which is not on this machine"):
-        binaries.find(major=9)
+        postgres_binaries.find(major=9)
 
 
 def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
@@ -141,8 +139,8 @@ def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
     theirs.release()
 
 
-def test_a_note_whose_number_another_program_has_by_now_is_not_believed(directories: Directories) -> None:
-    cluster = Cluster(directories, Secrets.kept(directories))
+def test_a_note_whose_number_another_program_has_by_now_is_not_believed(directories: LocalDirectories) -> None:
+    cluster = PostgresCluster(directories, LocalSecrets.kept(directories))
     directories.cluster.mkdir()
     note = directories.cluster / "postmaster.pid"
     note.write_text(f"{os.getpid()}\n{directories.cluster}\n1\n5432\n\n\n\nready\n")

@@ -4,11 +4,12 @@ from itertools import product
 
 import pytest
 
-from toolcrib.domain.approvals import GrantRule
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.places import Mount, Place
-from toolcrib.policy.grants import check_rule, covers, offer
+from tests.unit.policy.builders import WRITE
+from toolcrib.core.approvals import GrantRule
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.grants import check_rule, grant_covers, suggest_rule
 
 ODD = (
     "/a.txt", "/a b", "/a ", "/ a", "/!a", "/[ab]", "/*", "/**", "/a*b", "/?", "/#x", "/a\\b", "/a\\", "/\\*", "/a\\ ",
@@ -20,22 +21,23 @@ class Writer:
     name = "write"
     danger = Danger.DANGEROUS
     toolset = "workspace"
-    category = Category.FILE
+    category = ToolCategory.FILE
+    drafts = False
 
 
-def places() -> list[Place]:
-    around = [Place(Mount.PROJECT, path) for odd in ODD for path in (odd, f"{odd}/below", f"/above{odd}")]
-    return [*around, *(Place(mount, odd) for mount in (Mount.CENTRAL, Mount.STATE) for odd in ODD)]
+def places() -> list[WorkspacePath]:
+    around = [WorkspacePath(Mount.PROJECT, path) for odd in ODD for path in (odd, f"{odd}/below", f"/above{odd}")]
+    return [*around, *(WorkspacePath(mount, odd) for mount in (Mount.CENTRAL, Mount.STATE) for odd in ODD)]
 
 
 @pytest.mark.req("HU-1", part="a grant is as narrow as it was seen")
 def test_the_rule_that_is_offered_covers_that_one_place_and_no_other() -> None:
-    rules = {place: offer(Writer(), Effects(writes=(place,))) for place in places()}
+    rules = {place: suggest_rule(Writer(), Effects(writes=(place,))) for place in places()}
 
     wider = [
         (rules[asked].paths, other)
         for asked, other in product(places(), repeat=2)
-        if covers(rules[asked], "write", Effects(writes=(other,))) != (asked == other)
+        if grant_covers(rules[asked], "write", Effects(writes=(other,))) != (asked == other)
     ]
 
     assert wider == []
@@ -62,33 +64,33 @@ def test_the_rule_that_is_offered_covers_that_one_place_and_no_other() -> None:
 def test_a_rule_that_a_person_widened_reads_as_globs_do(paths: tuple[str, ...], path: str, *, is_covered: bool) -> None:
     rule = GrantRule("write", paths=paths)
 
-    assert covers(rule, "write", Effects(writes=(Place(Mount.PROJECT, path),))) is is_covered
+    assert grant_covers(rule, "write", Effects(writes=(WorkspacePath(Mount.PROJECT, path),))) is is_covered
 
 
 def test_a_rule_about_zones_does_not_reach_into_other_mounts() -> None:
-    state = Place(Mount.STATE, "/notes.md", "agent")
+    state = WorkspacePath(Mount.STATE, "/notes.md", "agent")
 
-    assert not covers(GrantRule("write", paths=("**",)), "write", Effects(writes=(state,)))
-    assert covers(GrantRule("write", paths=("@state/*.md",)), "write", Effects(writes=(state,)))
+    assert not grant_covers(GrantRule("write", paths=("**",)), "write", Effects(writes=(state,)))
+    assert grant_covers(GrantRule("write", paths=("@state/*.md",)), "write", Effects(writes=(state,)))
 
 
 def test_everything_that_a_call_touches_must_be_covered() -> None:
-    source, destination, other = (Place(Mount.PROJECT, path) for path in ("/a", "/b", "/c"))
-    rule = offer(Writer(), Effects(writes=(source, destination)))
+    source, destination, other = (WorkspacePath(Mount.PROJECT, path) for path in ("/a", "/b", "/c"))
+    rule = suggest_rule(Writer(), Effects(writes=(source, destination)))
 
-    assert covers(rule, "write", Effects(writes=(source, destination)))
-    assert not covers(rule, "write", Effects(writes=(source, other)))
-    assert not covers(rule, "write", Effects(writes=(other, destination)))
-    assert not covers(rule, "write", Effects(writes=(source,), reads=(other,)))
-    assert not covers(rule, "write", Effects())
+    assert grant_covers(rule, "write", Effects(writes=(source, destination)))
+    assert not grant_covers(rule, "write", Effects(writes=(source, other)))
+    assert not grant_covers(rule, "write", Effects(writes=(other, destination)))
+    assert not grant_covers(rule, "write", Effects(writes=(source,), reads=(other,)))
+    assert not grant_covers(rule, "write", Effects())
 
 
 def test_a_command_is_covered_only_word_for_word() -> None:
-    rule = offer(Writer(), Effects(runs="make test"))
+    rule = suggest_rule(Writer(), Effects(command="make test"))
 
     assert rule == GrantRule("write", commands=("make test",))
     for other in ("make test; rm -rf .", "make  test", "make test\n", "make", None):
-        assert not covers(rule, "write", Effects(runs=other))
-    assert not covers(GrantRule("write"), "write", Effects(runs="make test")), "no rule is for any command"
+        assert not grant_covers(rule, "write", Effects(command=other))
+    assert not grant_covers(GrantRule("write"), "write", Effects(command="make test")), "no rule is for any command"
     with pytest.raises(BadArguments):
-        check_rule(GrantRule("write"), "write", Effects(runs="make test"))
+        check_rule(GrantRule("write"), WRITE, Effects(command="make test"))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.unit.policy.cast import BASH, READ, Tool, project, rules
-from toolcrib.domain.agents import AgentRules, ToolPermission
-from toolcrib.domain.effects import Danger
-from toolcrib.domain.places import Mount, Place, root_of
-from toolcrib.policy.permissions import may_use, offers, path_allowed
+from tests.unit.policy.builders import BASH, READ, Tool, project, rules
+from toolcrib.core.agents import AgentRules, ToolPermission
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
+from toolcrib.core.tool_calls import Danger
+from toolcrib.policy.permissions import is_offered, is_permitted, path_allowed
 
 # fmt: off
 READING_TOOLS = [
@@ -24,41 +24,41 @@ DANGEROUS_TOOLS = [
 @pytest.mark.parametrize("permissions", [None, {}])
 def test_ac10_without_permissions_an_agent_only_reads(permissions: dict[str, object] | None) -> None:
     reader = rules(tool_permissions=permissions)
-    assert all(may_use(reader, name, Danger.SAFE) for name in READING_TOOLS)
-    assert not any(may_use(reader, name, Danger.SAFE) for name in OTHER_SAFE_TOOLS)
-    assert not any(may_use(reader, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
+    assert all(is_permitted(reader, name, Danger.SAFE) for name in READING_TOOLS)
+    assert not any(is_permitted(reader, name, Danger.SAFE) for name in OTHER_SAFE_TOOLS)
+    assert not any(is_permitted(reader, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
 def test_ac9_only_the_tools_that_are_allowed_may_be_used() -> None:
     scope = rules(tool_permissions={"file_read": {"allowed": True}, "web_search": {"allowed": True}})
-    allowed = [n for n in (*READING_TOOLS, *OTHER_SAFE_TOOLS) if may_use(scope, n, Danger.SAFE)]
+    allowed = [n for n in (*READING_TOOLS, *OTHER_SAFE_TOOLS) if is_permitted(scope, n, Danger.SAFE)]
     assert sorted(allowed) == ["file_read", "web_search"]
-    assert not any(may_use(scope, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
+    assert not any(is_permitted(scope, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
 @pytest.mark.parametrize("entry", [{"allowed": False}, {}])
 def test_a_tool_that_is_named_but_not_allowed_may_not_be_used(entry: dict[str, object]) -> None:
-    assert not may_use(rules(tool_permissions={"read": entry}), "read", Danger.SAFE)
+    assert not is_permitted(rules(tool_permissions={"read": entry}), "read", Danger.SAFE)
 
 
 @pytest.mark.req("PO-2", part="which toolsets an agent has")
 def test_a_tool_is_offered_if_its_toolset_is_and_it_is_allowed() -> None:
-    assert offers(AgentRules(), READ)
-    assert not offers(AgentRules(), Tool("read_file", toolset="project"))
-    assert offers(rules(toolsets=["project"]), Tool("read_file", toolset="project"))
-    assert not offers(rules(toolsets=["project"]), READ)
-    assert not offers(rules(toolsets=["studio"]), BASH)
+    assert is_offered(AgentRules(), READ)
+    assert not is_offered(AgentRules(), Tool("read_file", toolset="project"))
+    assert is_offered(rules(toolsets=["project"]), Tool("read_file", toolset="project"))
+    assert not is_offered(rules(toolsets=["project"]), READ)
+    assert not is_offered(rules(toolsets=["studio"]), BASH)
 
 
 @pytest.mark.req("PO-2", part="which toolsets an agent has")
 def test_allowing_a_tool_by_name_offers_it_unless_it_is_an_mcp_servers() -> None:
     permissions = {"bash": {"allowed": True}, "deploy": {"allowed": True}}
     deploy = Tool("deploy", Danger.DANGEROUS, "mcp:ops")
-    assert offers(rules(tool_permissions=permissions), BASH)
-    assert not offers(rules(tool_permissions=permissions), deploy)
-    assert offers(rules(tool_permissions=permissions, toolsets=["mcp:ops"]), deploy)
+    assert is_offered(rules(tool_permissions=permissions), BASH)
+    assert not is_offered(rules(tool_permissions=permissions), deploy)
+    assert is_offered(rules(tool_permissions=permissions, toolsets=["mcp:ops"]), deploy)
 
 
 @pytest.mark.req("PO-1", part="path globs")
@@ -83,8 +83,8 @@ def test_allowing_a_tool_by_name_offers_it_unless_it_is_an_mcp_servers() -> None
 def test_a_glob_covers_what_it_says_in_both_zones(glob: str, inside: list[str], outside: list[str]) -> None:
     permission = ToolPermission(allowed=True, paths=(glob,))
     for zone in (Mount.PROJECT, Mount.CENTRAL):
-        assert [path for path in inside if not path_allowed(permission, Place(zone, path))] == []
-        assert [path for path in outside if path_allowed(permission, Place(zone, path))] == []
+        assert [path for path in inside if not path_allowed(permission, WorkspacePath(zone, path))] == []
+        assert [path for path in outside if path_allowed(permission, WorkspacePath(zone, path))] == []
 
 
 @pytest.mark.req("PO-1", part="path globs")
@@ -92,8 +92,8 @@ def test_a_glob_that_names_its_zone_counts_there_only() -> None:
     permission = ToolPermission(allowed=True, paths=("@project/src/**", "@central"))
     assert path_allowed(permission, project("/src/a.py"))
     assert not path_allowed(permission, project("/docs/a.md"))
-    assert path_allowed(permission, Place(Mount.CENTRAL, "/docs/a.md"))
-    assert path_allowed(permission, root_of(Mount.CENTRAL))
+    assert path_allowed(permission, WorkspacePath(Mount.CENTRAL, "/docs/a.md"))
+    assert path_allowed(permission, mount_root(Mount.CENTRAL))
 
 
 @pytest.mark.req("PO-1", part="path globs")
@@ -113,7 +113,7 @@ def test_no_globs_at_all_allow_every_path_and_an_empty_list_none() -> None:
 @pytest.mark.req("PO-1", part="path globs")
 @pytest.mark.parametrize("mount", [Mount.STATE, Mount.PKG])
 def test_globs_do_not_close_state_and_pkg(mount: Mount) -> None:
-    assert path_allowed(ToolPermission(allowed=True, paths=("src/**",)), Place(mount, "/notes.md"))
+    assert path_allowed(ToolPermission(allowed=True, paths=("src/**",)), WorkspacePath(mount, "/notes.md"))
 
 
 @pytest.mark.req("PO-1", part="what is taken away")
@@ -132,5 +132,5 @@ def test_globs_do_not_close_state_and_pkg(mount: Mount) -> None:
 def test_what_a_glob_takes_away_stays_closed(globs: tuple[str, ...], path: str) -> None:
     permission = ToolPermission(allowed=True, paths=globs)
 
-    assert not path_allowed(permission, Place(Mount.PROJECT, path))
-    assert path_allowed(permission, Place(Mount.PROJECT, "/src/open.txt")) is ("!@project/src/**" not in globs)
+    assert not path_allowed(permission, WorkspacePath(Mount.PROJECT, path))
+    assert path_allowed(permission, WorkspacePath(Mount.PROJECT, "/src/open.txt")) is ("!@project/src/**" not in globs)

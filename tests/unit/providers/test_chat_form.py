@@ -9,18 +9,18 @@ from tests.fakes.grammar import received
 from tests.fakes.memory import read_bytes
 from tests.fakes.tools import TOOLS
 from tests.fakes.wires import sse
-from toolcrib.domain.messages import (
+from toolcrib.core.messages import (
     AssistantMessage,
     Message,
+    ModelToolCall,
     SystemMessage,
-    ToolCall,
     ToolCallId,
     ToolResultMessage,
     UserMessage,
 )
 from toolcrib.providers.chat_completions import request_body
-from toolcrib.providers.names import WireNames
 from toolcrib.providers.provider import ModelRequest
+from toolcrib.providers.wire_history import ToolNameEncoder
 
 SIGNATURE = {"google": {"thought_signature": "abc"}}
 DETAILS = [{"type": "reasoning.encrypted", "data": "xyz"}]
@@ -28,7 +28,7 @@ DETAILS = [{"type": "reasoning.encrypted", "data": "xyz"}]
 
 def sent(*messages: Message, model: str = "m", provider: str = "openai-compatible") -> list[dict[str, Any]]:
     request = ModelRequest(model, messages, tools=TOOLS)
-    names = WireNames.of(request.tools, request.messages)
+    names = ToolNameEncoder.of(request.tools, request.messages)
     body = request_body(request, names, provider=provider, max_tokens_field="max_tokens")
     told: list[dict[str, Any]] = body["messages"]
     return told
@@ -77,7 +77,7 @@ async def test_another_provider_or_model_gets_none_of_it(model: str, provider: s
 
 @pytest.mark.req("PR-3", part="OpenAI's form")
 def test_the_conversation_takes_openais_form() -> None:
-    call = ToolCall(ToolCallId("call_1"), "fs.read", "{oops")
+    call = ModelToolCall(ToolCallId("call_1"), "fs.read", "{oops")
 
     assert sent(
         SystemMessage("Be brief."),

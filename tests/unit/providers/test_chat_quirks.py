@@ -8,9 +8,9 @@ import pytest
 from tests.fakes.grammar import failure, received
 from tests.fakes.memory import read_bytes
 from tests.fakes.wires import sse
-from toolcrib.domain.errors import ProviderFault
-from toolcrib.domain.messages import AssistantMessage, ToolCall, ToolCallId, UserMessage
-from toolcrib.domain.streams import Finish, FinishReason, ThinkingDelta, ToolCallDelta
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.messages import AssistantMessage, ModelToolCall, ToolCallId, UserMessage
+from toolcrib.core.model_stream import FinishReason, StreamFinish, ThinkingDelta, ToolCallDelta
 
 DONE = b"data: [DONE]\n\n"
 
@@ -113,7 +113,7 @@ async def test_two_calls_are_understood(stream: list[bytes], end: list[bytes]) -
 
 
 async def test_an_id_that_the_conversation_used_before_is_made_a_new_one() -> None:
-    earlier = AssistantMessage(tool_calls=(ToolCall(ToolCallId("call_0"), "fs.read", A),))
+    earlier = AssistantMessage(tool_calls=(ModelToolCall(ToolCallId("call_0"), "fs.read", A),))
     stream = [calls(piece(0, "call_0", "fs_read", B)), delta("tool_calls"), DONE]
 
     (call,) = received(await read_bytes("openai", stream, messages=[earlier])).message().tool_calls
@@ -152,7 +152,7 @@ async def test_thinking_is_found_under_each_of_its_names_and_noted(field: str) -
 
     assert ThinkingDelta("Hm.") in events
     finish = events[-1]
-    assert isinstance(finish, Finish)
+    assert isinstance(finish, StreamFinish)
     assert finish.note
     assert finish.note.data == {"thinking_field": field}
 
@@ -181,15 +181,15 @@ async def test_a_refusal_is_text_and_a_reason() -> None:
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        ({"code": 429, "message": "slow down"}, ProviderFault.RATE_LIMIT),
-        ({"code": 502, "message": "upstream died"}, ProviderFault.UNAVAILABLE),
-        ({"type": "exceed_context_size_error", "message": "exceeds context size"}, ProviderFault.CONTEXT_TOO_LONG),
-        ({"message": "something"}, ProviderFault.UNAVAILABLE),
-        ("just text", ProviderFault.REQUEST),
+        ({"code": 429, "message": "slow down"}, ProviderErrorKind.RATE_LIMIT),
+        ({"code": 502, "message": "upstream died"}, ProviderErrorKind.UNAVAILABLE),
+        ({"type": "exceed_context_size_error", "message": "exceeds context size"}, ProviderErrorKind.CONTEXT_TOO_LONG),
+        ({"message": "something"}, ProviderErrorKind.UNAVAILABLE),
+        ("just text", ProviderErrorKind.REQUEST),
     ],
     ids=str,
 )
-async def test_an_error_within_the_stream_ends_it(error: object, fault: ProviderFault) -> None:
+async def test_an_error_within_the_stream_ends_it(error: object, fault: ProviderErrorKind) -> None:
     events = await read_bytes(
         "openai", [delta(content="I be"), sse({"error": error}), delta(content="gin"), STOP, DONE]
     )
@@ -200,7 +200,7 @@ async def test_an_error_within_the_stream_ends_it(error: object, fault: Provider
 
 async def test_a_call_that_is_never_named_is_a_broken_stream() -> None:
     events = await read_bytes("openai", [calls(piece(0, "1", None, A)), delta("tool_calls"), DONE])
-    assert failure(events).error.fault is ProviderFault.BROKEN_STREAM
+    assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
 
 
 async def test_invalid_arguments_are_given_as_they_are() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.fakes.grammar import received
 from tests.fakes.memory import WIRES, read_bytes
-from tests.fakes.scenes import HELLO, NO_ARGUMENTS, THINK, TWO_CALLS, Scene, SceneCall
-from toolcrib.domain.errors import ProviderFault
-from toolcrib.domain.streams import Failed, Finish, FinishReason, Start, StreamEvent, ToolCallEnd
+from tests.fakes.scripted_turns import HELLO, NO_ARGUMENTS, THINK, TWO_CALLS, Scene, SceneCall
+from toolcrib.core.errors import ProviderErrorKind
+from toolcrib.core.model_stream import FinishReason, StreamEvent, StreamFailed, StreamFinish, StreamStart, ToolCallEnd
 
 SCENES = {"text": HELLO, "thinking": THINK, "calls": TWO_CALLS, "bare call": NO_ARGUMENTS}
 # After these the message is whole: what is still to come says nothing more.
@@ -36,11 +36,11 @@ async def test_a_stream_cut_at_any_byte_is_not_finished(wire: str, scene: Scene,
 
     for offset in range(end):
         events = await read_bytes(wire, [whole[:offset]], cut=broken)
-        assert isinstance(events[-1], Failed), (offset, whole[max(0, offset - 40) : offset])
-        assert events[-1].error.fault is ProviderFault.BROKEN_STREAM
+        assert isinstance(events[-1], StreamFailed), (offset, whole[max(0, offset - 40) : offset])
+        assert events[-1].error.fault is ProviderErrorKind.BROKEN_STREAM
         assert received(events).message().tool_calls == ()
         assert all(arguments in asked for arguments in ended_arguments(events))
-    assert isinstance((await read_bytes(wire, [whole[:end]], cut=broken))[-1], Finish)
+    assert isinstance((await read_bytes(wire, [whole[:end]], cut=broken))[-1], StreamFinish)
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
@@ -65,12 +65,14 @@ async def test_a_call_that_the_limit_cut_off_does_not_end(wire: str) -> None:
     assert reception.finish
     assert reception.finish.reason == "length"
     assert [call.name for call in reception.message().tool_calls] == ["fs.read"]
-    assert reception.unfinished_calls == ["list_directory"]
+    assert reception.incomplete_calls == ["list_directory"]
 
 
 def ended_arguments(events: list[StreamEvent]) -> list[object]:
     """The arguments of the calls whose end was told."""
-    reception = received([*(event for event in events if not isinstance(event, Failed)), Finish(FinishReason.STOP)])
+    reception = received(
+        [*(event for event in events if not isinstance(event, StreamFailed)), StreamFinish(FinishReason.STOP)]
+    )
     assert sum(isinstance(event, ToolCallEnd) for event in events) == len(reception.message().tool_calls)
     return [call.parsed() for call in reception.message().tool_calls]
 
@@ -79,5 +81,5 @@ def plain(events: list[StreamEvent]) -> object:
     """What can be compared: ids that we make up ourselves differ, and so may the pieces."""
     reception = received(events)
     calls = [(call.name, call.arguments) for call in reception.message().tool_calls]
-    starts = [event.model for event in events if isinstance(event, Start)]
+    starts = [event.model for event in events if isinstance(event, StreamStart)]
     return starts, reception.message().text, reception.message().thinking, calls, reception.finish, reception.usage

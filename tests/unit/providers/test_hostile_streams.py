@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.fakes.grammar import failure, received
 from tests.fakes.memory import WIRES, read_bytes
-from tests.fakes.scenes import HELLO, THINK, TWO_CALLS
+from tests.fakes.scripted_turns import HELLO, THINK, TWO_CALLS
 from tests.fakes.wires import sse
-from toolcrib.domain.errors import ProviderError, ProviderFault
-from toolcrib.domain.streams import Failed, Finish
-from toolcrib.providers.lines import MAX_LINE, MAX_STREAM, Lines
+from toolcrib.core.errors import ProviderError, ProviderErrorKind
+from toolcrib.core.model_stream import StreamFailed, StreamFinish
+from toolcrib.providers.stream_reader import MAX_LINE, MAX_STREAM, LineSplitter
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -27,7 +27,7 @@ json_values = st.recursive(
 @given(pieces=st.lists(st.binary(max_size=40), max_size=10))
 @settings(max_examples=60, deadline=None)
 async def test_garbage_ends_as_an_error(wire: str, pieces: list[bytes]) -> None:
-    assert isinstance((await read_bytes(wire, pieces))[-1], Failed)
+    assert isinstance((await read_bytes(wire, pieces))[-1], StreamFailed)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -43,7 +43,7 @@ async def test_a_value_of_another_kind_anywhere_does_no_harm(wire: str, data: st
     _replace_somewhere(event, data)
     stream[number] = sse(event) if wire != "ollama" else json.dumps(event).encode() + b"\n"
 
-    assert isinstance((await read_bytes(wire, stream))[-1], Failed | Finish)
+    assert isinstance((await read_bytes(wire, stream))[-1], StreamFailed | StreamFinish)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -59,7 +59,7 @@ async def test_bytes_changed_lost_or_doubled_do_no_harm(wire: str, data: st.Data
         )
 
     events = await read_bytes(wire, [bytes(whole)])
-    if isinstance(events[-1], Failed):
+    if isinstance(events[-1], StreamFailed):
         assert received(events).message().tool_calls == ()
 
 
@@ -81,7 +81,7 @@ async def test_a_hostile_answer_is_a_broken_stream(wire: str, data: bytes) -> No
     sent = data.removeprefix(b"data: ").strip() + b"\n" if wire == "ollama" else data
     error = failure(await read_bytes(wire, [sent])).error
 
-    assert error.fault is ProviderFault.BROKEN_STREAM
+    assert error.fault is ProviderErrorKind.BROKEN_STREAM
     assert len(error.message) < 500
 
 
@@ -95,7 +95,7 @@ async def test_a_line_without_end_is_given_up_in_time(wire: str) -> None:
             sent += 65_536
             yield b"data: " + b"x" * 65_530
 
-    assert failure(await read_bytes(wire, drip())).error.fault is ProviderFault.BROKEN_STREAM
+    assert failure(await read_bytes(wire, drip())).error.fault is ProviderErrorKind.BROKEN_STREAM
     assert sent <= MAX_LINE + 2 * 65_536
 
 
@@ -108,7 +108,7 @@ async def test_an_answer_without_end_is_given_up_in_time() -> None:
             sent += 1_000_001
             yield b":" + b" " * 999_999 + b"\n"
 
-    assert failure(await read_bytes("openai", drip())).error.fault is ProviderFault.BROKEN_STREAM
+    assert failure(await read_bytes("openai", drip())).error.fault is ProviderErrorKind.BROKEN_STREAM
     assert sent <= MAX_STREAM + 2_000_002
 
 
@@ -117,7 +117,7 @@ async def test_more_calls_than_anybody_needs_are_refused() -> None:
         "id": "x",
         "choices": [{"delta": {"tool_calls": [{"id": str(n), "function": {"name": "f"}} for n in range(999)]}}],
     }
-    assert failure(await read_bytes("openai", [sse(chunk)])).error.fault is ProviderFault.BROKEN_STREAM
+    assert failure(await read_bytes("openai", [sse(chunk)])).error.fault is ProviderErrorKind.BROKEN_STREAM
 
 
 async def test_halves_of_surrogate_pairs_meet_again_or_are_replaced() -> None:
@@ -131,7 +131,7 @@ async def test_halves_of_surrogate_pairs_meet_again_or_are_replaced() -> None:
 
 
 def test_a_long_line_in_many_pieces_takes_time_in_proportion() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     for _ in range(200_000):
         assert list(lines.feed(b"x")) == []
     assert list(lines.feed(b"\n")) == [b"x" * 200_000]
@@ -157,6 +157,6 @@ def _replace_somewhere(event: Any, data: st.DataObject) -> None:
     ids=["whole", "in two", "unended"],
 )
 def test_a_line_beyond_the_bound_is_refused_however_it_comes(chunks: list[bytes]) -> None:
-    lines = Lines(max_line=10)
+    lines = LineSplitter(max_line=10)
     with pytest.raises(ProviderError):
         list(chain.from_iterable(map(lines.feed, chunks)))

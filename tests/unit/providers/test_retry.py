@@ -6,27 +6,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from tests.fakes.grammar import failure, taken
-from toolcrib.domain.errors import ProviderError, ProviderFault
-from toolcrib.domain.messages import ToolCallId
-from toolcrib.domain.streams import (
-    Failed,
-    Finish,
+from toolcrib.core.errors import ProviderError, ProviderErrorKind
+from toolcrib.core.messages import ToolCallId
+from toolcrib.core.model_stream import (
     FinishReason,
-    Start,
     StreamEvent,
+    StreamFailed,
+    StreamFinish,
+    StreamStart,
     TextDelta,
     ThinkingDelta,
+    TokenUsage,
     ToolCallStart,
-    Usage,
 )
-from toolcrib.providers.retry import Patience, Stream, retrying, within
+from toolcrib.providers.provider_registry import RetryPolicy, Stream, retrying, within
 
-START, TEXT, FINISH = Start("1", "m"), TextDelta("Hi"), Finish(FinishReason.STOP)
+START, TEXT, FINISH = StreamStart("1", "m"), TextDelta("Hi"), StreamFinish(FinishReason.STOP)
 WHOLE = (START, TEXT, FINISH)
 
 
-def failed(fault: ProviderFault = ProviderFault.OVERLOADED, retry_after: float | None = None) -> Failed:
-    return Failed(ProviderError(529, "Overloaded", fault=fault, retry_after=retry_after))
+def failed(fault: ProviderErrorKind = ProviderErrorKind.OVERLOADED, retry_after: float | None = None) -> StreamFailed:
+    return StreamFailed(ProviderError(529, "Overloaded", fault=fault, retry_after=retry_after))
 
 
 class Attempts:
@@ -50,17 +50,22 @@ class Attempts:
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
-    async def run(self, patience: Patience = Patience()) -> list[StreamEvent]:  # noqa: B008
+    async def run(self, patience: RetryPolicy = RetryPolicy()) -> list[StreamEvent]:  # noqa: B008
         return await taken(retrying(self.begin, patience=patience, pause=self.pause))
 
 
 @pytest.mark.req("PR-5", part="retried where nothing was shown yet")
 @pytest.mark.parametrize(
     "fault",
-    [ProviderFault.RATE_LIMIT, ProviderFault.OVERLOADED, ProviderFault.UNAVAILABLE, ProviderFault.BROKEN_STREAM],
+    [
+        ProviderErrorKind.RATE_LIMIT,
+        ProviderErrorKind.OVERLOADED,
+        ProviderErrorKind.UNAVAILABLE,
+        ProviderErrorKind.BROKEN_STREAM,
+    ],
 )
-async def test_a_passing_failure_is_tried_again(fault: ProviderFault) -> None:
-    attempts = Attempts([failed(fault)], [START, Usage(1), failed(fault)], WHOLE)
+async def test_a_passing_failure_is_tried_again(fault: ProviderErrorKind) -> None:
+    attempts = Attempts([failed(fault)], [START, TokenUsage(1), failed(fault)], WHOLE)
 
     assert await attempts.run() == list(WHOLE)
     assert attempts.begun == 3
@@ -79,9 +84,9 @@ async def test_what_was_shown_is_never_tried_again(shown: StreamEvent) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", sorted(set(ProviderFault) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
+    "fault", sorted(set(ProviderErrorKind) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
 )
-async def test_a_lasting_failure_is_told_at_once(fault: ProviderFault) -> None:
+async def test_a_lasting_failure_is_told_at_once(fault: ProviderErrorKind) -> None:
     attempts = Attempts([failed(fault)], WHOLE)
 
     assert failure(await attempts.run()).error.fault is fault
@@ -107,7 +112,7 @@ async def test_nobody_waits_for_an_hour() -> None:
 async def test_after_the_last_attempt_the_failure_is_told() -> None:
     attempts = Attempts([failed()])
 
-    failure(await attempts.run(Patience(attempts=3)))
+    failure(await attempts.run(RetryPolicy(attempts=3)))
     assert attempts.begun == 3
 
 
@@ -126,7 +131,7 @@ async def test_a_turn_that_takes_too_long_ends_with_an_error_and_is_closed() -> 
     events = await taken(within(0.01, hanging()))  # type: ignore[arg-type]
 
     assert [event.type for event in events] == ["start", "text", "error"]
-    assert failure(events).error.fault is ProviderFault.TIMEOUT
+    assert failure(events).error.fault is ProviderErrorKind.TIMEOUT
     assert closed.is_set()
 
 

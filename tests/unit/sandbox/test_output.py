@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.sandbox.output import Gathering
+from toolcrib.sandbox.command import OutputCollector
 
 
 @given(pieces=st.lists(st.binary(max_size=40)), kept=st.integers(2, 30))
 def test_head_tail_and_count_are_those_of_the_whole(pieces: list[bytes], kept: int) -> None:
-    gathering = Gathering(lambda _: None, kept=kept)
+    gathering = OutputCollector(lambda _: None, kept=kept)
     for piece in pieces:
         gathering.take(piece)
     output = gathering.finish()
@@ -22,7 +22,7 @@ def test_head_tail_and_count_are_those_of_the_whole(pieces: list[bytes], kept: i
 @given(text=st.text(), cut=st.integers(0, 20))
 def test_characters_cut_in_two_are_shown_whole(text: str, cut: int) -> None:
     shown: list[str] = []
-    gathering = Gathering(shown.append)
+    gathering = OutputCollector(shown.append)
     whole = text.encode(errors="replace")
     gathering.take(whole[:cut])
     gathering.take(whole[cut:])
@@ -31,14 +31,14 @@ def test_characters_cut_in_two_are_shown_whole(text: str, cut: int) -> None:
 
 
 def test_what_was_left_out_is_said_where_it_was() -> None:
-    gathering = Gathering(lambda _: None, kept=4)
+    gathering = OutputCollector(lambda _: None, kept=4)
     gathering.take(b"abXXXyz")
     assert gathering.finish().text == "ab\n[… 3 bytes left out …]\nyz"
 
 
 def test_stream_ends_with_a_word_where_it_is_cut() -> None:
     shown: list[str] = []
-    gathering = Gathering(shown.append, streamed=3)
+    gathering = OutputCollector(shown.append, streamed=3)
     gathering.take(b"abcdef")
     gathering.take(b"more")
     gathering.finish()

@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 import grimp
 
 import toolcrib
-from tests.patience import PATIENCE
+from tests.wait_until import PATIENCE
 
 # Forks a child for each package from an interpreter that has seen none of ours, so that third parties load once.
 _PROGRAM = """

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from ruamel.yaml.comments import CommentedMap
 
-from toolcrib.domain.errors import BadFrontmatter
-from toolcrib.tools.mounts.frontmatter import rewritten
-from toolcrib.tools.mounts.fs_apply_patch import Update, apply_update
+from toolcrib.core.errors import InvalidFrontmatter
+from toolcrib.tools.dialects.mounts.frontmatter_patch import patched
+from toolcrib.tools.dialects.mounts.fs_apply_patch import FrontmatterUpdate
 
 pytestmark = pytest.mark.req("TL-5", part="updateFrontmatter")
 
@@ -35,8 +34,7 @@ stepsCompleted: not this one
 
 def updated(document: str | bytes, **update: Any) -> str:
     given = document.encode() if isinstance(document, str) else document
-    change = Update.model_validate(update)
-    return rewritten(given, lambda data: apply_update(change, data)).decode()
+    return patched(given, FrontmatterUpdate.model_validate(update).plain).decode()
 
 
 def test_comments_order_quotes_and_the_body_stay() -> None:
@@ -75,17 +73,15 @@ def test_variables_are_merged_shallowly() -> None:
 def test_what_changes_nothing_leaves_every_byte() -> None:
     document = b"\xef\xbb\xbf---\r\nstepsCompleted:   [ plan ]\r\nvariables: {a:   1}\r\n---\r\nbody\xff\r\n"
 
-    def unchanged(data: CommentedMap) -> bool:
-        update = {"stepsCompleted": {"append": ["plan"]}, "variables": {"set": {"a": 1}}}
-        return apply_update(Update.model_validate(update), data)
+    update = {"stepsCompleted": {"append": ["plan"]}, "variables": {"set": {"a": 1}}}
 
-    assert rewritten(document, unchanged) == document
+    assert patched(document, update) == document
 
 
 def test_line_ends_the_byte_order_mark_and_a_body_that_is_no_text_survive() -> None:
     document = b"\xef\xbb\xbf---\r\na: 1\r\n---\r\nbody \xff\x00\n"
 
-    changed = rewritten(document, lambda data: apply_update(Update.model_validate({"updatedAt": {"set": "now"}}), data))
+    changed = patched(document, {"updatedAt": {"set": "now"}})
 
     assert changed == b"\xef\xbb\xbf---\r\na: 1\r\nupdatedAt: now\r\n---\r\nbody \xff\x00\n"
 
@@ -115,17 +111,17 @@ def test_a_text_that_looks_like_something_else_stays_a_text() -> None:
     ],
 )
 def test_frontmatter_that_cannot_be_read_or_changed_says_why(head: str, words: str) -> None:
-    with pytest.raises(BadFrontmatter, match=words.replace("[", r"\[")):
+    with pytest.raises(InvalidFrontmatter, match=words.replace("[", r"\[")):
         updated(f"---\n{head}---\n", stepsCompleted={"append": ["x"]}, variables={"set": {"a": 1}})
 
 
 def test_frontmatter_that_is_not_closed_is_told() -> None:
-    with pytest.raises(BadFrontmatter, match="not closed"):
+    with pytest.raises(InvalidFrontmatter, match="not closed"):
         updated("---\na: 1\n", currentNodeId={"set": "x"})
 
 
 def test_frontmatter_that_is_not_text_is_told() -> None:
-    with pytest.raises(BadFrontmatter, match="not UTF-8"):
+    with pytest.raises(InvalidFrontmatter, match="not UTF-8"):
         updated(b"---\na: \xff\n---\n", currentNodeId={"set": "x"})
 
 
@@ -138,5 +134,5 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("value", [nested(5_000), 10**5_000], ids=["nested too deeply", "too many digits"])
 def test_a_value_that_yaml_cannot_hold_is_told(value: Any) -> None:
-    with pytest.raises(BadFrontmatter, match="cannot be written"):
+    with pytest.raises(InvalidFrontmatter, match="cannot be written"):
         updated("---\na: 1\n---\n", variables={"set": {"x": value}})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolcrib.domain.errors import BadArguments, OutsideMount
-from toolcrib.domain.places import Mount, Place
-from toolcrib.tools.studio.paths import HostPath, parse, places_of, written
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.tools.dialects.studio.studio_paths import HostPath, parse, places_of, written
 
 pytestmark = pytest.mark.req("TL-3", part="paths of studio")
 
@@ -12,16 +12,16 @@ pytestmark = pytest.mark.req("TL-3", part="paths of studio")
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("a.txt", Place(Mount.PROJECT, "/a.txt")),
-        ("./src//a.txt", Place(Mount.PROJECT, "/src/a.txt")),
-        ("src/../a.txt", Place(Mount.PROJECT, "/a.txt")),
-        ("@project/a.txt", Place(Mount.PROJECT, "/a.txt")),
-        ("@central/plans/a.md", Place(Mount.CENTRAL, "/plans/a.md")),
-        ("@types/index.d.ts", Place(Mount.PROJECT, "/@types/index.d.ts")),
+        ("a.txt", WorkspacePath(Mount.PROJECT, "/a.txt")),
+        ("./src//a.txt", WorkspacePath(Mount.PROJECT, "/src/a.txt")),
+        ("src/../a.txt", WorkspacePath(Mount.PROJECT, "/a.txt")),
+        ("@project/a.txt", WorkspacePath(Mount.PROJECT, "/a.txt")),
+        ("@central/plans/a.md", WorkspacePath(Mount.CENTRAL, "/plans/a.md")),
+        ("@types/index.d.ts", WorkspacePath(Mount.PROJECT, "/@types/index.d.ts")),
         (" /srv/x ", HostPath("/srv/x")),
     ],
 )
-def test_what_a_path_means(text: str, place: Place | HostPath) -> None:
+def test_what_a_path_means(text: str, place: WorkspacePath | HostPath) -> None:
     assert parse(text) == place
 
 
@@ -29,7 +29,7 @@ def test_what_a_path_means(text: str, place: Place | HostPath) -> None:
     "text", ["../x", "a/../../x", "@state/x", "@pkg/x", "@central/../x", "/../x", "C:/x", "a\\b", "/a\0b"]
 )
 def test_what_leaves_the_zones_is_a_violation(text: str) -> None:
-    with pytest.raises(OutsideMount, match="outside"):
+    with pytest.raises(PathOutsideMount, match="outside"):
         parse(text)
 
 
@@ -41,10 +41,10 @@ def test_what_is_no_path_is_a_wrong_argument() -> None:
 
 def test_of_a_path_of_the_machine_nothing_is_known_beforehand() -> None:
     assert places_of(HostPath("/srv/x")) == ()
-    assert places_of(Place(Mount.PROJECT, "/x")) == (Place(Mount.PROJECT, "/x"),)
+    assert places_of(WorkspacePath(Mount.PROJECT, "/x")) == (WorkspacePath(Mount.PROJECT, "/x"),)
 
 
 def test_a_place_is_written_as_it_is_asked_for() -> None:
-    assert written(Place(Mount.PROJECT, "/a/b")) == "a/b"
-    assert written(Place(Mount.PROJECT, "/")) == "."
-    assert written(Place(Mount.CENTRAL, "/a")) == "@central/a"
+    assert written(WorkspacePath(Mount.PROJECT, "/a/b")) == "a/b"
+    assert written(WorkspacePath(Mount.PROJECT, "/")) == "."
+    assert written(WorkspacePath(Mount.CENTRAL, "/a")) == "@central/a"

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 import toolcrib.tools
-from tests.unit.tools.cast import BASH
-from toolcrib.domain.effects import Effects
-from toolcrib.domain.errors import BadArguments, OutsideMount
-from toolcrib.domain.places import Mount, Place
-from toolcrib.tools.registry import Registry, tools_in
+from tests.unit.tools.builders import BASH
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Effects
+from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
 
-REGISTRY = Registry(tools_in(toolcrib.tools))
+REGISTRY = ToolRegistry(discover_tools(toolcrib.tools))
 
 
-def project(path: str) -> Place:
-    return Place(Mount.PROJECT, path)
+def project(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)
 
 
 @pytest.mark.req("TL-7", part="bad arguments say which field and what was expected")
@@ -63,7 +63,7 @@ def test_several_wrong_arguments_are_told_at_once() -> None:
 @pytest.mark.req("WS-2", part="a path that leaves is a violation, not a wrong argument")
 @pytest.mark.parametrize("tool", ["read", "ls", "write", "rm", "touch", "mkdir", "file_info"])
 def test_a_path_that_climbs_out_is_a_violation(tool: str) -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         REGISTRY.require(tool).parse({"path": "/../etc/passwd", **({"content": ""} if tool == "write" else {})})
 
 
@@ -74,8 +74,8 @@ def test_a_path_that_climbs_out_is_a_violation(tool: str) -> None:
         ("read", {"path": "a"}, Effects(reads=(project("/a"),))),
         ("ls", {}, Effects(reads=(project("/"),))),
         ("file_info", {"path": "a"}, Effects(reads=(project("/a"),))),
-        ("cat", {"paths": ["a", "b"]}, Effects(reads_each=(project("/a"), project("/b")))),
-        ("read_multiple_files", {"paths": ["a"]}, Effects(reads_each=(project("/a"),))),
+        ("cat", {"paths": ["a", "b"]}, Effects(reads_batch=(project("/a"), project("/b")))),
+        ("read_multiple_files", {"paths": ["a"]}, Effects(reads_batch=(project("/a"),))),
         ("write", {"path": "a", "content": ""}, Effects(writes=(project("/a"),))),
         ("rm", {"path": "a"}, Effects(writes=(project("/a"),))),
         ("touch", {"path": "a"}, Effects(writes=(project("/a"),))),

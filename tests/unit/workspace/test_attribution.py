@@ -4,17 +4,17 @@ from uuid import UUID
 
 import pytest
 
-from toolcrib.domain.background import BackgroundProcess
-from toolcrib.domain.changes import EXTERNAL, Author, Change
-from toolcrib.domain.files import AuthorKind, FileType, NodeKind, NodeState
-from toolcrib.domain.ids import AgentId, BackgroundId, CallId, FileId, ProcessId, UserId, VersionId, WorkspaceId, new_id
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.attribution import attributed
-from toolcrib.workspace.findings import Found
+from toolcrib.core.background_processes import BackgroundProcess
+from toolcrib.core.change_sets import EXTERNAL, Author, FileChange
+from toolcrib.core.files import AuthorKind, EntryKind, EntryState, FileType
+from toolcrib.core.ids import AgentId, BackgroundId, CallId, FileId, ProcessId, UserId, VersionId, WorkspaceId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.sync.crash_recovery import DiskChanges
+from toolcrib.workspace.sync.reconcile import attribute_changes
 
 pytestmark = pytest.mark.req("SH-5", part="whose doing a change is")
 
-STATE = NodeState(Place(Mount.PROJECT, "/a"), NodeKind.FILE, 0o644)
+STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, 0o644)
 ADA, BOB = UserId(UUID(int=1)), UserId(UUID(int=2))
 
 
@@ -35,11 +35,11 @@ def process(began: int, ended: int | None = None, *, of: UserId = ADA) -> Backgr
 def author(*processes: BackgroundProcess, date: int | None, made: bool = False, all_were_known: bool = True) -> Author:
     """Who is answerable for one change; without a date it is a deletion."""
     after = None if date is None else STATE
-    change = Change(
+    change = FileChange(
         FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None if made else STATE, after, b"x"
     )
     dates = {} if date is None else {change.version_id: date}
-    [booked] = attributed(Found((change,), (), dates), processes, all_were_known=all_were_known)
+    [booked] = attribute_changes(DiskChanges((change,), (), dates), processes, all_were_known=all_were_known)
     return booked.author
 
 
@@ -81,9 +81,11 @@ def test_what_the_history_did_not_know_is_a_processes_only_if_it_knew_all() -> N
 
 
 def test_what_is_kept_nowhere_but_on_disk_is_nobodys() -> None:
-    unkept = NodeState(STATE.place, NodeKind.FILE, 0o644, target=f"trash:{new_id()}:7")
-    change = Change(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, STATE, unkept)
+    unkept = EntryState(STATE.place, EntryKind.FILE, 0o644, target=f"trash:{new_id()}:7")
+    change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, STATE, unkept)
 
-    [booked] = attributed(Found((change,), (), {change.version_id: 15}), [process(10)], all_were_known=True)
+    [booked] = attribute_changes(
+        DiskChanges((change,), (), {change.version_id: 15}), [process(10)], all_were_known=True
+    )
 
     assert booked.author == EXTERNAL

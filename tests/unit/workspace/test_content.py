@@ -9,17 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.files import ContentKind
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.content import Window, decoded, encoded, file_state, is_binary, line_count, window
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.files import ContentKind
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.text.content import (
+    LineWindow,
+    decode_content,
+    encode_content,
+    file_state,
+    is_binary,
+    line_count,
+    line_window,
+)
 
 pytestmark = pytest.mark.req("TL-4", part="windows of lines")
 
 texts = st.text(st.sampled_from("ab\n\r\f\u2028\ufeff\t"), max_size=40)
 
 
-def naive(text: str, *, offset: int, limit: int | None) -> Window:
+def naive(text: str, *, offset: int, limit: int | None) -> LineWindow:
     """The lines one by one, as a reader who counts them would find them."""
     lines: list[str] = []
     line = ""
@@ -34,19 +42,19 @@ def naive(text: str, *, offset: int, limit: int | None) -> Window:
     start = min(max(start, 0), len(lines))
     rest = lines[start:]
     chosen = rest if limit is None else rest[:limit]
-    return Window("".join(chosen), start, len(lines), truncated=len(chosen) < len(rest))
+    return LineWindow("".join(chosen), start, len(lines), truncated=len(chosen) < len(rest))
 
 
 @given(texts, st.integers(-12, 12), st.none() | st.integers(1, 12))
 def test_a_window_is_what_counting_the_lines_would_find(text: str, offset: int, limit: int | None) -> None:
-    assert window(text, offset=offset, limit=limit) == naive(text, offset=offset, limit=limit)
+    assert line_window(text, offset=offset, limit=limit) == naive(text, offset=offset, limit=limit)
 
 
 @given(texts, st.integers(1, 5))
 def test_windows_one_after_the_other_are_the_text(text: str, limit: int) -> None:
     pieces: list[str] = []
     offset = 0
-    while (part := window(text, offset=offset, limit=limit)).text:
+    while (part := line_window(text, offset=offset, limit=limit)).text:
         pieces.append(part.text)
         offset += limit
 
@@ -56,31 +64,31 @@ def test_windows_one_after_the_other_are_the_text(text: str, limit: int) -> None
 @pytest.mark.parametrize(
     ("text", "offset", "limit", "expected"),
     [
-        ("", 0, 500, Window("", 0, 0, truncated=False)),
-        ("\n", 0, 500, Window("\n", 0, 1, truncated=False)),
-        ("a", 0, 1, Window("a", 0, 1, truncated=False)),
-        ("a\nb", 0, 1, Window("a\n", 0, 2, truncated=True)),
-        ("a\nb", 1, 1, Window("b", 1, 2, truncated=False)),
-        ("a\nb\n", -1, 500, Window("b\n", 1, 2, truncated=False)),
-        ("a\nb", -1, 500, Window("b", 1, 2, truncated=False)),
-        ("a\nb\nc", -100, 2, Window("a\nb\n", 0, 3, truncated=True)),
-        ("a\nb\nc", -2, 1, Window("b\n", 1, 3, truncated=True)),
-        ("a\nb", 99, 5, Window("", 2, 2, truncated=False)),
-        ("a\r\nb\r\n", 1, 1, Window("b\r\n", 1, 2, truncated=False)),
-        ("a\rb\n", 0, 1, Window("a\rb\n", 0, 1, truncated=False)),
-        ("\ufeffa\nb", 0, 1, Window("\ufeffa\n", 0, 2, truncated=True)),
-        ("a\fb\u2028c\n", 0, 1, Window("a\fb\u2028c\n", 0, 1, truncated=False)),
-        ("a\n", 10**30, 10**30, Window("", 1, 1, truncated=False)),
-        ("a\n", -(10**30), 10**30, Window("a\n", 0, 1, truncated=False)),
+        ("", 0, 500, LineWindow("", 0, 0, truncated=False)),
+        ("\n", 0, 500, LineWindow("\n", 0, 1, truncated=False)),
+        ("a", 0, 1, LineWindow("a", 0, 1, truncated=False)),
+        ("a\nb", 0, 1, LineWindow("a\n", 0, 2, truncated=True)),
+        ("a\nb", 1, 1, LineWindow("b", 1, 2, truncated=False)),
+        ("a\nb\n", -1, 500, LineWindow("b\n", 1, 2, truncated=False)),
+        ("a\nb", -1, 500, LineWindow("b", 1, 2, truncated=False)),
+        ("a\nb\nc", -100, 2, LineWindow("a\nb\n", 0, 3, truncated=True)),
+        ("a\nb\nc", -2, 1, LineWindow("b\n", 1, 3, truncated=True)),
+        ("a\nb", 99, 5, LineWindow("", 2, 2, truncated=False)),
+        ("a\r\nb\r\n", 1, 1, LineWindow("b\r\n", 1, 2, truncated=False)),
+        ("a\rb\n", 0, 1, LineWindow("a\rb\n", 0, 1, truncated=False)),
+        ("\ufeffa\nb", 0, 1, LineWindow("\ufeffa\n", 0, 2, truncated=True)),
+        ("a\fb\u2028c\n", 0, 1, LineWindow("a\fb\u2028c\n", 0, 1, truncated=False)),
+        ("a\n", 10**30, 10**30, LineWindow("", 1, 1, truncated=False)),
+        ("a\n", -(10**30), 10**30, LineWindow("a\n", 0, 1, truncated=False)),
     ],
 )
-def test_windows_at_the_edges(text: str, offset: int, limit: int, expected: Window) -> None:
-    assert window(text, offset=offset, limit=limit) == expected
+def test_windows_at_the_edges(text: str, offset: int, limit: int, expected: LineWindow) -> None:
+    assert line_window(text, offset=offset, limit=limit) == expected
 
 
 @given(texts)
 def test_a_files_lines_are_counted_as_a_window_counts_them(text: str) -> None:
-    assert line_count(text.encode()) == window(text, offset=0, limit=None).total_lines
+    assert line_count(text.encode()) == line_window(text, offset=0, limit=None).total_lines
 
 
 @pytest.mark.req("WS-6", part="a value that is no string is stored as JSON text")
@@ -93,19 +101,19 @@ def test_a_files_lines_are_counted_as_a_window_counts_them(text: str) -> None:
     )
 )
 def test_a_value_comes_back_from_the_json_text_that_is_stored(value: Any) -> None:
-    body, kind = encoded(value)
+    body, kind = encode_content(value)
 
     assert kind is ContentKind.JSON
     assert json.loads(body) == value
-    assert decoded(body, kind) == value
+    assert decode_content(body, kind) == value
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
 def test_a_string_is_stored_as_its_own_bytes(text: str) -> None:
-    body, kind = encoded(text)
+    body, kind = encode_content(text)
 
     assert (body, kind) == (text.encode(), ContentKind.TEXT)
-    assert decoded(body, kind) == text
+    assert decode_content(body, kind) == text
 
 
 @pytest.mark.parametrize(
@@ -115,14 +123,14 @@ def test_a_string_is_stored_as_its_own_bytes(text: str) -> None:
 )
 def test_what_cannot_be_stored_is_a_wrong_argument(value: object) -> None:
     with pytest.raises(BadArguments) as caught:
-        encoded(value)
+        encode_content(value)
 
     assert set(caught.value.fields) == {"content"}
 
 
 def test_a_number_that_is_too_long_is_not_called_infinite() -> None:
     with pytest.raises(BadArguments) as caught:
-        encoded(10**5_000)
+        encode_content(10**5_000)
 
     assert "infinity" not in caught.value.fields["content"]
 
@@ -133,13 +141,13 @@ def test_a_value_that_is_nested_too_deeply_is_a_wrong_argument() -> None:
         deep = [deep]
 
     with pytest.raises(BadArguments) as caught:
-        encoded(deep)
+        encode_content(deep)
 
     assert set(caught.value.fields) == {"content"}
 
 
 def test_json_that_someone_broke_by_hand_is_text() -> None:
-    assert decoded(b'{"a": ', ContentKind.JSON) == '{"a": '
+    assert decode_content(b'{"a": ', ContentKind.JSON) == '{"a": '
 
 
 @pytest.mark.parametrize(
@@ -148,23 +156,23 @@ def test_json_that_someone_broke_by_hand_is_text() -> None:
     ids=["deep", "very deep", "nan", "infinity", "half a character", "huge number"],
 )
 def test_json_that_could_not_be_sent_on_as_json_is_text(text: str) -> None:
-    assert decoded(text.encode(), ContentKind.JSON) == text
+    assert decode_content(text.encode(), ContentKind.JSON) == text
 
 
 def test_bytes_that_are_no_text_come_as_base64() -> None:
     body = b"\x89PNG\0\0"
 
     assert is_binary(body)
-    assert decoded(body) == {"encoding": "base64", "data": base64.b64encode(body).decode()}
+    assert decode_content(body) == {"encoding": "base64", "data": base64.b64encode(body).decode()}
 
 
 def test_bytes_that_are_not_quite_utf_8_come_with_replacements() -> None:
-    assert decoded(b"caf\xe9\n") == "caf\ufffd\n"
+    assert decode_content(b"caf\xe9\n") == "caf\ufffd\n"
 
 
 @pytest.mark.req("WS-6", part="hash, size and lines are of the bytes on disk")
 def test_hash_size_and_lines_are_of_the_bytes() -> None:
-    state = file_state(Place(Mount.PROJECT, "/a"), b"\xef\xbb\xbfa\r\nb")
+    state = file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\xef\xbb\xbfa\r\nb")
 
     assert (state.size, state.lines, state.content) == (7, 2, ContentKind.TEXT)
-    assert file_state(Place(Mount.PROJECT, "/a"), b"\0\n").lines is None
+    assert file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\0\n").lines is None

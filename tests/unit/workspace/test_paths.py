@@ -3,20 +3,21 @@
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from toolcrib.domain.errors import BadArguments, OutsideMount
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.paths import (
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+from toolcrib.core.paths import (
     AbsolutePath,
-    MountedPath,
+    Mount,
+    MountPath,
     RelativePath,
-    is_sayable,
+    WorkspacePath,
+    is_valid_name,
     parse_absolute,
     parse_mounted,
     parse_relative,
     shown,
 )
 
-pytestmark = pytest.mark.req("WS-2")
+pytestmark = pytest.mark.req("WS-2", part="normalisation, and no climbing above the root")
 
 
 @pytest.mark.parametrize(
@@ -42,29 +43,29 @@ pytestmark = pytest.mark.req("WS-2")
     ],
 )
 def test_an_absolute_path_is_normalised(text: str, path: str) -> None:
-    assert parse_absolute(text) == Place(Mount.PROJECT, path)
+    assert parse_absolute(text) == WorkspacePath(Mount.PROJECT, path)
 
 
 @pytest.mark.parametrize("text", ["..", "/..", "/../x", "a/../../x", "/a/b/../../../x", "./.."])
 def test_climbing_above_the_root_is_outside_and_not_clamped(text: str) -> None:
     for parse in (parse_absolute, parse_relative):
-        with pytest.raises(OutsideMount, match="outside"):
+        with pytest.raises(PathOutsideMount, match="outside"):
             parse(text)
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("@project", Place(Mount.PROJECT, "/")),
-        ("@project/", Place(Mount.PROJECT, "/")),
-        ("@central/plan.md", Place(Mount.CENTRAL, "/plan.md")),
-        ("@pkg/a/b.txt", Place(Mount.PKG, "/a/b.txt")),
-        ("@state//logs/./x/", Place(Mount.STATE, "/logs/x")),
-        (" @project/ü ", Place(Mount.PROJECT, "/ü")),
-        ("./@project/a", Place(Mount.PROJECT, "/a")),
+        ("@project", WorkspacePath(Mount.PROJECT, "/")),
+        ("@project/", WorkspacePath(Mount.PROJECT, "/")),
+        ("@central/plan.md", WorkspacePath(Mount.CENTRAL, "/plan.md")),
+        ("@pkg/a/b.txt", WorkspacePath(Mount.PKG, "/a/b.txt")),
+        ("@state//logs/./x/", WorkspacePath(Mount.STATE, "/logs/x")),
+        (" @project/ü ", WorkspacePath(Mount.PROJECT, "/ü")),
+        ("./@project/a", WorkspacePath(Mount.PROJECT, "/a")),
     ],
 )
-def test_a_mounted_path_names_its_mount(text: str, place: Place) -> None:
+def test_a_mounted_path_names_its_mount(text: str, place: WorkspacePath) -> None:
     assert parse_mounted(text) == place
 
 
@@ -73,13 +74,13 @@ def test_a_mounted_path_names_its_mount(text: str, place: Place) -> None:
     ["@", "@/x", "@foo/x", "@Project/x", "@project..", "@projectx/y", "src/x", "/etc/passwd", "/@project/x"],
 )
 def test_a_path_without_a_known_mount_is_outside(text: str) -> None:
-    with pytest.raises(OutsideMount, match="names no mount"):
+    with pytest.raises(PathOutsideMount, match="names no mount"):
         parse_mounted(text)
 
 
 @pytest.mark.parametrize("text", ["@project/..", "@project/a/../b", "@project/../pkg/x"])
 def test_a_mounted_path_takes_no_dot_dot_wherever_it_leads(text: str) -> None:
-    with pytest.raises(OutsideMount, match="outside"):
+    with pytest.raises(PathOutsideMount, match="outside"):
         parse_mounted(text)
 
 
@@ -88,12 +89,13 @@ def test_a_mounted_path_takes_no_dot_dot_wherever_it_leads(text: str) -> None:
     [("src/a.py", "/src/a.py"), (".", "/"), ("./a//b/", "/a/b"), ("a/../b", "/b"), (" a ", "/a")],
 )
 def test_a_relative_path_is_seen_from_the_project(text: str, path: str) -> None:
-    assert parse_relative(text) == Place(Mount.PROJECT, path)
+    assert parse_relative(text) == WorkspacePath(Mount.PROJECT, path)
 
 
 @pytest.mark.parametrize("text", ["/", "/src/a.py", " /x", "//x"])
+@pytest.mark.req("WS-2", part="an absolute path is outside where relative ones are spoken")
 def test_an_absolute_path_is_outside_where_relative_ones_are_spoken(text: str) -> None:
-    with pytest.raises(OutsideMount, match="outside"):
+    with pytest.raises(PathOutsideMount, match="outside"):
         parse_relative(text)
 
 
@@ -120,12 +122,12 @@ def test_a_path_longer_than_the_kernel_takes_is_a_bad_argument() -> None:
 
 
 def test_a_place_is_shown_as_its_path_or_with_its_mount() -> None:
-    assert shown(Place(Mount.PROJECT, "/a")) == "/a"
-    assert shown(Place(Mount.PKG, "/a")) == "@pkg/a"
+    assert shown(WorkspacePath(Mount.PROJECT, "/a")) == "/a"
+    assert shown(WorkspacePath(Mount.PKG, "/a")) == "@pkg/a"
 
 
 def test_a_message_about_a_path_is_short_and_printable() -> None:
-    with pytest.raises(OutsideMount) as refused:
+    with pytest.raises(PathOutsideMount) as refused:
         parse_absolute("/\x1b[31m\0" + "x" * 4000)
 
     assert len(refused.value.message) < 250
@@ -137,19 +139,19 @@ def test_a_message_about_a_path_is_short_and_printable() -> None:
     [("a.txt", True), ("日本", True), ("a\nb", False), ("a\\b", False), (" a", False), ("\udcff", False)],
 )
 def test_a_name_on_disk_is_sayable_if_a_path_could_hold_it(name: str, sayable: bool) -> None:
-    assert is_sayable(name) is sayable
+    assert is_valid_name(name) is sayable
 
 
 class Copy(BaseModel):
     source: AbsolutePath = Field(description="What to copy.")
     others: list[RelativePath] = []
-    into: MountedPath = Place(Mount.STATE, "/")
+    into: MountPath = WorkspacePath(Mount.STATE, "/")
 
 
 def test_arguments_become_places_and_go_back_to_text() -> None:
     copy = Copy.model_validate({"source": "a/./b", "others": ["c", "."], "into": "@central/d"})
 
-    assert copy.source == Place(Mount.PROJECT, "/a/b")
+    assert copy.source == WorkspacePath(Mount.PROJECT, "/a/b")
     assert copy.model_dump(mode="json") == {"source": "/a/b", "others": ["c", "."], "into": "@central/d"}
     assert Copy.model_validate(copy.model_dump()) == copy
 
@@ -170,5 +172,5 @@ def test_a_flaw_is_told_of_the_field_that_has_it() -> None:
 
 
 def test_a_violation_passes_through_validation() -> None:
-    with pytest.raises(OutsideMount):
+    with pytest.raises(PathOutsideMount):
         Copy.model_validate({"source": "/../x"})

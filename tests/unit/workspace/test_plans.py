@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.domain.errors import BadArguments, BadFrontmatter
-from toolcrib.domain.places import Mount, Place
-from toolcrib.policy.protected import Protection
-from toolcrib.workspace import frontmatter
-from toolcrib.workspace.plan_names import MOODS, THINGS, UNDERTAKINGS, drawn
-from toolcrib.workspace.plans import PlanStatus, composed, parsed, place_of, require_plan_name
+from toolcrib.core.errors import BadArguments, InvalidFrontmatter
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.protected_paths import ProtectedPaths
+from toolcrib.workspace.text import frontmatter
+from toolcrib.workspace.text.plans import (
+    MOODS,
+    THINGS,
+    UNDERTAKINGS,
+    PlanStatus,
+    composed,
+    drawn,
+    parsed,
+    place_of,
+    require_plan_name,
+)
 
 pytestmark = pytest.mark.req("HU-3", part="plan files")
 
@@ -95,7 +104,7 @@ def test_values_come_as_they_are_written_or_as_json_can_hold_them() -> None:
     ],
 )
 def test_broken_frontmatter_is_told_with_what_is_wrong(content: bytes, why: str) -> None:
-    with pytest.raises(BadFrontmatter) as caught:
+    with pytest.raises(InvalidFrontmatter) as caught:
         parsed(content)
 
     assert why in caught.value.message
@@ -105,7 +114,7 @@ def test_broken_frontmatter_is_told_with_what_is_wrong(content: bytes, why: str)
 def test_whatever_stands_there_is_read_or_told_to_be_broken(content: bytes) -> None:
     try:
         plan = parsed(content)
-    except BadFrontmatter:
+    except InvalidFrontmatter:
         return
     assert plan.with_body(plan.body) == content
     json.dumps(plan.metadata, allow_nan=False).encode()
@@ -192,7 +201,7 @@ def test_a_title_is_replaced_in_whatever_form_it_was_written(before: str, end: s
 
 
 def test_frontmatter_in_a_form_that_cannot_be_changed_is_told_and_not_spoilt() -> None:
-    with pytest.raises(BadFrontmatter, match="line"):
+    with pytest.raises(InvalidFrontmatter, match="line"):
         frontmatter.changed(b"---\n{a: b}\n---\n", {"title": "T"})
 
 
@@ -232,14 +241,14 @@ def test_the_words_are_many_and_none_is_protected() -> None:
     assert len(set(chain(*lists))) == sum(map(len, lists)) == 192
     for words in product(MOODS[:4], THINGS, UNDERTAKINGS):
         place = place_of("-".join(words))
-        assert Protection().protects_writing(place) is None
+        assert ProtectedPaths().protects_writing(place) is None
 
 
 @pytest.mark.parametrize("path", ["/plans/implementation.md", "/a.plan.txt", "/plans", "/.plan", "/"])
 def test_a_plan_ends_with_plan(path: str) -> None:
     with pytest.raises(BadArguments):
-        require_plan_name(Place(Mount.PROJECT, path))
+        require_plan_name(WorkspacePath(Mount.PROJECT, path))
 
 
 def test_a_plans_place_follows_from_its_name() -> None:
-    assert place_of("a-b-c") == place_of("a-b-c.plan") == Place(Mount.PROJECT, "/plans/a-b-c.plan")
+    assert place_of("a-b-c") == place_of("a-b-c.plan") == WorkspacePath(Mount.PROJECT, "/plans/a-b-c.plan")

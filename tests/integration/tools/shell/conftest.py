@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.shell.cast import new_crib
+from tests.integration.tools.shell.builders import new_crib
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.test_approvals import asked
-from tests.integration.tools.shell.cast import another_engine, new_crib
-from tests.patience import PATIENCE
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import NotFound, NotPermitted, Superseded, ToolFailed
-from toolcrib.domain.files import AuthorKind, Version
-from toolcrib.domain.ids import ProcessId, SessionId
-from toolcrib.domain.places import Mount, Place
-from toolcrib.sandbox.limits import descendants
+from tests.integration.gate.test_approvals import asked
+from tests.integration.tools.shell.builders import another_engine, new_crib
+from tests.wait_until import PATIENCE
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import NotFound, PermissionDenied, Superseded, ToolFailed
+from toolcrib.core.files import AuthorKind, Version
+from toolcrib.core.ids import ProcessId, SessionId
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.processes import Heart
-from toolcrib.storage.sessions import Sessions
-from toolcrib.tools.call import ToolCall
-from toolcrib.tools.shell.answers import process_id
-from toolcrib.tools.shell.background import MOST_OF_ONE, Job
+from toolcrib.storage.server_processes import HeartbeatConnection
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.tools.shell.background_results import process_id
+from toolcrib.tools.shell.background_shell import MOST_OF_ONE, BackgroundJob
 
 pytestmark = pytest.mark.req("SH-5", part="tools behind the gate, on the live tree")
 
@@ -45,7 +45,7 @@ async def minder(crib: Crib, *, trust: str = "autonomous", unprotect: tuple[str,
 
 
 async def in_session(crib: Crib, caller: Caller) -> Caller:
-    return replace(caller, session_id=(await Sessions(crib.database).create(Tenant.of(caller))).id)
+    return replace(caller, session_id=(await SessionStore(crib.database).create(Tenant.of(caller))).id)
 
 
 async def said(crib: Crib, tool: str, caller: Caller | None = None, /, **arguments: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def ended(crib: Crib, process: str, caller: Caller | None = None) -> dict[
 async def versions(crib: Crib, path: str) -> list[Version]:
     """A file's history, the newest first."""
     tenant, files = Tenant.of(crib.caller), crib.engine.shelves.files
-    [file] = (await files.look(tenant, [Place(Mount.PROJECT, path)])).files
+    [file] = (await files.lookup(tenant, [WorkspacePath(Mount.PROJECT, path)])).files
     assert file is not None
     return await files.versions(tenant, file.id, before=None, limit=10)
 
@@ -101,6 +101,16 @@ async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) ->
     assert (stopped["metadata"]["running"], stopped["metadata"]["stopped"]) == (False, "it was asked to stop")
     [listed] = (await said(crib, "bash_list"))["metadata"]["processes"]
     assert listed["running"] is False
+
+
+@pytest.mark.parametrize(("text", "why"), [("echo a\0b", "NUL"), ("x" * 100_001, "are the most")], ids=["nul", "long"])
+async def test_a_command_that_no_shell_takes_is_refused_and_leaves_no_process(crib: Crib, text: str, why: str) -> None:
+    refused = await crib.call("bash_start", crib.caller, command=text)
+    listed = await crib.call("bash_list", crib.caller)
+
+    assert refused.result["is_error"]
+    assert why in refused.result["output"]
+    assert "No background process" in str(listed.result["output"])
 
 
 async def test_what_it_says_is_shown_live_also_after_the_call(crib: Crib) -> None:
@@ -180,7 +190,7 @@ async def test_what_another_call_meets_first_is_the_processes_doing_too(crib: Cr
     await said(crib, "bash_stop", process_id=started["metadata"]["processId"])
 
 
-async def spoken(crib: Crib, process: str) -> Job:
+async def spoken(crib: Crib, process: str) -> BackgroundJob:
     """Waits until it has said something, without looking at the tree."""
     job = await crib.engine.background.find(crib.caller, process_id(process))
     assert (await crib.engine.background.piece(job, offset=0, most=1, wait=30)).data
@@ -248,6 +258,7 @@ async def test_it_belongs_to_its_session(crib: Crib) -> None:
         assert (await said(crib, "bash_list", stranger))["metadata"]["processes"] == []
 
 
+@pytest.mark.req("SH-5", part="gone when the session ends")
 async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
     await said(crib, "bash_start", command="true")
     before = len(list(descendants(os.getpid())))
@@ -256,9 +267,9 @@ async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
     job = await crib.engine.background.find(inside, process_id(started["metadata"]["processId"]))
     assert inside.session_id is not None
 
-    await Sessions(crib.database).delete(Tenant.of(inside), SessionId(inside.session_id))
+    await SessionStore(crib.database).delete(Tenant.of(inside), SessionId(inside.session_id))
 
-    await asyncio.wait_for(job.seen_off.wait(), PATIENCE)
+    await asyncio.wait_for(job.finished.wait(), PATIENCE)
     assert len(list(descendants(os.getpid()))) == before
 
 
@@ -277,7 +288,7 @@ async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: C
     started = await said(crib, "bash_start", command="sleep 600")
     process = started["metadata"]["processId"]
     other = another_engine(crib)
-    heart = Heart(settings.system_url, ProcessId(crib.engine.background._process), settings.node)
+    heart = HeartbeatConnection(settings.system_url, ProcessId(crib.engine.background._process), settings.node)
     heart.beat()
 
     told = await other.call("bash_output", process_id=process)
@@ -348,7 +359,7 @@ async def test_an_agent_that_is_held_to_paths_gets_none(crib: Crib) -> None:
 
     outcome = await crib.call("bash_start", agent, command="sleep 600")
 
-    assert isinstance(outcome.error, NotPermitted)
+    assert isinstance(outcome.error, PermissionDenied)
     assert "cannot be" in outcome.error.message
 
 
@@ -366,7 +377,7 @@ async def test_the_book_says_what_it_did_and_how_it_ended(crib: Crib) -> None:
     outcome = await crib.call("bash_start", command="echo x > x")
     await ended(crib, outcome.result["metadata"]["processId"])
 
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select outcome, rule, isolation, files from toolcrib.audit where call_id = %s order by position",
             (outcome.call_id,),

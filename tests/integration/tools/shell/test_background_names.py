@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.shell.cast import new_crib
+from tests.integration.tools.shell.builders import new_crib
 from tests.integration.tools.shell.test_background import ended, minder, said, until
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import rows
-from tests.integration.tools.cast import state_of
-from tests.integration.tools.shell.cast import another_engine, hand, ran
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import Conflict, NotPermitted, ReadOnlyMount
-from toolcrib.domain.outcomes import Outcome
+from tests.integration.gate.builders import rows
+from tests.integration.tools.builders import state_of
+from tests.integration.tools.shell.builders import another_engine, hand, ran
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import Conflict, PermissionDenied, ReadOnlyMount
+from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.tools.call import ToolCall
 
 pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the command began is a conflict")
 
@@ -147,7 +146,7 @@ async def test_an_effect_outside_the_agents_paths_is_refused_whole(crib: Crib) -
     outside = await crib.call("bash", agent, command="mkdir src; echo a > src/a; echo b > b")
     inside = await crib.call("bash", agent, command="mkdir src; echo a > src/a")
 
-    assert isinstance(outside.error, NotPermitted)
+    assert isinstance(outside.error, PermissionDenied)
     assert inside.succeeded, inside.error
     assert [place.name for place in crib.project.iterdir()] == ["src"]
     assert await rows(crib, "select from toolcrib.versions where path = '/b' and workspace_id = %s") == []

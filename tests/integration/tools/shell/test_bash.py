@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import rows
-from tests.integration.tools.shell.cast import hand, ran
+from tests.integration.gate.builders import rows
+from tests.integration.tools.shell.builders import hand, ran
+from toolcrib.core.tool_calls import ToolCall
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
-from toolcrib.storage.accounts import Person
 from toolcrib.storage.database import Database
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.tools.call import ToolCall
+from toolcrib.storage.users import ActingUser
+from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.wiring import assemble
 
-pytestmark = pytest.mark.req("SH-1")
+pytestmark = pytest.mark.req("SH-1", part="behind the gate")
 
 
 async def test_ac15_echo_hello_is_output_with_exit_code_0(crib: Crib) -> None:
@@ -65,8 +65,8 @@ async def test_a_path_that_a_command_said_is_understood_by_the_file_tools(crib: 
 
 async def test_a_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
-        workspace = await Workspaces(crib.database).create(
-            Person(crib.caller.user_id), name="own", node=crib.settings.node, tree=own
+        workspace = await WorkspaceStore(crib.database).create(
+            ActingUser(crib.caller.user_id), name="own", node=crib.settings.node, tree=own
         )
         here = replace(crib, caller=replace(crib.caller, workspace_id=workspace.id))
 
@@ -104,7 +104,7 @@ async def test_output_is_shown_while_the_command_runs(crib: Crib) -> None:
     assert "".join(heard) == "one\ntwo\n"
 
 
-@pytest.mark.req("SH-2")
+@pytest.mark.req("SH-2", part="of bash")
 async def test_no_secret_of_the_server_is_in_the_environment(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_API_KEY", "hunter2")
 
@@ -120,6 +120,7 @@ async def test_the_agents_own_limit_ends_a_command_that_asked_for_more(crib: Cri
     assert outcome.error.code == "TIMED_OUT"
 
 
+@pytest.mark.req("SH-4", part="timeout or cancel leaves the tree untouched")
 async def test_cancelling_is_an_exception_and_leaves_the_tree_untouched(crib: Crib) -> None:
     begun = asyncio.Event()
     call = ToolCall("bash", {"command": "echo x > made; echo begun; sleep 300"})
@@ -194,7 +195,7 @@ async def test_where_nothing_can_be_isolated_bash_is_shown_to_nobody_and_says_wh
     database: Database, settings: Settings
 ) -> None:
     engine = assemble(settings, database, sandbox=Sandbox(binary="/nonexistent/bwrap"))
-    await engine.shell.prove()
+    await engine.shell.probe()
     crib = Crib(engine, database, settings, await new_caller(database, settings))
     agent = await hand(crib)
     assert agent.agent is not None

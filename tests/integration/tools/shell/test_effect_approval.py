@@ -3,13 +3,13 @@
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.test_approvals import NO, asked, carried_out, decide, stored
-from tests.integration.tools.shell.cast import another_engine, hand, ran
-from toolcrib.domain.approvals import ApprovalState
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.errors import Conflict
-from toolcrib.domain.outcomes import OutcomeState
-from toolcrib.storage.approvals import Approvals as ApprovalRows
+from tests.integration.gate.test_approvals import NO, asked, carried_out, decide, stored
+from tests.integration.tools.shell.builders import another_engine, hand, ran
+from toolcrib.core.approvals import ApprovalState
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import Conflict
+from toolcrib.core.tool_calls import OutcomeState
+from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
 from toolcrib.storage.database import Tenant
 
 pytestmark = pytest.mark.req("SH-4", part="approval on the effect")

@@ -7,15 +7,15 @@ import pytest
 
 from tests.adversarial.test_sandbox_egress import PRETENDED, fetching, upstream
 from tests.integration.conftest import Crib
-from tests.integration.engine.cast import book_of
-from tests.integration.tools.shell.cast import hand, ran
-from tests.patience import PATIENCE
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.ids import CallId
-from toolcrib.policy.rules import rules_from_yaml
-from toolcrib.storage.calls import Calls
+from tests.integration.gate.builders import book_of
+from tests.integration.tools.shell.builders import hand, ran
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.ids import CallId
+from toolcrib.policy.agent_definition import parse_definition
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import Sessions
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.tool_calls import ToolCallStore
 from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SH-6", part="through the gate")
@@ -62,7 +62,7 @@ async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Cri
 async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: Crib) -> None:
     """A crash while it runs leaves it unknown: nobody can tell what it has said to whom."""
     agent = await hand(open_crib, hosts=("api.example.org",))
-    session = await Sessions(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
+    session = await SessionStore(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
     calling = asyncio.create_task(
         open_crib.call("bash", replace(agent, session_id=session.id), command="sleep 20; echo late")
     )
@@ -73,13 +73,13 @@ async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: C
     assert [repeatable for _, repeatable in found] == [False]
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    ended = await Calls(open_crib.database).get(tenant, found[0][0])
+    ended = await ToolCallStore(open_crib.database).get(tenant, found[0][0])
     assert (ended.state, ended.error["code"]) == ("unknown", "INTERRUPTED")
     assert "nobody can tell" in ended.error["message"]
 
 
 async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
-    async with crib.database.system() as connection:
+    async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select id, repeatable from toolcrib.tool_calls where workspace_id = %s and state = 'running'",
             (crib.caller.workspace_id,),
@@ -90,6 +90,6 @@ async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "http://x.org", "x.org/path", "*", "*.", "a b", "x.org:99999999"])
 def test_only_names_can_be_granted(host: str) -> None:
     with pytest.raises(BadArguments) as refused:
-        rules_from_yaml(f'tool_permissions: {{bash: {{allowed: true, hosts: ["{host}"]}}}}')
+        parse_definition(f'tool_permissions: {{bash: {{allowed: true, hosts: ["{host}"]}}}}')
 
     assert list(refused.value.fields) == ["tool_permissions.bash.hosts.0"]

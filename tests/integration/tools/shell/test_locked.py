@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.tools.shell.cast import ran
+from tests.integration.tools.shell.builders import ran
 
 pytestmark = pytest.mark.req("SH-4", part="modes, also of locked folders")
 

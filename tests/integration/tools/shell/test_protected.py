@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.engine.test_approvals import NO, asked, carried_out, decide, stored
-from tests.integration.tools.shell.cast import another_engine, hand, ran
-from toolcrib.domain.errors import NotPermitted
+from tests.integration.gate.test_approvals import NO, asked, carried_out, decide, stored
+from tests.integration.tools.shell.builders import another_engine, hand, ran
+from toolcrib.core.errors import PermissionDenied
 
 pytestmark = pytest.mark.req("WS-4", part="commands")
 
@@ -107,7 +107,7 @@ async def test_a_yes_to_protected_names_lifts_no_other_rule(crib: Crib) -> None:
 
     outcome = await crib.call("bash", agent, command="echo evil > .envrc")
 
-    assert isinstance(outcome.error, NotPermitted)
+    assert isinstance(outcome.error, PermissionDenied)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from toolcrib.tools.shell.staging import Staging
+from toolcrib.sandbox.staging_directory import StagingDirectory
 
 MANY = 40
 
 
 async def test_what_commands_left_is_removed_also_when_much_of_it_waits(tmp_path: Path) -> None:
-    staging = Staging(tmp_path / "staging")
+    staging = StagingDirectory(tmp_path / "staging")
     for number in range(MANY):
         left = staging.folder / f"command-{number}"
         locked = left / "0-work1" / "work"

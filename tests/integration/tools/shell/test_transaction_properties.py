@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Crib
-from tests.integration.sandbox.stand import snapshot
+from tests.integration.sandbox.sandbox_fixture import snapshot
 from tests.integration.sandbox.test_effect_properties import POWERLESS, a_path, a_script
-from tests.integration.tools.shell.cast import new_crib
+from tests.integration.tools.shell.builders import new_crib
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 

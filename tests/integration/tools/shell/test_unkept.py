@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Crib, new_caller
-from tests.integration.engine.cast import rows
-from tests.integration.engine.test_approvals import asked, carried_out, decide
-from tests.integration.sandbox.stand import COPYING
-from tests.integration.tools.shell.cast import hand, ran
-from toolcrib.domain.errors import TooLarge
+from tests.integration.gate.builders import rows
+from tests.integration.gate.test_approvals import asked, carried_out, decide
+from tests.integration.sandbox.sandbox_fixture import COPYING
+from tests.integration.tools.shell.builders import hand, ran
+from toolcrib.core.errors import TooLarge
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database

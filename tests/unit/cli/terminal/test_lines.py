@@ -5,25 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.cli.slash import COMMANDS, completions
-from toolcrib.cli.terminal.gauge import Standing, gauge, status_line
-from toolcrib.cli.terminal.history import History
-from toolcrib.cli.terminal.story import Usage
+from toolcrib.cli.slash_commands import COMMANDS, completions
+from toolcrib.cli.terminal.inputs import PromptHistory
+from toolcrib.cli.terminal.transcript import ContextUsage, StatusLine, gauge, status_line
 
-STANDING = Standing("~/pond", "assistant", "ollama/qwen3", "build", "guided", Usage(), "ready")
+STANDING = StatusLine("~/pond", "assistant", "ollama/qwen3", "build", "guided", ContextUsage(), "ready")
 
 
 @pytest.mark.parametrize(
     ("usage", "shown"),
     [
-        (Usage(18), "18 tokens"),
-        (Usage(12_000), "12k tokens"),
-        (Usage(0, 200_000), "░░░░░░░░ 0% of 200k"),
-        (Usage(100_000, 200_000), "████░░░░ 50% of 200k"),
-        (Usage(3_000_000, 2_000_000), "████████ 100% of 2M"),
+        (ContextUsage(18), "18 tokens"),
+        (ContextUsage(12_000), "12k tokens"),
+        (ContextUsage(0, 200_000), "░░░░░░░░ 0% of 200k"),
+        (ContextUsage(100_000, 200_000), "████░░░░ 50% of 200k"),
+        (ContextUsage(3_000_000, 2_000_000), "████████ 100% of 2M"),
     ],
 )
-def test_the_gauge_says_how_full_the_context_is(usage: Usage, shown: str) -> None:
+def test_the_gauge_says_how_full_the_context_is(usage: ContextUsage, shown: str) -> None:
     assert gauge(usage) == shown
 
 
@@ -41,11 +40,11 @@ def test_a_wide_line_says_everything_and_a_narrow_one_the_end_of_the_path() -> N
 
 
 def test_what_was_typed_comes_back_and_so_does_what_was_being_typed(tmp_path: Path) -> None:
-    before = History(tmp_path)
+    before = PromptHistory(tmp_path)
     before.add("one")
     before.add("two\nlines")
     before.add("two\nlines")
-    history = History(tmp_path)
+    history = PromptHistory(tmp_path)
 
     up = [history.older("half a sen"), history.older(""), history.older("")]
     down = [history.newer(), history.newer(), history.newer()]
@@ -58,7 +57,7 @@ def test_what_was_typed_comes_back_and_so_does_what_was_being_typed(tmp_path: Pa
 def test_a_damaged_history_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "said.jsonl").write_text("{")
 
-    assert History(tmp_path).older("") is None
+    assert PromptHistory(tmp_path).older("") is None
 
 
 def test_a_slash_lists_commands_and_letters_narrow_them() -> None:

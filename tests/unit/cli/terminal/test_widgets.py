@@ -11,14 +11,11 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from toolcrib.cli.terminal.asking import QuestionPanel
-from toolcrib.cli.terminal.blocks import CallWidget
-from toolcrib.cli.terminal.conversation import Conversation
-from toolcrib.cli.terminal.history import History
-from toolcrib.cli.terminal.panels import ApprovalPanel
-from toolcrib.cli.terminal.prompt import Fitting, Prompt
-from toolcrib.cli.terminal.story import Block, Call, Said, State
-from toolcrib.client import Approval, Question, Rule
+from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput
+from toolcrib.cli.terminal.pause_panels import ApprovalPanel, QuestionPanel
+from toolcrib.cli.terminal.transcript import Block, CallBlockState, ToolCallBlock, UserBlock
+from toolcrib.cli.terminal.transcript_view import ToolCallWidget, TranscriptView
+from toolcrib.client import ApprovalData, GrantRuleData, QuestionData
 
 NOW = datetime.now(UTC)
 TEXT = {"name": "word", "question": "Which word?", "schema": {"type": "string"}}
@@ -46,9 +43,9 @@ class Stage(App[None]):
         self.said: list[Message] = []
 
     def compose(self) -> ComposeResult:
-        yield Fitting()
+        yield CommandSuggestions()
         yield self.make()
-        yield Prompt(History(None))
+        yield PromptInput(PromptHistory(None))
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
         self.said.append(event)
@@ -56,21 +53,21 @@ class Stage(App[None]):
     def on_approval_panel_decided(self, event: ApprovalPanel.Decided) -> None:
         self.said.append(event)
 
-    def on_prompt_sent(self, event: Prompt.Sent) -> None:
+    def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
         self.said.append(event)
 
-    def on_prompt_typed(self, event: Prompt.Typed) -> None:
-        self.query_one(Fitting).show(event.fitting)
+    def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
+        self.query_one(CommandSuggestions).show(event.fitting)
 
 
-def question(*items: dict[str, Any]) -> Question:
-    return Question(
+def question(*items: dict[str, Any]) -> QuestionData:
+    return QuestionData(
         id=uuid4(), call_id=uuid4(), questions=list(items), state="open", answers=None, created_at=NOW, expires_at=NOW
     )
 
 
-def approval() -> Approval:
-    return Approval(
+def approval() -> ApprovalData:
+    return ApprovalData(
         id=uuid4(),
         call_id=uuid4(),
         session_id=None,
@@ -83,7 +80,7 @@ def approval() -> Approval:
         rule="",
         reason="It is dangerous.",
         isolation=None,
-        offered=Rule(tool="write", paths=["@project/a"]),
+        offered=GrantRuleData(tool="write", paths=["@project/a"]),
         state="open",
         scope=None,
         decided_by_name=None,
@@ -169,10 +166,22 @@ async def test_an_approval_is_decided_by_keys(keys: tuple[str, ...], decided: tu
     assert (event.approved, event.scope, event.reason) == decided
 
 
+async def test_what_is_allowed_once_only_has_no_always() -> None:
+    closed = approval().model_copy(update={"rule": "protected-name"})
+    app = Stage(lambda: ApprovalPanel(closed))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.query_one(ApprovalPanel).focus()
+        await pressed(pilot, "a", "y")
+
+    [event] = app.said
+    assert isinstance(event, ApprovalPanel.Decided)
+    assert (event.approved, event.scope) == (True, "once")
+
+
 async def test_lines_commands_and_what_was_said_before_are_typed() -> None:
     app = Stage(lambda: Widget())
     async with app.run_test(size=(80, 24)) as pilot:
-        prompt = app.query_one(Prompt)
+        prompt = app.query_one(PromptInput)
         prompt.focus()
         await pressed(pilot, "o", "n", "e", "ctrl+j", "t", "w", "o", "enter")
         await pressed(pilot, "up")
@@ -180,22 +189,22 @@ async def test_lines_commands_and_what_was_said_before_are_typed() -> None:
         await pressed(pilot, "ctrl+a", "down")
         prompt.put("")
         await pressed(pilot, "slash", "t")
-        offered = app.query_one(Fitting).option_count
+        offered = app.query_one(CommandSuggestions).option_count
         await pressed(pilot, "tab")
         completed = prompt.text
 
     [sent] = app.said
-    assert isinstance(sent, Prompt.Sent)
+    assert isinstance(sent, PromptInput.Sent)
     assert sent.text == "one\ntwo"
     assert recalled == "one\ntwo"
     assert (offered, completed) == (1, "/trust ")
 
 
 async def test_of_a_long_conversation_only_the_end_is_on_the_screen_until_one_goes_up() -> None:
-    blocks: list[Block] = [Said(f"message {number}") for number in range(200)]
-    app = Stage(Conversation)
+    blocks: list[Block] = [UserBlock(f"message {number}") for number in range(200)]
+    app = Stage(TranscriptView)
     async with app.run_test(size=(80, 24)) as pilot:
-        conversation = app.query_one(Conversation)
+        conversation = app.query_one(TranscriptView)
         for start in range(0, len(blocks), 20):
             await conversation.show(blocks[start : start + 20])
         await pilot.pause()
@@ -211,14 +220,14 @@ async def test_of_a_long_conversation_only_the_end_is_on_the_screen_until_one_go
 
 
 async def test_a_call_is_unfolded_while_it_runs_and_folded_after() -> None:
-    call = Call("bash", {"command": "make"}, output="compiling\n")
-    app = Stage(Conversation)
+    call = ToolCallBlock("bash", {"command": "make"}, output="compiling\n")
+    app = Stage(TranscriptView)
     async with app.run_test(size=(80, 24)) as pilot:
-        conversation = app.query_one(Conversation)
+        conversation = app.query_one(TranscriptView)
         await conversation.show([call])
-        widget = app.query_one(CallWidget)
+        widget = app.query_one(ToolCallWidget)
         running = widget.unfolded
-        call.state, call.output = State.DONE, "done\n"
+        call.state, call.output = CallBlockState.DONE, "done\n"
         await conversation.show([call])
         ended = widget.unfolded
         widget.focus()

@@ -2,13 +2,20 @@
 
 import pytest
 
-from toolcrib.workspace.search.approach import EVERYTHING, Approach, Reach, approach_for, for_postgres, is_plain
+from toolcrib.workspace.search.regex_translation import (
+    EVERYTHING,
+    MatchCertainty,
+    SearchPlan,
+    is_plain,
+    plan_search,
+    to_postgres_regex,
+)
 
 pytestmark = pytest.mark.req("TL-6", part="translation")
 
 
-def reach(pattern: str, *, ignore_case: bool = False) -> Reach:
-    return approach_for(pattern, ignore_case=ignore_case).reach
+def reach(pattern: str, *, ignore_case: bool = False) -> MatchCertainty:
+    return plan_search(pattern, ignore_case=ignore_case).reach
 
 
 @pytest.mark.parametrize(
@@ -30,44 +37,44 @@ def reach(pattern: str, *, ignore_case: bool = False) -> Reach:
     ],
 )
 def test_what_ripgrep_is_asked(pattern: str, expression: str) -> None:
-    assert approach_for(pattern, ignore_case=False).expression == expression
+    assert plan_search(pattern, ignore_case=False).expression == expression
 
 
 def test_case_is_ignored_as_an_option_of_the_whole() -> None:
-    assert approach_for("Todo", ignore_case=True) == Approach("(?i)todo", Reach.EVERY_LINE)
-    assert approach_for("(?i)Todo", ignore_case=False) == approach_for("Todo", ignore_case=True)
-    assert approach_for("(?c)Todo", ignore_case=True) == approach_for("Todo", ignore_case=False)
+    assert plan_search("Todo", ignore_case=True) == SearchPlan("(?i)todo", MatchCertainty.EVERY_LINE)
+    assert plan_search("(?i)Todo", ignore_case=False) == plan_search("Todo", ignore_case=True)
+    assert plan_search("(?c)Todo", ignore_case=True) == plan_search("Todo", ignore_case=False)
 
 
 @pytest.mark.parametrize("pattern", ["TODO", "a|b", "x{3}", "[abc]+", "é", "foo$", r"a\tb"])
 def test_plain_text_means_the_same_on_every_line(pattern: str) -> None:
-    assert reach(pattern) is Reach.EVERY_LINE
+    assert reach(pattern) is MatchCertainty.EVERY_LINE
 
 
 @pytest.mark.parametrize(
     "pattern", [".", r"\w+", "[^a]", r"\s", "[[:alpha:]]", "^a", r"\bfoo", r"\mfoo", r"foo\M", r"\y(foo|b)", "[é-ü]"]
 )
 def test_what_depends_on_unicode_is_settled_on_plain_lines_only(pattern: str) -> None:
-    assert reach(pattern) is Reach.PLAIN_LINES
+    assert reach(pattern) is MatchCertainty.PLAIN_LINES
 
 
 @pytest.mark.parametrize(
     "pattern", [r"(a)\1", "a(?!b)", "(?<=a)b", r"\b\w+", r"\Yfoo", r"\yé", r"\m", r"foo\m", "a(?=b)c"]
 )
 def test_what_only_postgresql_can_judge_is_narrowed_down_by_ripgrep(pattern: str) -> None:
-    assert reach(pattern) is Reach.NO_LINE
-    assert approach_for(pattern, ignore_case=False) != EVERYTHING or pattern in (r"\m",)
+    assert reach(pattern) is MatchCertainty.NO_LINE
+    assert plan_search(pattern, ignore_case=False) != EVERYTHING or pattern in (r"\m",)
 
 
 @pytest.mark.parametrize("letter", ["\u017f", "\u212a", "\u0130", "\u0131", "[é-\u017f]", "[^\u017f]"])
 def test_letters_whose_other_case_is_in_ascii_are_left_to_postgresql(letter: str) -> None:
-    assert reach(letter, ignore_case=True) is Reach.NO_LINE
+    assert reach(letter, ignore_case=True) is MatchCertainty.NO_LINE
 
 
 @pytest.mark.parametrize("pattern", ["s", "k", "ask"])
 def test_letters_for_which_ripgrep_takes_others_are_settled_on_plain_lines_only(pattern: str) -> None:
-    assert reach(pattern, ignore_case=False) is Reach.EVERY_LINE
-    assert reach(pattern, ignore_case=True) is Reach.PLAIN_LINES
+    assert reach(pattern, ignore_case=False) is MatchCertainty.EVERY_LINE
+    assert reach(pattern, ignore_case=True) is MatchCertainty.PLAIN_LINES
 
 
 @pytest.mark.parametrize(
@@ -79,11 +86,11 @@ def test_letters_for_which_ripgrep_takes_others_are_settled_on_plain_lines_only(
     ],
 )  # fmt: skip
 def test_whatever_is_rare_or_wrong_is_left_to_postgresql_whole(pattern: str) -> None:
-    assert approach_for(pattern, ignore_case=False) == EVERYTHING
+    assert plan_search(pattern, ignore_case=False) == EVERYTHING
 
 
 def test_no_depth_of_nesting_is_too_much() -> None:
-    assert approach_for("(" * 5_000 + "a" + ")" * 5_000, ignore_case=False) == EVERYTHING
+    assert plan_search("(" * 5_000 + "a" + ")" * 5_000, ignore_case=False) == EVERYTHING
 
 
 @pytest.mark.parametrize("line", [b"", b"a b\tc", b"a\rb", b"~"])
@@ -114,4 +121,4 @@ def test_lines_that_are_not_plain(line: bytes) -> None:
     ],
 )
 def test_a_word_boundary_as_models_write_it_is_told_to_postgresql_in_its_own_words(pattern: str, told: str) -> None:
-    assert for_postgres(pattern) == told
+    assert to_postgres_regex(pattern) == told

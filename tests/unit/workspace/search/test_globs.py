@@ -4,17 +4,17 @@ import time
 
 import pytest
 
-from toolcrib.domain.errors import BadArguments
-from toolcrib.domain.places import Mount, Place
-from toolcrib.workspace.search.globs import globs
+from toolcrib.core.errors import BadArguments
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.search.find_files import globs
 
 pytestmark = pytest.mark.req("TL-4", part="glob")
 
-ROOT = Place(Mount.PROJECT, "/")
+ROOT = WorkspacePath(Mount.PROJECT, "/")
 
 
 def means(pattern: str, path: str, base: str = "/") -> bool:
-    return globs([pattern], Place(Mount.PROJECT, base)).match(path, path.rpartition("/")[2])
+    return globs([pattern], WorkspacePath(Mount.PROJECT, base)).match(path, path.rpartition("/")[2])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from toolcrib.workspace.search.likeness import likeness
+from toolcrib.workspace.search.file_filter import likeness
 
 pytestmark = pytest.mark.req("TL-4", part="grep")
 

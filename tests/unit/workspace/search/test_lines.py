@@ -1,9 +1,8 @@
-"""Lines as a search counts them, and JSON as a search reads it."""
+"""Lines as a search counts them."""
 
 import pytest
 
-from toolcrib.workspace.search.lines import Lines, shown
-from toolcrib.workspace.search.readable import readable
+from toolcrib.workspace.search.hit_verification import TextLines, shown
 
 
 @pytest.mark.parametrize(
@@ -22,13 +21,13 @@ from toolcrib.workspace.search.readable import readable
     ],
 )
 def test_lines_end_at_newlines_and_hold_no_ends(body: bytes, texts: list[str]) -> None:
-    lines = Lines(body)
+    lines = TextLines(body)
 
     assert [lines.text(number) for number in range(1, len(lines) + 1)] == texts
 
 
 def test_lines_around_end_where_the_text_does() -> None:
-    lines = Lines(b"1\n2\n3\n")
+    lines = TextLines(b"1\n2\n3\n")
 
     assert lines.shown(-5, 1) == ["1"]
     assert lines.shown(2, 9) == ["2", "3"]
@@ -38,26 +37,3 @@ def test_lines_around_end_where_the_text_does() -> None:
 def test_an_endless_line_ends() -> None:
     assert shown("x" * 2_000) == "x" * 2_000
     assert shown("x" * 3_500) == "x" * 2_000 + "… [1,500 more characters]"
-
-
-@pytest.mark.req("WS-10", part="searched as text")
-def test_json_is_read_as_a_person_would_write_it() -> None:
-    chat = {
-        "title": "Plan",
-        "messages": [{"role": "user", "text": "first\nsecond"}, "bye"],
-        "open": True,
-        "n": None,
-    }
-
-    assert readable(chat).splitlines() == [
-        "title: Plan",
-        "messages:",
-        "  -",
-        "    role: user",
-        "    text:",
-        "      first",
-        "      second",
-        "  - bye",
-        "open: true",
-        "n: null",
-    ]

@@ -1,0 +1,243 @@
+"""A laptop: an ordinary user's home and project directories, a model beside them, and the command as it is installed.
+
+As root, the commands run as another user: the point is that no privilege is needed.
+"""
+
+import asyncio
+import json
+import os
+import pty
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fakes.model_server import KEY, Answer, ModelServer, Received
+from tests.faults.processes import FORKED, Ended
+from tests.wait_until import PATIENCE
+from toolcrib.cli.main import main
+
+_NOBODY = 65_534
+TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
+
+
+class Model(ModelServer):
+    """The strict fake, with a script for what it says; what models there are it always tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: list[Answer] = []
+
+    def _scripted(self, request: Received) -> Answer:
+        if request.path.endswith("/chat/completions") and self.script:
+            return self.script.pop(0)
+        return super()._scripted(request)
+
+
+@contextmanager
+def model_beside(fake: Model | None = None) -> Iterator[Model]:
+    """A model on loopback, on a loop of its own."""
+    fake, ready, stop = fake or Model(), threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+        fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await asyncio.to_thread(stop.wait)
+        server.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield fake
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+@dataclass
+class Laptop:
+    base: Path
+    model: Model
+    said: list[str] = field(default_factory=list)
+    # The command as it is installed.
+    program: str = TOOLCRIB
+
+    @property
+    def data(self) -> Path:
+        return self.base / "home" / ".local" / "share" / "toolcrib"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.base / "home"),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "xterm",
+            "COLUMNS": "80",
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{self.model.url}/v1",
+        }
+
+    def project(self, name: str | None = None, *, below: str = "projects") -> Path:
+        """A new, empty directory of the user's."""
+        made = self.base / below / (name or secrets.token_hex(4))
+        _own(made)
+        return made
+
+    def run(self, *arguments: str, at: Path, **environment: str) -> Ended:
+        """A command, from a process that has loaded the program already."""
+        output = self.base / f"said-{secrets.token_hex(4)}"
+        process = FORKED.Process(target=_command, args=(arguments, self.environment | environment, str(at), output))
+        process.start()
+        process.join(PATIENCE)
+        assert process.exitcode is not None, f"toolcrib {arguments} has not ended after {PATIENCE} s"
+        ended = Ended(process.exitcode, output.read_text())
+        self.said.append(ended.said)
+        return ended
+
+    def says(self, *arguments: str, at: Path, status: int = 0, **environment: str) -> str:
+        ended = self.run(*arguments, at=at, **environment)
+        assert ended.status == status, ended.said
+        return ended.said
+
+    @contextmanager
+    def terminal(self, *arguments: str, at: Path, **environment: str) -> Iterator["Terminal"]:
+        """The command as it is installed, in a terminal of 80 by 24."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            # Ctrl-C counts, also where these tests run in the background of a shell, which lets it be ignored.
+            ["/usr/bin/env", "--default-signal=INT", self.program, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=at,
+            env=self.environment | environment,
+            start_new_session=True,
+            user=user_of_laptop(),
+            group=user_of_laptop(),
+            extra_groups=None if user_of_laptop() is None else [],
+        )
+        os.close(theirs)
+        terminal = Terminal(process, ours)
+        try:
+            yield terminal
+        finally:
+            self.said.append(terminal.shown)
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+            os.close(ours)
+
+
+@dataclass
+class Terminal:
+    """What a person sees and types."""
+
+    process: subprocess.Popen[bytes]
+    descriptor: int
+    shown: str = ""
+    _seen: int = 0
+
+    def until(self, text: str) -> str:
+        """What was shown since the last time, up to this text."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.shown.find(text, self._seen)) < 0:
+            assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown[self._seen :]}"
+            ready, _, _ = select.select([self.descriptor], [], [], 1)
+            if ready:
+                self.shown += self._read()
+        before, self._seen = self.shown[self._seen : found], found + len(text)
+        return before
+
+    def type(self, line: str) -> None:
+        os.write(self.descriptor, line.encode() + b"\n")
+
+    def interrupt(self) -> None:
+        """Ctrl-C, as the terminal of a person tells it to the program in front."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Types Ctrl-D, and waits for the command to end."""
+        os.write(self.descriptor, b"\x04")
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self.descriptor, 65_536).decode(errors="replace").replace("\r\n", "\n")
+        except OSError:
+            raise AssertionError(f"The command ended:\n{self.shown[self._seen :]}") from None
+
+
+@contextmanager
+def laptop() -> Iterator[Laptop]:
+    """Where others can go, for the user may be another; gone afterwards, with the database that was left running."""
+    base = Path(tempfile.mkdtemp(prefix="toolcrib-laptop-", dir="/var/tmp"))
+    base.chmod(0o777)
+    _own(base / "home")
+    _own(base / "projects")
+    with model_beside() as model:
+        made = Laptop(base, model)
+        try:
+            yield made
+        finally:
+            _stop_database(made)
+            shutil.rmtree(base, ignore_errors=True)
+
+
+def secrets_of(found: Laptop) -> list[str]:
+    """All that must never be shown."""
+    kept = json.loads((found.data / "secrets.json").read_text())
+    return [KEY, *(value for name, value in kept.items() if name not in ("machine", "email"))]
+
+
+def _stop_database(found: Laptop) -> None:
+    """A command that was killed leaves it running; the number is its own."""
+    note = found.data / "postgres" / "postmaster.pid"
+    if note.exists():
+        os.kill(int(note.read_text().split("\n", 1)[0]), signal.SIGINT)
+        deadline = time.monotonic() + PATIENCE
+        while note.exists() and time.monotonic() < deadline:
+            threading.Event().wait(0.02)
+
+
+def _own(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    if (user := user_of_laptop()) is not None:
+        os.chown(directory, user, user)
+
+
+def user_of_laptop() -> int | None:
+    return _NOBODY if os.geteuid() == 0 else None
+
+
+def _command(arguments: tuple[str, ...], environment: dict[str, str], at: str, output: Path) -> None:
+    if (user := user_of_laptop()) is not None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+    with output.open("wb") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(at)
+    sys.argv = ["toolcrib", *arguments]
+    main()

@@ -1,0 +1,490 @@
+"""The book keeps one record of every call, and ``toolcrib audit verify`` finds what was done to it behind our back."""
+
+import asyncio
+import json
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.conftest import DatabaseUrls
+from tests.faults.databases import migrated_database, new_database, urls_of
+from tests.faults.processes import Ended, run_command
+from tests.integration.conftest import Crib, new_caller, new_person
+from toolcrib.core.agents import AgentRules, TrustLevel
+from toolcrib.core.approvals import ApprovalDecision
+from toolcrib.core.callers import Agent
+from toolcrib.core.errors import Forbidden, Superseded
+from toolcrib.core.ids import AgentId, CallId, new_id
+from toolcrib.core.tool_calls import Danger
+from toolcrib.gate.audit_seals import AuditSealer
+from toolcrib.gate.audit_verification import AuditVerifier, verify
+from toolcrib.settings import Settings
+from toolcrib.storage.audit import AuditSealStore
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.tools.tool import tool
+from toolcrib.wiring import assemble, audit_key
+
+pytestmark = [
+    pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),
+    pytest.mark.xdist_group("book"),
+]
+
+
+@dataclass(frozen=True)
+class Book(Crib):
+    """A book of its own, which nobody else writes into: there is one for a whole database."""
+
+    urls: DatabaseUrls
+
+    @property
+    def sealer(self) -> AuditSealer:
+        return AuditSealer(AuditSealStore(self.database), audit_key(self.settings), anchor=self.settings.audit_anchor)
+
+    async def filled(self, *, seals: int = 3, each: int = 2) -> None:
+        """Seals with some calls under each."""
+        for _ in range(seals):
+            for _ in range(each):
+                await self.call("file_info", path="/")
+            assert await self.sealer.seal() == each
+
+    def behind_our_back(self, *statements: str) -> None:
+        """What someone does who is a superuser of the database."""
+        with psycopg.connect(self.urls.owner, options="-c search_path=toolcrib") as connection:
+            for statement in statements:
+                done = connection.execute(statement.encode())
+                assert done.rowcount != 0, f"That changed nothing: {statement}"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.urls.owner, options="-c search_path=toolcrib") as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    def verified(self, *options: str, key: str | None = None) -> Ended:
+        return self.audit("verify", *options, key=key)
+
+    def audit(self, *arguments: str, key: str | None = None) -> Ended:
+        """The real command."""
+        environment = {
+            "TOOLCRIB_DATABASE_URL": self.urls.app,
+            "TOOLCRIB_SYSTEM_DATABASE_URL": self.urls.system,
+            "TOOLCRIB_JWT_SECRET": self.settings.jwt_secret.get_secret_value(),
+            "TOOLCRIB_AUDIT_KEY": key or self.settings.audit_key.get_secret_value(),
+            "TOOLCRIB_DATA_DIR": str(self.settings.data_dir),
+        }
+        return run_command("audit", *arguments, environment=environment, scratch=self.settings.data_dir)
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[str]:
+    with migrated_database() as name:
+        yield name
+
+
+@pytest.fixture
+async def book(template: str, settings: Settings) -> AsyncIterator[Book]:
+    settings.data_dir.mkdir()
+    with new_database(template) as name:
+        urls = urls_of(name)
+        settings = settings.model_copy(
+            update={"database_url": urls.app, "system_database_url": urls.system, "pool_size": 4}
+        )
+        async with Database.open(urls.app, urls.system, pool_size=4) as database:
+            caller = await new_caller(database, settings)
+            yield Book(assemble(settings, database, tools=[broken]), database, settings, caller, urls)
+
+
+@tool(danger=Danger.SAFE)
+def broken() -> None:
+    """Fails by a fault of its own."""
+    raise RuntimeError("a fault of our own")
+
+
+# A whole book
+
+
+async def test_a_whole_book_is_said_to_be_whole(book: Book) -> None:
+    await book.filled()
+
+    ended = book.verified()
+
+    assert ended == Ended(0, "Audit log verified: 6 records under 3 seals.\n")
+
+
+async def test_a_sealer_that_is_stopped_seals_what_was_written_since(book: Book) -> None:
+    at_work = asyncio.create_task(book.sealer.run(3600))
+    await book.call("file_info", path="/")
+
+    at_work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await at_work
+
+    assert book.verified().said.startswith("Audit log verified: 1 record")
+    assert book.rows("select sum(records) from seals") == [(1,)]
+
+
+async def test_records_that_are_not_sealed_yet_are_counted_and_said_so(book: Book) -> None:
+    await book.filled(seals=1)
+    await book.call("file_info", path="/")
+    await book.call("file_info", path="/")
+
+    words, facts = book.verified(), book.verified("--json")
+
+    assert words.status == facts.status == 0
+    assert "2 records are not sealed yet, so nothing is said about them." in words.said
+    assert json.loads(facts.said) == {
+        "whole": True, "seals": 1, "sealed": 0, "unsealed": 2, "problems": [], "since": 1, "restores": [],
+    }  # fmt: skip
+
+
+async def test_an_empty_book_is_whole(book: Book) -> None:
+    assert book.verified().status == 0
+
+
+async def test_another_key_does_not_fit(book: Book) -> None:
+    await book.filled(seals=1)
+
+    ended = book.verified(key=secrets.token_urlsafe(48))
+
+    assert ended.status == 1
+    assert "the key is not the one it was sealed with" in ended.said
+
+
+# What is done to it
+
+
+FREE_POSITIONS = "alter table audit alter position set generated by default"
+INSERT = """
+    insert into audit (position, id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome,
+                       duration_us)
+    overriding system value
+    select {position}, gen_random_uuid(), workspace_id, at, user_id, gen_random_uuid(), via, tool, decision, rule,
+           input, outcome, duration_us from audit limit 1
+"""
+DAMAGES: dict[str, tuple[tuple[str, ...], str]] = {
+    "a changed record": (("update audit set tool = 'read' where position = 3",), "Seal 2 does not fit"),
+    "a deleted record": (("delete from audit where position = 3",), "Seal 2: records are missing: 3"),
+    "the last record deleted": (("delete from audit where position = 6",), "Seal 3: records are missing: 6"),
+    "records in another order": (
+        (
+            FREE_POSITIONS,
+            "update audit set position = -1 where position = 2",
+            "update audit set position = 2 where position = 5",
+            "update audit set position = 5 where position = -1",
+        ),
+        "Seal 1 does not fit",
+    ),
+    "neighbours in another order": (
+        (
+            FREE_POSITIONS,
+            "update audit set position = -1 where position = 3",
+            "update audit set position = 3 where position = 4",
+            "update audit set position = 4 where position = -1",
+        ),
+        "Seal 2 does not fit",
+    ),
+    "a record put in among sealed ones": (
+        (INSERT.format(position=0),),
+        "Records that no seal covers stand among sealed ones: 0.",
+    ),
+    "a seal's hash changed": (("update seals set mac = sha256(mac) where number = 2",), "Seal 2 does not fit"),
+    "a seal moved to other records": (
+        ("update seals set covered = '{[4,6)}' where number = 2",),
+        "Seal 2 does not fit",
+    ),
+    "a seal with a gap left open": (("update seals set open = '{[2,3)}' where number = 3",), "Seal 3 does not fit"),
+    "a seal with another top": (("update seals set top = 9 where number = 3",), "Seal 3 does not fit"),
+    "a seal with another count": (("update seals set records = 9 where number = 2",), "Seal 2"),
+    "the first seal removed": (("delete from seals where number = 1",), "Seal 1 is missing"),
+    "a seal in the middle removed": (("delete from seals where number = 2",), "Seal 2 is missing"),
+    "the last seal removed": (("delete from seals where number = 3",), "The chain ends at seal 2"),
+    "the last seal removed with its records": (
+        ("delete from seals where number = 3", "delete from audit where position > 4"),
+        "The chain ends at seal 2",
+    ),
+    "everything removed": (("delete from seals", "delete from audit"), "The chain ends at seal 0"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES.keys())
+async def test_verify_finds(damage: tuple[str, ...], message: str, book: Book) -> None:
+    await book.filled()
+
+    book.behind_our_back(*damage)
+
+    ended = book.verified()
+    assert ended.status == 1
+    assert message in ended.said
+    assert "verification FAILED" in ended.said
+    assert "Traceback" not in ended.said
+    verifier = AuditVerifier(AuditSealStore(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    assert message in " ".join((await verifier.stretch(0)).problems)
+
+
+async def test_a_change_of_any_column_of_a_record_is_found(book: Book) -> None:
+    await book.filled(seals=1)
+    sealing, key = AuditSealStore(book.database), audit_key(book.settings)
+    columns = book.rows(
+        "select column_name, udt_name from information_schema.columns where table_name = 'audit' and "
+        "table_schema = 'toolcrib' and column_name <> 'position'"
+    )
+    others = {
+        "uuid": "gen_random_uuid()", "text": "'forged'", "jsonb": "'[{\"forged\": 1}]'", "int8": "4711",
+        "timestamptz": "now() - interval '1 day'",
+    }  # fmt: skip
+    unseen: list[str] = []
+    for column, kind in columns:
+        book.behind_our_back(
+            "create table kept as select * from audit where position = 1",
+            f"update audit set {column} = {others[kind]} where position = 1",
+        )
+        if not (await verify(sealing, key)).problems:
+            unseen.append(column)
+        book.behind_our_back(
+            f"update audit set {column} = kept.{column} from kept where audit.position = 1", "drop table kept"
+        )
+        assert (await verify(sealing, key)).problems == ()
+
+    assert len(columns) == 19
+    assert unseen == []
+
+
+async def test_a_record_put_into_a_gap_that_stayed_empty_for_long_is_found(book: Book) -> None:
+    await book.filled(seals=1)
+    leave_a_gap(book)
+    await book.filled(seals=1)
+    book.behind_our_back("update seals set sealed_at = now() - interval '2 hours'")
+    await book.filled(seals=1)
+    assert book.verified().status == 0
+
+    book.behind_our_back(INSERT.format(position=3))
+
+    ended = book.verified()
+    assert ended.status == 1
+    assert "stand among sealed ones: 3." in ended.said
+
+
+async def test_a_note_of_the_last_seal_that_cannot_be_read_is_told_not_stumbled_over(book: Book) -> None:
+    """A server that is killed while it writes the note must not leave such a one; whoever spoils it is told of."""
+    await book.filled(seals=1)
+    book.settings.audit_anchor.write_text("")
+
+    ended = book.verified()
+
+    assert ended.status == 1
+    assert "verification FAILED" in ended.said
+    assert "Traceback" not in ended.said
+
+
+async def test_the_note_of_the_last_seal_is_replaced_whole(book: Book) -> None:
+    """Written in place it could be read, or left by a kill, half written."""
+    await book.filled(seals=1)
+    with book.settings.audit_anchor.open() as opened:
+        before = opened.read()
+        await book.filled(seals=1)
+        opened.seek(0)
+        assert opened.read() == before
+
+    assert book.settings.audit_anchor.read_text() != before
+
+
+# While it is written
+
+
+async def test_a_commit_that_comes_late_is_sealed_later_and_the_book_stays_whole(book: Book) -> None:
+    await book.call("file_info", path="/")
+    async with await psycopg.AsyncConnection.connect(book.urls.owner) as late:
+        await late.execute("set search_path to toolcrib")
+        await late.execute(sql.SQL("insert into audit overriding system value {}").format(another_record()))
+        await book.call("file_info", path="/")
+        assert await book.sealer.seal() == 2
+        assert book.verified().status == 0
+
+    assert "1 records are not sealed yet" in book.verified().said
+    assert await book.sealer.seal() == 1
+    ended = book.verified("--full")
+    assert ended == Ended(0, "Audit log verified: 3 records under 2 seals.\n")
+
+
+async def test_a_record_that_was_never_committed_leaves_the_book_whole(book: Book) -> None:
+    await book.filled(seals=1)
+    leave_a_gap(book)
+    await book.filled(seals=1)
+
+    assert book.verified() == Ended(0, "Audit log verified: 4 records under 2 seals.\n")
+
+
+async def test_sealers_at_once_do_not_fork_the_chain(book: Book) -> None:
+    sealed: list[int] = []
+
+    async def seal_often() -> None:
+        async with Database.open(book.urls.app, book.urls.system, pool_size=2) as database:
+            sealer = AuditSealer(AuditSealStore(database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+            sealed.extend([await sealer.seal() for _ in range(10)])
+
+    async def call_often() -> None:
+        for _ in range(20):
+            await book.call("file_info", path="/")
+
+    await asyncio.gather(*(seal_often() for _ in range(4)), *(call_often() for _ in range(4)))
+    sealed.append(await book.sealer.seal())
+
+    numbers = [number for (number,) in book.rows("select number from seals order by number")]
+    covered = Counter(
+        position for (position,) in book.rows("select a.position from audit a join seals s on s.covered @> a.position")
+    )
+    assert sum(sealed) == len(covered) == 80
+    assert set(covered.values()) == {1}
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 1
+    assert book.verified().status == 0
+
+
+async def test_a_seal_made_while_the_book_is_verified_is_no_fault(book: Book) -> None:
+    await book.filled(seals=1)
+
+    class Interrupted(AuditSealStore):
+        """A sealer comes between the chain and the rest of what is verified."""
+
+        async def unsealed_below(self) -> list[int]:
+            await book.filled(seals=1)
+            return await super().unsealed_below()
+
+    found = await verify(Interrupted(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+
+    assert found.problems == ()
+
+
+# One record for every call
+
+
+@pytest.mark.req("AU-1", part="one record for each call")
+async def test_every_call_has_exactly_one_record_however_it_ends(book: Book) -> None:
+    agent = (await book.agent(trust=TrustLevel.SUPERVISED)).agent
+    calls: dict[str, tuple[str, dict[str, Any], Agent | None]] = {
+        "read": ("file_info", {"path": "/"}, None),
+        "changed": ("write", {"path": "/a.txt", "content": "x"}, None),
+        "not found": ("read", {"path": "/nothing"}, None),
+        "wrong arguments": ("read", {"path": 5}, None),
+        "no such tool": ("fly", {}, None),
+        "no such tool, oddly named": ("fly\0away", {"path": "/a\0b"}, None),
+        "outside": ("read", {"path": "/../../etc/passwd"}, None),
+        "read-only mount": ("write", {"path": "@pkg/x", "content": "x"}, None),
+        "not permitted": ("write", {"path": "/b.txt", "content": "x"}, agent),
+        "denied": ("read", {"path": "/a.txt"}, agent),
+    }
+    made: dict[CallId, str] = {}
+    for name, (asked, arguments, actor) in calls.items():
+        caller = replace(book.caller, agent=actor)
+        outcome = await book.call(asked, caller, **arguments)
+        made[outcome.call_id] = name
+        if outcome.is_waiting:
+            approval_id, no = outcome.metadata["approval_id"], ApprovalDecision(approved=False)
+            await book.engine.approvals.decide(Tenant.of(book.caller), approval_id, no, via="test")
+
+    recorded = Counter(call_id for (call_id,) in book.rows("select call_id from audit where rule <> 'admin'"))
+    assert {made[CallId(call_id)]: times for call_id, times in recorded.items()} == dict.fromkeys(calls, 1)
+
+
+async def test_who_does_not_belong_is_written_down(book: Book) -> None:
+    stranger = replace(book.caller, user_id=await new_person(book.database), call_id=CallId(new_id()))
+
+    with pytest.raises(Forbidden):
+        await book.call("read", stranger, path="/a.txt")
+
+    assert book.rows("select tool, decision, rule, outcome, error_code from audit") == [
+        ("read", "refuse", "membership", "refused", "FORBIDDEN")
+    ]
+
+
+async def test_that_an_agent_asked_which_is_there_no_more_is_written_down(book: Book) -> None:
+    gone = Agent(AgentId(new_id()), "helper", AgentRules(trust=TrustLevel.SUPERVISED))
+
+    with pytest.raises(Forbidden):
+        await book.call("read", replace(book.caller, agent=gone), path="/a.txt")
+
+    assert book.rows("select tool, outcome, error_code from audit") == [("read", "refused", "FORBIDDEN")]
+
+
+async def test_a_call_on_a_node_that_is_not_the_workspaces_home_is_written_down(book: Book) -> None:
+    book.behind_our_back("update workspaces set home_node = 'another'")
+
+    with pytest.raises(Superseded):
+        await book.call("write", path="/a.txt", content="x")
+
+    assert book.rows("select tool, error_code from audit") == [("write", "SUPERSEDED")]
+
+
+async def test_a_call_that_fails_by_our_own_fault_is_written_down(book: Book) -> None:
+    with pytest.raises(RuntimeError):
+        await book.call("broken")
+
+    [(name, outcome)] = book.rows("select tool, outcome from audit")
+    assert name == "broken"
+    assert outcome != "done"
+
+
+async def test_calls_at_once_have_one_record_each_and_an_odd_one_harms_no_other(book: Book) -> None:
+    named = [*["file_info"] * 20, "odd\0name", *["file_info"] * 20]
+
+    outcomes = await asyncio.gather(*(book.call(name, path="/") for name in named))
+
+    recorded = Counter(call_id for (call_id,) in book.rows("select call_id from audit where rule <> 'admin'"))
+    assert recorded == Counter(outcome.call_id for outcome in outcomes)
+    assert sum(outcome.succeeded for outcome in outcomes) == 40
+
+
+@pytest.mark.req("AU-1", part="contents only as size and sha256")
+async def test_contents_stand_in_the_book_only_as_size_and_hash(book: Book) -> None:
+    words = f"never to be seen {secrets.token_hex(8)}"
+    given: list[tuple[str, dict[str, Any]]] = [
+        ("write", {"path": "/a.txt", "content": words}),
+        ("write", {"path": "/a.json", "content": {"deep": [words]}}),
+        ("write", {"path": "/a.txt", "content": words}),
+        ("edit", {"path": "/a.txt", "old_string": words, "new_string": f"{words}!"}),
+        ("edit", {"path": "/a.txt", "insert_line": 0, "insert_content": words}),
+        ("edit", {"path": "/a.txt", "old_string": words}),
+        ("edit", {"path": "/nothing", "old_string": words, "new_string": words, "content": [words]}),
+        ("edit", {"path": "/a.txt", "edits": [{"insert_line": 0, "insert_content": words}]}),
+        ("edit", {"path": "/a.txt", "edits": [{"old_string": words, "new_string": words}, {"old_string": words}]}),
+        ("plan_write", {"path": "/a.plan", "title": "a", "content": words}),
+        ("plan_edit", {"path": "/a.plan", "old_string": words, "new_string": f"{words}!"}),
+        ("read", {"path": "/a.txt"}),
+        ("cat", {"paths": ["/a.txt"]}),
+        ("fly", {"deeper": [{"content": words}]}),
+        ("write", {"path": "/b.txt", "content": words, "nonsense": True}),
+    ]
+
+    for name, arguments in given:
+        await book.call(name, **arguments)
+
+    records = book.rows("select audit::text, input from audit order by position")
+    assert len(records) == len(given)
+    assert [record for record, _ in records if words in record] == []
+    digest = sha256(words.encode()).hexdigest()
+    assert records[0][1] == {"path": "/a.txt", "content": {"bytes": len(words), "sha256": digest}}
+    # Nor in the rows of the calls, which are kept longer than anyone remembers.
+    assert [row for (row,) in book.rows("select arguments::text from tool_calls") if words in row] == []
+
+
+def leave_a_gap(book: Book) -> None:
+    """Takes a position, and does not commit."""
+    with psycopg.connect(book.urls.owner, options="-c search_path=toolcrib") as connection:
+        connection.execute("select nextval(pg_get_serial_sequence('toolcrib.audit', 'position'))")
+        connection.rollback()
+
+
+def another_record() -> sql.SQL:
+    """A record like the first, with the next position and ids of its own."""
+    return sql.SQL(
+        """
+        select (jsonb_populate_record(a, jsonb_build_object('position', p.next, 'call_id', gen_random_uuid()))).*
+        from audit a, (select nextval(pg_get_serial_sequence('toolcrib.audit', 'position')) as next) p
+        where a.position = 1
+        """
+    )

@@ -1,0 +1,167 @@
+"""Where the blocks of a page are run: a directory with a project in it, a model, a database, the command.
+
+What a reader has and a test has not is put in its place: keys, ports, and the name of the database.
+"""
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.acceptance.local_machine import Model
+from tests.acceptance.serving import free_port
+from tests.conftest import POOL_SIZE, DatabaseUrls, admin_url
+from tests.fakes.model_server import KEY, Answer, Received
+from tests.integration.runs.conftest import says
+
+_SECONDS = 240
+PARSER = "def parse(text):\n    # TODO: numbers\n    return text.split()\n"
+# What the model does about a prompt; about any other, it says that it is done.
+_DEEDS: Mapping[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+    "Write the review": (("write", {"path": "/REVIEW.md", "content": "# Review\n\nGood.\n"}),),
+    "Add a haiku in haiku.md": (
+        ("write", {"path": "/haiku.md", "content": "An old silent lock\n", "overwrite": True}),
+    ),
+    "Add a limerick in limerick.md": (("write", {"path": "/limerick.md", "content": "There was\n"}),),
+    "How many of A-113 do we have?": (("lookup_part", {"number": "A-113"}),),
+    "Work here before the reader comes": (("write", {"path": "/early.md", "content": "Early.\n"}),),
+}
+
+
+class Obliging(Model):
+    """A model that does what the pages ask for."""
+
+    def _scripted(self, request: Received) -> Answer:
+        if not request.path.endswith("/chat/completions"):
+            return super()._scripted(request)
+        last = request.body["messages"][-1]
+        deeds = _DEEDS.get(str(last["content"]), ()) if last["role"] == "user" else ()
+        return says("", *deeds) if deeds else says("Done.")
+
+
+@dataclass
+class Stage:
+    """One page's. What its blocks export, define and change stays for the blocks that follow."""
+
+    base: Path
+    home: Path
+    model: Model
+    urls: DatabaseUrls
+    port: int = field(default_factory=free_port)
+    database: str = field(default_factory=lambda: f"toolcrib_docs_{os.getpid()}_{secrets.token_hex(3)}")
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+
+    @property
+    def project(self) -> Path:
+        return self.base / "my-project"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a reader's shell has."""
+        server = conninfo_to_dict(admin_url())
+        return {
+            "HOME": str(self.base),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+            "PGHOST": str(server["host"]),
+            "PGPORT": str(server.get("port", 5432)),
+            "PGUSER": str(server.get("user", "postgres")),
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": f"{self.model.url}/v1",
+            "ANTHROPIC_BASE_URL": self.model.url,
+            "TOOLCRIB_HOME": str(self.home),
+            "TOOLCRIB_DATABASE_URL": self.urls.app,
+            "TOOLCRIB_DATA_DIR": str(self.base / "data"),
+            "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
+            "TOOLCRIB_MODEL": "openai-compatible/gpt-fake",
+        }
+
+    def bash(self, script: str) -> str:
+        """Runs a block of commands; what they said. A server in the foreground is left running."""
+        state = self.base / "state.sh"
+        before = f'. "{state}"\n' if state.exists() else ""
+        after = f'\n{{ declare -px; declare -f; echo "cd \'$PWD\'"; }} > "{state}"\n'
+        lines = [self._line(line) for line in self._fitted(script).splitlines()]
+        whole = "set -aeo pipefail\n" + before + "\n".join(lines) + after
+        ran = subprocess.run(
+            ["bash", "-c", whole],
+            cwd=self.base,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_SECONDS,
+        )
+        assert ran.returncode == 0, f"It ended with {ran.returncode}:\n{ran.stdout}\n{self._log()}"
+        return ran.stdout
+
+    def python(self, program: str, name: str) -> None:
+        """Executes a block; names that it binds stay."""
+        with self.as_reader(), chdir(self.base):
+            exec(compile(program, name, "exec"), self.names)
+
+    @contextmanager
+    def as_reader(self) -> Iterator[None]:
+        """This process has a reader's environment, and someone who says yes."""
+        with pytest.MonkeyPatch.context() as patched:
+            for variable, value in self.environment.items():
+                patched.setenv(variable, value)
+            patched.setattr("builtins.input", lambda _: "y")
+            yield
+
+    def end(self) -> None:
+        note = self.base / "server.pid"
+        if note.exists():
+            os.kill(int(note.read_text()), 15)
+        with psycopg.connect(admin_url(), autocommit=True) as connection:
+            name = sql.Identifier(self.database)
+            connection.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+
+    def _fitted(self, script: str) -> str:
+        """The same, with this stage's key, port and database."""
+        server = conninfo_to_dict(admin_url())
+        address = f"{server['host']}:{server.get('port', 5432)}/{self.database}"
+        fitted = script.replace("_API_KEY=…", f"_API_KEY={KEY}").replace("3000", str(self.port))
+        fitted = fitted.replace("127.0.0.1/toolcrib", address)
+        return re.sub(r"\bcreatedb toolcrib\b", f"createdb {self.database}", fitted)
+
+    def _line(self, line: str) -> str:
+        """A server is started in the background, and is there when the next line is read."""
+        if not line.startswith("toolcrib serve"):
+            return line
+        health = f"http://127.0.0.1:{self.port}/health"
+        return (
+            f'{line} > "{self.base}/server.log" 2>&1 &\n'
+            f'echo $! > "{self.base}/server.pid"\n'
+            f"curl -s --retry 300 --retry-connrefused --retry-delay 0 --retry-max-time 60 -o /dev/null {health}"
+        )
+
+    def _log(self) -> str:
+        log = self.base / "server.log"
+        return log.read_text() if log.exists() else ""
+
+
+@contextmanager
+def staged(base: Path, home: Path, model: Model, urls: DatabaseUrls) -> Iterator[Stage]:
+    """A stage with a small project on it; afterwards its server and its database are gone."""
+    stage = Stage(base, home, model, urls)
+    stage.project.mkdir(parents=True)
+    (stage.project / "parser.py").write_text(PARSER)
+    try:
+        yield stage
+    finally:
+        stage.end()

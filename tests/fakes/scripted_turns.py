@@ -1,0 +1,46 @@
+"""What a scripted model answers: one scene for each question, whichever wire it is asked over."""
+
+from dataclasses import dataclass
+
+from toolcrib.core.model_stream import FinishReason
+
+
+@dataclass(frozen=True)
+class SceneCall:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One answer. ``name`` of a call is its name on the wire."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[SceneCall, ...] = ()
+    reason: FinishReason = FinishReason.STOP
+    input_tokens: int = 11
+    output_tokens: int = 7
+
+
+HELLO = Scene(text="Hello there, friend. Grüße aus 東京 🚀.")
+THINK = Scene(thinking="Let me think about it.", text="Forty-two.")
+TWO_CALLS = Scene(
+    text="I shall look.",
+    calls=(
+        SceneCall("call_one", "fs_read", '{"path": "a.txt"}'),
+        SceneCall("call_two", "list_directory", '{"path": "."}'),
+    ),
+    reason=FinishReason.TOOL_CALLS,
+)
+NO_ARGUMENTS = Scene(calls=(SceneCall("call_bare", "list_directory", "{}"),), reason=FinishReason.TOOL_CALLS)
+AFTER_RESULTS = Scene(text="Both are done.")
+
+# The question that brings each about.
+SCENES = {
+    "Say hello.": HELLO,
+    "Think first.": THINK,
+    "Use two tools.": TWO_CALLS,
+    "Call without arguments.": NO_ARGUMENTS,
+}

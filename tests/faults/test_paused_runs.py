@@ -1,0 +1,110 @@
+"""Runs that wait for a person hold nothing of any server, outlive it, and go on when the person has decided."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.fakes.model_server import ModelServer
+from tests.faults.cluster import Office
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.scripted import working_model
+from tests.faults.server import Server
+from tests.integration.runs.conftest import says
+from tests.wait_until import PATIENCE
+
+pytestmark = [pytest.mark.req("SC-3", part="runs, over a kill"), pytest.mark.xdist_group("kill")]
+
+RUNS = 20
+_LOOKS = 3_000
+_RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000\ntool_permissions: {write: {allowed: true}}"
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with working_model() as serving:
+        yield serving
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, urls) as server:
+        server.environment |= {"TOOLCRIB_PRIVATE_MODEL_HOSTS": "*", "TOOLCRIB_LEASE_SECONDS": "2"}
+        server.start()
+        yield server
+
+
+def test_runs_that_wait_hold_nothing_and_outlive_their_server(
+    server: Server, urls: DatabaseUrls, model: ModelServer
+) -> None:
+    office, agent = asyncio.run(_office(server, model))
+    workspace, headers = office.workspace, {"Authorization": f"Bearer {office.token}"}
+    with httpx2.Client(base_url=f"{server.origin}/api/v1", headers=headers, trust_env=False, timeout=PATIENCE) as http:
+        _wait_for_runs(http, urls, model, workspace, agent, 1)
+        threads = _threads(server)
+        _wait_for_runs(http, urls, model, workspace, agent, RUNS)
+
+        assert _threads(server) <= threads + 1
+        assert (
+            _rows(urls, "select count(*) from toolcrib.runs where runner is not null or active_since is not null") == 0
+        )
+        server.kill()
+        server.start()
+        assert _rows(urls, "select count(*) from toolcrib.runs where state = 'waiting'") == RUNS + 1
+
+        model.say(*(says("Written.") for _ in range(RUNS + 1)))
+        for approval in http.get(f"/workspaces/{workspace}/approvals", params={"limit": 100}).json()["items"]:
+            decided = http.post(f"/workspaces/{workspace}/approvals/{approval['id']}/decision", json={"approved": True})
+            assert decided.status_code == 200, decided.text
+        _until(urls, "select count(*) from toolcrib.runs where ending = 'done'", RUNS + 1)
+    project = server.data_dir / "workspaces" / workspace / "project"
+    assert len(list(project.glob("*.txt"))) == RUNS + 1
+
+
+async def _office(server: Server, model: ModelServer) -> tuple[Office, str]:
+    office = await Office.opened(server)
+    return office, await office.agent(server, model, _RULES, provider="openai-compatible")
+
+
+def _wait_for_runs(
+    http: httpx2.Client, urls: DatabaseUrls, model: ModelServer, workspace: str, agent: str, runs: int
+) -> None:
+    """Runs that ask to write a file each, until all of them wait."""
+    before = _rows(urls, "select count(*) from toolcrib.runs")
+    for number in range(runs):
+        session = http.post(f"/workspaces/{workspace}/sessions", json={"agent_id": agent}).raise_for_status().json()
+        model.say(says("", ("write", {"path": f"/{before + number}.txt", "content": "x"})))
+        sent = http.post(f"/workspaces/{workspace}/sessions/{session['id']}/messages", json={"text": "Write."})
+        sent.raise_for_status()
+    _until(urls, "select count(*) from toolcrib.runs where state = 'waiting'", before + runs)
+
+
+def _threads(server: Server) -> int:
+    assert server._process is not None
+    status = Path(f"/proc/{server._process.pid}/status").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in status)["Threads"])
+
+
+def _until(urls: DatabaseUrls, query: str, expected: int) -> None:
+    for _ in range(_LOOKS):
+        if _rows(urls, query) == expected:
+            return
+    raise AssertionError(f"{_rows(urls, query)}, not {expected}: {query}")
+
+
+def _rows(urls: DatabaseUrls, query: str) -> Any:
+    with psycopg.connect(urls.owner) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,51 @@
+"""Who appears in these tests, and how an error is read."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import httpx2
+
+from toolcrib.core.ids import UserId, WorkspaceId
+
+PASSWORD = "correct horse battery staple"
+API = "http://localhost/api/v1"
+
+
+@dataclass(frozen=True)
+class Someone:
+    """A person with an account and an access token."""
+
+    id: UserId
+    email: str
+    token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return bearer(self.token)
+
+    @property
+    def cookie(self) -> dict[str, str]:
+        return {"Cookie": f"access_token={self.token}"}
+
+
+Newcomer = Callable[[], Awaitable[Someone]]
+Founder = Callable[[Someone], Awaitable[WorkspaceId]]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def new_email() -> str:
+    """An address that no other test uses: they share a database."""
+    return f"{secrets.token_hex(8)}@example.com"
+
+
+def code_of(response: httpx2.Response) -> tuple[int, str]:
+    """Status and code of an error, once its envelope is seen to be whole."""
+    body = response.json()
+    assert body["success"] is False
+    assert body["error"]
+    assert set(body) <= {"success", "error", "code", "fields"}
+    return response.status_code, body["code"]

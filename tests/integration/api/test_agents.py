@@ -1,0 +1,198 @@
+"""Agents over HTTP, and what their keys open."""
+
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from tests.integration.api.accounts import Founder, Newcomer, Someone, bearer, code_of
+from toolcrib.api.api_services import ApiServices
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.storage.database import Tenant
+
+DEFINITION = """\
+# Writes the docs, and nothing else.
+trust: autonomous
+tool_permissions:
+  read: {allowed: true}
+  write: {allowed: true, paths: ["docs/**"]}
+"""
+
+
+@pytest.fixture
+def agents(workspace_id: WorkspaceId) -> str:
+    return f"/workspaces/{workspace_id}/agents"
+
+
+@pytest.fixture
+async def writer(client: httpx2.AsyncClient, ada: Someone, agents: str) -> str:
+    """The address of an agent in Ada's workspace."""
+    response = await client.post(agents, headers=ada.headers, json={"name": "writer", "definition": DEFINITION})
+    assert response.status_code == 201, response.text
+    return f"{agents}/{response.json()['id']}"
+
+
+@pytest.fixture
+async def writers_key(client: httpx2.AsyncClient, ada: Someone, writer: str) -> str:
+    response = await client.post(f"{writer}/keys", headers=ada.headers, json={"name": "ci"})
+    assert response.status_code == 201, response.text
+    secret: str = response.json()["secret"]
+    return secret
+
+
+@pytest.mark.req("AP-3", part="agents")
+async def test_an_agent_keeps_its_definition_word_for_word(
+    client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
+) -> None:
+    found = (await client.get(writer, headers=ada.headers)).json()
+    listed = (await client.get(agents, headers=ada.headers)).json()["items"]
+
+    assert listed == [found]
+    assert found["definition"] == DEFINITION
+    assert found["rules"]["trust"] == "autonomous"
+    assert found["rules"]["tool_permissions"]["write"]["paths"] == ["docs/**"]
+
+
+@pytest.mark.req("AP-3", part="agents")
+async def test_an_owner_changes_what_is_given_and_nothing_else(
+    client: httpx2.AsyncClient, ada: Someone, writer: str
+) -> None:
+    renamed = (await client.patch(writer, headers=ada.headers, json={"name": "author"})).json()
+    rewritten = (await client.patch(writer, headers=ada.headers, json={"definition": "trust: guided"})).json()
+
+    assert (renamed["name"], renamed["definition"]) == ("author", DEFINITION)
+    assert (rewritten["name"], rewritten["rules"]["trust"]) == ("author", "guided")
+    assert rewritten["rules"]["tool_permissions"] is None
+
+
+async def test_a_wrong_definition_is_refused_field_by_field(
+    client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
+) -> None:
+    wrong = "trust: blind\ntool_permisions: {}\n"
+    adding = await client.post(agents, headers=ada.headers, json={"name": "x", "definition": wrong})
+    changing = await client.patch(writer, headers=ada.headers, json={"definition": wrong})
+
+    assert code_of(adding) == code_of(changing) == (400, "VALIDATION_ERROR")
+    assert set(adding.json()["fields"]) == {"trust", "tool_permisions"}
+
+
+async def test_two_agents_cannot_share_a_name_until_one_is_gone(
+    client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
+) -> None:
+    another = {"name": "writer", "definition": ""}
+    taken = await client.post(agents, headers=ada.headers, json=another)
+    removed = await client.delete(writer, headers=ada.headers)
+    free = await client.post(agents, headers=ada.headers, json=another)
+
+    assert code_of(taken) == (409, "CONFLICT")
+    assert (removed.status_code, free.status_code) == (204, 201)
+
+
+@pytest.mark.req("AP-3", part="roles")
+async def test_members_see_agents_and_only_owners_manage_them(
+    client: httpx2.AsyncClient,
+    services: ApiServices,
+    ada: Someone,
+    newcomer: Newcomer,
+    workspace_id: WorkspaceId,
+    agents: str,
+    writer: str,
+) -> None:
+    bob = await newcomer()
+    await services.workspaces.add_member(Tenant(workspace_id, ada.id), email=bob.email, role=WorkspaceRole.MEMBER)
+
+    seen = await client.get(writer, headers=bob.headers)
+    refused = [
+        await client.post(agents, headers=bob.headers, json={"name": "x", "definition": ""}),
+        await client.patch(writer, headers=bob.headers, json={"definition": ""}),
+        await client.post(f"{writer}/keys", headers=bob.headers, json={"name": "x"}),
+        await client.delete(writer, headers=bob.headers),
+    ]
+
+    assert seen.status_code == 200
+    assert {code_of(response) for response in refused} == {(403, "FORBIDDEN")}
+
+
+async def test_an_agent_that_is_not_there_is_not_found(
+    client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
+) -> None:
+    await client.delete(writer, headers=ada.headers)
+    answers = [
+        await client.request(method, address, headers=ada.headers, json=body)
+        for address in (writer, f"{agents}/{uuid4()}")
+        for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None))
+    ]
+    answers.append(await client.post(f"{writer}/keys", headers=ada.headers, json={"name": "x"}))
+
+    assert {code_of(response) for response in answers} == {(404, "NOT_FOUND")}
+
+
+@pytest.mark.req("AP-2", part="keys of agents")
+async def test_an_agents_key_reads_its_own_workspace_only(
+    client: httpx2.AsyncClient, ada: Someone, founded: Founder, workspace_id: WorkspaceId, writers_key: str
+) -> None:
+    another = await founded(ada)
+
+    own = await client.get(f"/workspaces/{workspace_id}", headers=bearer(writers_key))
+    others = await client.get(f"/workspaces/{another}", headers=bearer(writers_key))
+
+    assert own.status_code == 200
+    assert code_of(others) == (403, "FORBIDDEN")
+
+
+@pytest.mark.req("AP-2", part="keys of agents")
+async def test_an_agents_key_manages_nothing(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, agents: str, writer: str, writers_key: str
+) -> None:
+    workspace = f"/workspaces/{workspace_id}"
+    attempts: list[tuple[str, str, object]] = [
+        ("GET", "/auth/me", None),
+        ("POST", "/auth/logout", {"everywhere": True}),
+        ("GET", "/api-keys", None),
+        ("POST", "/api-keys", {"name": "spare"}),
+        ("GET", "/workspaces", None),
+        ("POST", "/workspaces", {"name": "mine"}),
+        ("PATCH", workspace, {"name": "mine"}),
+        ("DELETE", workspace, None),
+        ("GET", f"{workspace}/members", None),
+        ("POST", f"{workspace}/members", {"email": ada.email}),
+        ("PATCH", f"{workspace}/members/{ada.id}", {"role": "viewer"}),
+        ("DELETE", f"{workspace}/members/{ada.id}", None),
+        ("GET", agents, None),
+        ("POST", agents, {"name": "x", "definition": ""}),
+        ("PATCH", writer, {"definition": "trust: autonomous"}),
+        ("DELETE", writer, None),
+        ("POST", f"{writer}/keys", {"name": "spare"}),
+        ("GET", f"{workspace}/audit", None),
+    ]
+
+    answers = [
+        await client.request(method, path, headers=bearer(writers_key), json=body) for method, path, body in attempts
+    ]
+
+    assert {code_of(response) for response in answers} == {(403, "FORBIDDEN")}
+
+
+@pytest.mark.req("AP-2", part="keys of agents")
+async def test_an_agents_keys_end_with_it(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writer: str, writers_key: str
+) -> None:
+    await client.delete(writer, headers=ada.headers)
+
+    response = await client.get(f"/workspaces/{workspace_id}", headers=bearer(writers_key))
+
+    assert code_of(response) == (401, "INVALID_TOKEN")
+
+
+async def test_whoever_made_an_agents_key_sees_and_revokes_it(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writers_key: str
+) -> None:
+    [key] = (await client.get("/api-keys", headers=ada.headers)).json()["items"]
+
+    revoked = await client.delete(f"/api-keys/{key['id']}", headers=ada.headers)
+    after = await client.get(f"/workspaces/{workspace_id}", headers=bearer(writers_key))
+
+    assert (key["name"], key["workspace_id"]) == ("ci", str(workspace_id))
+    assert revoked.status_code == 204
+    assert code_of(after) == (401, "INVALID_TOKEN")

@@ -1,0 +1,95 @@
+"""A client that is cut off again and again while much happens, and comes back on this node or on another."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.api.websocket_room import Room, listening
+from tests.integration.events.redis_server import RedisServer
+from toolcrib.core.callers import Caller
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.events import EventHub
+from toolcrib.storage.database import Database
+
+EVENTS = 2_000
+CUTS = 200
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def live(database: Database, redis: RedisServer) -> AsyncIterator[EventHub]:
+    """The first node, where things happen."""
+    async with EventHub.open(database, redis_url=redis.url, node="one") as opened:
+        await opened.connected()
+        yield opened
+
+
+@pytest.fixture
+async def second_room(room: Room, database: Database, redis: RedisServer) -> AsyncIterator[Room]:
+    """The same session, as a second node has it."""
+    async with EventHub.open(database, redis_url=redis.url, node="two") as second:
+        await second.connected()
+        async with listening(replace(room.services, live=second)) as address:
+            yield replace(room, address=address)
+
+
+@pytest.mark.req("EV-1", part="cut off 200 times: every event once and in order, and what is open")
+@pytest.mark.req("EV-4", part="a client that vanishes")
+async def test_who_is_cut_off_200_times_is_told_every_event_once_and_in_order_and_what_waits(
+    room: Room, second_room: Room
+) -> None:
+    chance = random.Random(2000)
+    approval = await _something_waits(room)
+    seen: list[int] = []
+    happening = asyncio.create_task(_much_happens(room, chance))
+
+    for cut in range(CUTS + 1):
+        # Where it is cut is chance: before anything was told, in the middle, or with everything told.
+        wanted = EVENTS if cut == CUTS else min(EVENTS, len(seen) + chance.randint(0, 2 * EVENTS // CUTS))
+        async with chance.choice([room, second_room]).client() as client:
+            resumed = await client.resume(after=len(seen))
+            assert resumed["payload"]["openApprovals"] == [approval]
+            while len(seen) < wanted:
+                message = await client.next()
+                seen += [message["seq"]] if "seq" in message else []
+            client.socket.transport.abort()
+    await happening
+
+    assert seen == list(range(1, EVENTS + 1))
+
+
+async def _something_waits(room: Room) -> str:
+    """A call of an agent that waits for a decision; the approval's id. It is the session's first event."""
+    services = room.services
+    agent = await services.agents.create(
+        room.tenant, name="writer", definition="tool_permissions: {write: {allowed: true}}"
+    )
+    async with services.database.as_system() as connection:
+        await connection.execute(
+            "update toolcrib.sessions set agent_id = %s where id = %s", (agent.id, room.session_id)
+        )
+    assert room.tenant.user_id is not None
+    caller = Caller(room.workspace_id, room.tenant.user_id, agent=agent.as_caller, session_id=room.session_id)
+    outcome = await services.executor.execute(ToolCall("write", {"path": "/x", "content": "x"}), caller)
+    return str(outcome.metadata["approval_id"])
+
+
+async def _much_happens(room: Room, chance: random.Random) -> None:
+    while True:
+        newest = (await room.services.sessions.get(room.tenant, room.session_id)).last_seq
+        if newest >= EVENTS:
+            return
+        async with room.services.database.transaction(room.tenant) as connection:
+            await connection.execute(
+                "select toolcrib.append_event(%s, %s, 'message', '{}') from generate_series(1, %s)",
+                (room.workspace_id, room.session_id, min(chance.randint(1, 20), EVENTS - newest)),
+            )
+        room.services.live.notify(room.workspace_id, room.session_id)

@@ -1,0 +1,59 @@
+"""The description of the API is whole enough to generate clients from."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from toolcrib.api.http_errors import STATUS
+
+PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "accept_invitation"}
+
+
+def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (operation for path in document["paths"].values() for operation in path.values())
+
+
+@pytest.mark.req("AP-3", part="OpenAPI")
+async def test_the_document_is_served_and_pages_with_foreign_scripts_are_not(client: httpx2.AsyncClient) -> None:
+    document = await client.get("/openapi.json")
+    pages = [await client.get(f"http://localhost/{name}") for name in ("docs", "redoc")]
+
+    assert document.json()["info"]["title"] == "Toolcrib"
+    assert all("://" not in page.text for page in pages)
+
+
+@pytest.mark.req("AP-3", part="OpenAPI")
+def test_every_operation_has_a_name_of_its_own_and_words(app: FastAPI) -> None:
+    found = list(operations(app.openapi()))
+
+    names = [operation["operationId"] for operation in found]
+    assert len(set(names)) == len(names)
+    assert all(operation.get("description") for operation in found)
+
+
+@pytest.mark.req("AP-3", part="OpenAPI")
+def test_every_operation_but_a_few_says_that_it_needs_a_token(app: FastAPI) -> None:
+    document = app.openapi()
+
+    public = {o["operationId"] for o in operations(document) if o.get("security") == []}
+    refusing = {o["operationId"] for o in operations(document) if "401" in o["responses"]}
+
+    assert document["security"] == [{"token": []}, {"cookie": []}]
+    assert public == PUBLIC
+    assert refusing | PUBLIC == {o["operationId"] for o in operations(document)}
+
+
+@pytest.mark.req("AP-1", part="error envelope")
+def test_errors_are_described_as_they_are_answered(app: FastAPI) -> None:
+    document = app.openapi()
+    envelope = document["components"]["schemas"]["ErrorOut"]
+
+    statuses = {status for operation in operations(document) for status in operation["responses"]}
+
+    assert set(envelope["properties"]) == {"success", "error", "code", "fields"}
+    assert envelope["properties"]["code"]["enum"] == list(STATUS)
+    assert "422" not in statuses
+    assert {int(status) for status in statuses} <= {200, 201, 202, 204} | set(STATUS.values())

@@ -1,0 +1,114 @@
+"""The plain protocol (003 task 6), and its words one by one."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from tests.integration.api.websocket_room import Room
+from toolcrib.api.websocket.plain_protocol import TextBuffer, plainly
+from toolcrib.core.events import Delta, DeltaType, Event
+from toolcrib.core.ids import SessionId, WorkspaceId
+
+SESSION = SessionId(UUID(int=1))
+WORKSPACE = WorkspaceId(UUID(int=2))
+
+
+def event(type_: str, **payload: object) -> Event:
+    return Event(SESSION, type_, payload, 1)
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
+def test_a_tool_call_is_encoded_with_id_name_and_arguments() -> None:
+    told = plainly(event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"}))
+
+    assert told == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
+def test_a_tool_result_is_encoded_with_its_output() -> None:
+    told = plainly(
+        event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
+    )
+
+    assert told == {"type": "tool_result", "id": "call_1", "name": "read_file", "output": "file contents"}
+
+
+@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
+def test_a_failed_tool_result_says_so() -> None:
+    told = plainly(event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found"))
+
+    assert told is not None
+    assert told["isError"] is True
+
+
+def piece(offset: int, text: str) -> Delta:
+    return Delta(WORKSPACE, SESSION, DeltaType.TEXT, "m", text, offset=offset)
+
+
+START, END = event("stream-start", messageId="m"), event("stream-end", messageId="m", content="Hello world")
+
+
+@pytest.mark.req("EV-3", part="every word once and in order")
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ([START, piece(0, "Hello "), piece(6, "world"), END], ["", "Hello ", "world", ""]),
+        ([START, END], ["", "Hello world"]),
+        ([START, piece(0, "Hel"), piece(6, "world"), END], ["", "Hel", "", "lo world"]),
+        ([START, piece(6, "world"), piece(0, "Hello world"), END], ["", "", "Hello world", ""]),
+        ([START, piece(0, "Hello "), piece(0, "Hello wo"), END], ["", "Hello ", "wo", "rld"]),
+        ([piece(0, "Hello "), START, piece(6, "world"), END], ["", "Hello ", "world", ""]),
+        ([START, piece(0, "Hello "), START, piece(0, "Hello world"), END], ["", "Hello ", "", "world", ""]),
+    ],
+    ids=["in order", "all lost", "one lost", "joined late", "doubled", "before its event", "begun again"],
+)
+def test_every_word_is_told_once_whatever_becomes_of_the_pieces(items: list[Event | Delta], told: list[str]) -> None:
+    words = TextBuffer()
+
+    assert [words.of(item) for item in items] == told
+
+
+@pytest.mark.req("EV-3", part="done, error")
+def test_the_end_and_errors_have_words_of_their_own() -> None:
+    # A run has several streams where tools are called; only the last thing that it says is the end.
+    assert plainly(event("stream-end", messageId="m")) is None
+    assert plainly(event("run-state", state="ended", ending="done")) == {"type": "done", "sessionId": str(SESSION)}
+    failed = event("run-state", state="ended", ending="failed", error={"message": "No key."})
+    assert plainly(failed) == {"type": "error", "message": "Unexpected error during generation: No key."}
+    provider = {"code": "PROVIDER_ERROR", "message": "Provider error (401): Unauthorized"}
+    refused = plainly(event("run-state", state="ended", ending="failed", error=provider))
+    assert refused == {"type": "error", "message": "Provider error (401): Unauthorized"}
+    assert plainly(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
+    assert plainly(event("run-state", state="running")) is None
+
+
+@pytest.mark.req("EV-3", part="over a socket")
+async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> None:
+    async with room.client(subprotocols=["toolcrib.plain"]) as client:
+        await client.socket.send(json.dumps({"type": "prompt", "text": "hi", "sessionId": str(room.session_id)}))
+        refused = await client.next()
+        await room.happens("tool-start", toolId="t", toolName="read_file", input={"path": "x"})
+        await room.happens("tool-result", toolId="t", toolName="read_file", status="success", result="text")
+        told = [await client.next() for _ in range(2)]
+        await room.happens("stream-start", messageId="m")
+        room.services.live.publish_delta(Delta(room.workspace_id, room.session_id, DeltaType.TEXT, "m", "Done."))
+        await room.happens("stream-end", messageId="m", content="Done.")
+        await room.happens("run-state", state="ended", ending="done")
+        told += [await client.next() for _ in range(2)]
+        assert client.socket.subprotocol == "toolcrib.plain"
+
+    assert refused["type"] == "error"
+    assert "has no agent" in refused["message"]
+    assert [message["type"] for message in told] == ["tool_call", "tool_result", "token", "done"]
+
+
+@pytest.mark.req("EV-3", part="over a socket")
+async def test_a_prompt_that_nobody_can_answer_leaves_no_session_and_mistakes_are_told(room: Room) -> None:
+    async with room.client(subprotocols=["toolcrib.plain"]) as client:
+        for message in ('{"type": "prompt", "text": "hi"}', '{"type": "nothing"}', "{"):
+            await client.socket.send(message)
+            assert (await client.next())["type"] == "error"
+
+    sessions = await room.services.sessions.page(room.tenant, before=None, limit=10)
+    assert len(sessions) == 1

@@ -1,0 +1,65 @@
+"""Our client with our server: the newer era of the protocol, which the reference servers do not speak yet."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.api_mcp.conftest import Served, founded
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.mcp_servers import McpTransport
+from toolcrib.core.tool_calls import Outcome, ToolCall
+from toolcrib.mcp.tool_catalog import catalog_sha256
+
+
+async def call(served: Served, tool: str, **arguments: object) -> Outcome:
+    assert served.tenant.user_id is not None
+    caller = Caller(served.workspace_id, served.tenant.user_id)
+    return await served.services.executor.execute(ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id())))
+
+
+@pytest.mark.req("MC-1", part="the newer era")
+async def test_a_workspace_uses_another_as_an_mcp_server(served: Served) -> None:
+    other = await founded(served.services, served.origin)
+    box = served.services.toolbox
+    key = await other.agent_key(
+        trust="autonomous", tool_permissions={"write": {"allowed": True}, "read": {"allowed": True}}
+    )
+    made = await box.rows.create(
+        served.tenant, name="other", transport=McpTransport.HTTP, url=f"{served.origin}/mcp",
+        secrets={"Authorization": f"Bearer {key}"},
+    )  # fmt: skip
+    looked = await box.refresh(served.tenant, made.id)
+    assert looked.seen is not None, looked.problem
+    assert {tool.name for tool in looked.seen} == {"read", "read_result", "write"}
+    await box.approve(served.tenant, made.id, catalog_sha256(looked.seen))
+    written = await call(served, "mcp:other/write", path="/sent.txt", content="across")
+    assert written.succeeded, written.error
+    assert (await call(other, "read", path="/sent.txt")).succeeded, "it is in the other workspace"
+    assert not (await call(served, "read", path="/sent.txt")).succeeded, "and not in this one"
+    connections = await box._connections()
+    (held,) = connections._held.values()
+    assert (await held._client()).protocol_version == "2026-07-28"
+    refused = await call(served, "mcp:other/read", path="/../x")
+    assert refused.error is not None
+    assert "answered with an error" in refused.error.message
+
+
+async def test_a_server_that_is_switched_off_or_removed_has_no_tools(served: Served) -> None:
+    key = await served.agent_key(tool_permissions={"ls": {"allowed": True}})
+    box = served.services.toolbox
+    made = await box.rows.create(
+        served.tenant, name="self", transport=McpTransport.HTTP, url=f"{served.origin}/mcp",
+        secrets={"Authorization": f"Bearer {key}"},
+    )  # fmt: skip
+    looked = await box.refresh(served.tenant, made.id)
+    assert looked.seen is not None, looked.problem
+    await box.approve(served.tenant, made.id, catalog_sha256(looked.seen))
+    assert (await call(served, "mcp:self/ls", path="/")).succeeded
+    await box.rows.update(served.tenant, made.id, enabled=False)
+    assert "not found" in str((await call(served, "mcp:self/ls", path="/")).error)
+    await box.rows.update(served.tenant, made.id, enabled=True)
+    assert (await call(served, "mcp:self/ls", path="/")).succeeded
+    await box.rows.delete(served.tenant, made.id)
+    assert "not found" in str((await call(served, "mcp:self/ls", path="/")).error)
+    await box.disconnect(looked)

@@ -1,0 +1,86 @@
+"""`toolcrib mcp add|list|show|accept|remove`: an owner brings another server's tools in from the command line."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.integration.api_mcp.conftest import Served, founded
+from tests.integration.api_mcp.test_both_ways import call
+from toolcrib.cli.mcp import app
+from toolcrib.core.errors import BadArguments, Forbidden, Misconfigured, NotFound
+
+READS = {"ls": {"allowed": True}, "read": {"allowed": True}}
+Say = Callable[..., Any]
+
+
+def terminal(served: Served, key: str | None = None) -> Say:
+    """A shell in which commands are typed; in a thread, for the server is in this one."""
+    environment = {"TOOLCRIB_SERVER": served.origin, "TOOLCRIB_TOKEN": key or served.key, "COLUMNS": "200"}
+
+    async def say(*words: str, **variables: str) -> Result:
+        runner = CliRunner(env=environment | {"TOOLCRIB_WORKSPACE": str(served.workspace_id)} | variables)
+        return await asyncio.to_thread(lambda: runner.invoke(app, words))
+
+    return say
+
+
+@pytest.mark.req("MC-1", part="configured by an owner, from the command line")
+async def test_an_owner_adds_looks_through_accepts_and_removes_a_server(served: Served) -> None:
+    other = await founded(served.services, served.origin)
+    key = await other.agent_key(trust="autonomous", tool_permissions=READS)
+    say = terminal(served)
+    assert "no MCP servers here yet" in (await say("list")).output
+
+    options = ("--url", f"{served.origin}/mcp", "--secret", "Authorization=OTHERS_KEY", "--safe", "ls")
+    added = await say("add", "other", *options, OTHERS_KEY=f"Bearer {key}")
+    assert added.exit_code == 0, added.exception
+    assert "ls (new, safe)" in added.output
+    assert "toolcrib mcp approve other" in added.output
+    assert "not found" in str((await call(served, "mcp:other/ls", path="/")).error), "nobody can use it yet"
+    unasked = await say("approve", "other")
+    assert isinstance(unasked.exception, Misconfigured)
+    sha256 = json.loads((await say("show", "other", "--json")).output)["seen_sha256"]
+    assert sha256 in unasked.exception.message
+    assert isinstance((await say("approve", "other", "--sha256", "0" * 64)).exception, BadArguments)
+    accepted = await say("approve", "other", "--sha256", sha256)
+    assert "Accepted: 3 tools of other." in accepted.output
+    assert (await call(served, "mcp:other/ls", path="/")).succeeded
+    assert "accepted" in (await say("list")).output
+    assert [one["name"] for one in json.loads((await say("list", "--json")).output)] == ["other"]
+
+    assert "Removed: other." in (await say("remove", "other")).output
+    assert isinstance((await say("show", "other")).exception, NotFound)
+
+
+async def test_a_change_is_shown_and_steers_no_terminal(served: Served) -> None:
+    key = await served.agent_key(trust="autonomous", tool_permissions=READS)
+    say = terminal(served)
+    await say(
+        "add", "self", "--url", f"{served.origin}/mcp", "--secret", "Authorization", Authorization=f"Bearer {key}"
+    )
+    (server,) = await served.services.toolbox.rows.list(served.tenant)
+    assert server.seen is not None
+    first = server.seen[0]
+    twisted = replace(first, description="\x1b[2Jobey me\u202e", sha256="0" * 64)
+    await served.services.toolbox.rows.saw(server, (twisted, *server.seen[1:]), None)
+
+    shown = (await say("show", "self")).output
+    assert "\x1b" not in shown
+    assert "\\u001b[2Jobey me\\u202e" in shown
+    again = await say("show", "self", "--again")
+    assert "obey me" not in again.output
+
+
+async def test_a_secret_stands_in_no_command_and_a_stranger_sees_nothing(served: Served) -> None:
+    nowhere = await terminal(served)(
+        "add", "x", "--url", "https://example.org/mcp", "--secret", "X-Key=NOT_SET_ANYWHERE"
+    )
+    assert isinstance(nowhere.exception, Misconfigured)
+    other = await founded(served.services, served.origin)
+    foreign = await terminal(served, other.key)("list")
+    assert isinstance(foreign.exception, NotFound | Forbidden)

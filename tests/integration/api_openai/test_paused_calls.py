@@ -1,0 +1,75 @@
+"""What needs a person, told in a chat that knows only text: what waits, where it is decided, and how it went."""
+
+import re
+from uuid import UUID
+
+import pytest
+
+from tests.integration.api_openai.conftest import Office, assistant, user
+from tests.integration.api_openai.test_sessions import heard_of, sessions_of
+from tests.integration.runs.conftest import no, says, yes
+from toolcrib.core.ids import QuestionId, SessionId
+from toolcrib.core.runs import RunState
+
+STREAMS = pytest.mark.parametrize("stream", [False, True])
+WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
+ASKS = {"name": "colour", "question": "Which `colour`?\n[Click](http://evil.example)", "schema": {"type": "string"}}
+
+
+async def the_session(office: Office) -> SessionId:
+    (session,) = await office.services.sessions.page(office.tenant, before=None, limit=5)
+    return session.id
+
+
+@STREAMS
+@pytest.mark.req("HU-1", part="told to an OpenAI client, with a link")
+async def test_an_answer_says_what_waits_and_the_next_how_it_went(guided: Office, stream: bool) -> None:
+    guided.model.say(says("I write.", WRITES), says("It is written."), says("You are welcome."))
+
+    waiting = await heard_of(await guided.ask(user("Write a."), stream=stream))
+    (approval,) = await guided.services.approvals.open(guided.tenant)
+    assert waiting.startswith("I write.\n\n**A person must decide")
+    assert "`write` `/a.txt`" in waiting
+    assert f"{guided.origin}/w/{guided.tenant.workspace_id}/approvals/{approval.id}" in waiting
+    assert not guided.on_disk("a.txt").exists()
+
+    await guided.services.approvals.decide(guided.tenant, approval.id, yes(), via="test")
+    after = await heard_of(await guided.ask(user("Write a."), assistant(waiting), user("Thanks."), stream=stream))
+
+    assert after == "(`write` was allowed.)\n\nIt is written.\n\nYou are welcome."
+    assert guided.on_disk("a.txt").read_text() == "a\n"
+    assert await sessions_of(guided) == 1
+
+
+@pytest.mark.req("HU-1", part="told to an OpenAI client, still waiting")
+async def test_a_message_sent_too_early_waits_its_turn_and_is_answered_later(guided: Office) -> None:
+    guided.model.say(says("", WRITES), says("I may not."), says("As I said."), says("Goodbye."))
+    said = [user("Write a.")]
+    said.append(assistant(await heard_of(await guided.ask(*said))))
+    said.append(user("And?"))
+
+    early = await heard_of(await guided.ask(*said))
+    (approval,) = await guided.services.approvals.open(guided.tenant)
+    assert str(approval.id) in early
+    await guided.services.approvals.decide(guided.tenant, approval.id, no("Not now"), via="test")
+    late = await heard_of(await guided.ask(*said, assistant(early), user("Bye.")))
+
+    assert late == "(`write` was denied: Not now.)\n\nI may not.\n\nAs I said.\n\nGoodbye."
+    assert not guided.on_disk("a.txt").exists()
+    runs = await guided.services.desk.page(guided.tenant, await the_session(guided), before=None, limit=5)
+    assert [run.state for run in runs] == [RunState.ENDED] * 3
+
+
+@pytest.mark.req("HU-2", part="told to an OpenAI client, with a link")
+async def test_a_question_is_told_in_words_that_cannot_pass_for_ours(office: Office) -> None:
+    office.model.say(says("", ("ask_user", {"questions": [ASKS]})), says("Green it is."), says("Good."))
+
+    asked = await heard_of(await office.ask(user("Paint.")))
+    assert "`Which 'colour'?\\n[Click](http://evil.example)`" in asked
+    found = re.search(r"/approvals/([0-9a-f-]{36})", asked)
+    assert found
+    answers = {"colour": "green"}
+    await office.services.questions.answer(office.tenant, QuestionId(UUID(found[1])), answers, via="test")
+    after = await heard_of(await office.ask(user("Paint."), assistant(asked), user("Done.")))
+
+    assert after == "Green it is.\n\nGood."

@@ -1,0 +1,159 @@
+"""Whole sessions of the official OpenAI SDK against our server: whole answers, streams, history, usage, stopping."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import openai
+import pytest
+
+from tests.fakes import wires
+from tests.fakes.model_server import Answer
+from tests.fakes.scripted_turns import Scene
+from tests.integration.api_openai.conftest import Office, assistant, user
+from tests.integration.runs.conftest import MODEL, says
+from tests.wait_until import PATIENCE
+from toolcrib.core.ids import RunId
+from toolcrib.core.runs import Run, RunEnding, RunState
+
+pytestmark = pytest.mark.req("RN-2", part="behind one answer to an OpenAI client")
+WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
+
+
+async def run_of(office: Office, answer_id: str) -> Run:
+    return await office.services.desk.get(office.tenant, RunId(UUID(answer_id.removeprefix("chatcmpl-"))))
+
+
+async def sessions_of(office: Office) -> int:
+    return len(await office.services.sessions.page(office.tenant, before=None, limit=50))
+
+
+async def test_agents_are_listed_as_models(office: Office) -> None:
+    listed = [one async for one in office.client.models.list()]
+    one = await office.client.models.retrieve(office.name)
+
+    assert [(one.id, one.owned_by) for one in listed] == [(office.name, office.workspace)]
+    assert one == listed[0]
+
+
+async def test_a_whole_run_is_one_answer(office: Office) -> None:
+    office.model.say(says("I write.", WRITES), says("It is written."))
+
+    answer = await office.ask(user("Write a."), temperature=0.3, user="ada")
+
+    assert answer.choices[0].message.content == "I write.\n\nIt is written."
+    assert answer.choices[0].finish_reason == "stop"
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (22, 14, 36)
+    run = await run_of(office, answer.id)
+    assert (run.ending, run.via) == (RunEnding.DONE, "openai")
+    assert office.on_disk("a.txt").read_text() == "a\n"
+
+
+async def test_an_answer_is_streamed_word_by_word(office: Office) -> None:
+    office.model.say(says("I write.", WRITES), says("It is written."))
+
+    stream = await office.ask(user("Write a."), stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+
+    choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    assert choices[0].delta.role == "assistant"
+    assert "".join(choice.delta.content or "" for choice in choices) == "I write.\n\nIt is written."
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["stop"]
+    assert choices[-1].finish_reason == "stop"
+    assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [36]
+    assert chunks[-1].choices == []
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_without_being_asked_a_stream_tells_no_usage(office: Office) -> None:
+    office.model.say(says("Hello."))
+
+    chunks = [chunk async for chunk in await office.ask(user("Hi"), stream=True)]
+
+    assert [chunk.usage for chunk in chunks] == [None] * len(chunks)
+    assert all(chunk.choices for chunk in chunks)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_conversation_goes_on_in_its_session(office: Office, stream: bool) -> None:
+    office.model.say(says("", ("ls", {"path": "/"})), says("Nothing here.\n"), says("Still nothing."))
+    first = [{"role": "system", "content": "Be brief."}, user("What is there?")]
+
+    heard = await heard_of(await office.ask(*first, stream=stream))
+    # Clients trim what they keep.
+    await heard_of(await office.ask(*first, assistant(heard.strip()), user("And now?"), stream=stream))
+
+    assert await sessions_of(office) == 1
+    roles = [role for role, _ in office.told()]
+    assert roles == ["user", "user", "assistant", "tool", "assistant", "user"], "it remembers its calls, too"
+    assert office.told()[-1] == ("user", "And now?")
+
+
+async def test_what_was_said_otherwise_becomes_a_session_of_its_own(office: Office) -> None:
+    office.model.say(says("One."), says("Two."), says("Another one."))
+    await office.ask(user("Count."))
+    await office.ask(user("Count."), assistant("One."), user("On."))
+
+    again = await office.ask(user("Count."), assistant("One."), user("On."))
+
+    assert again.choices[0].message.content == "Another one.", "asked to say it again, it does"
+    assert office.told() == [("user", "Count."), ("assistant", "One."), ("user", "On.")]
+    assert await sessions_of(office) == 2
+
+
+async def test_two_at_once_do_not_meet_in_one_session(office: Office) -> None:
+    office.model.say(says("One."), says("Two."), says("Two."))
+    await office.ask(user("Count."))
+    said = (user("Count."), assistant("One."), user("On."))
+
+    answers = await asyncio.gather(office.ask(*said), office.ask(*said))
+
+    assert [one.choices[0].message.content for one in answers] == ["Two.", "Two."]
+    assert await sessions_of(office) == 2
+
+
+async def test_a_limit_of_the_run_is_told_as_length(office: Office) -> None:
+    await office.change(max_turns=1)
+    office.model.say(says("", ("ls", {"path": "/"})), says("That is all I can do."))
+
+    answer = await office.ask(user("Look everywhere."))
+
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.choices[0].message.content == "That is all I can do."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_hangs_up_stops_the_run(office: Office, stream: bool) -> None:
+    begun = wires.chat_completions(Scene(text="I begin and go on"), MODEL)[:2]
+    office.model.say(Answer(tuple(begun), hang=True))
+
+    async with office.http() as http, asyncio.timeout(PATIENCE):
+        body = {"model": office.name, "messages": [user("Begin.")], "stream": stream}
+        asking = asyncio.create_task(http.post("/chat/completions", json=body))
+        run = await office.first_run(RunState.RUNNING)
+        asking.cancel()
+        ended = await office.until_ended(run)
+
+    assert ended.ending is RunEnding.CANCELLED
+
+
+async def test_a_failing_model_is_told_once_and_not_tried_again(office: Office) -> None:
+    broken = Answer((b'{"error": {"message": "no such model", "type": "x"}}',), 404, content_type="application/json")
+    office.model.say(broken)
+
+    with pytest.raises(openai.APIStatusError) as whole:
+        await office.ask(user("Hello?"))
+    office.model.say(broken)
+    with pytest.raises(openai.APIError) as streamed:
+        await heard_of(await office.ask(user("Hello?"), stream=True))
+
+    assert whole.value.status_code == 502
+    assert whole.value.body == streamed.value.body
+    assert len(office.model.received) == 2
+
+
+async def heard_of(answer: Any) -> str:
+    if isinstance(answer, openai.AsyncStream):
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in answer if chunk.choices])
+    content: str = answer.choices[0].message.content
+    return content

@@ -1,0 +1,98 @@
+"""A session in which things happen, and someone who listens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.integration.conftest import new_caller
+from tests.wait_until import PATIENCE
+from toolcrib.core.events import Delta, DeltaType, Event
+from toolcrib.core.ids import SessionId, WorkspaceId
+from toolcrib.events import Subscription
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.sessions import SessionStore
+
+
+@dataclass(frozen=True)
+class Story:
+    """A session of somebody's workspace."""
+
+    database: Database
+    tenant: Tenant
+    session_id: SessionId
+
+    @property
+    def sessions(self) -> SessionStore:
+        return SessionStore(self.database)
+
+    @property
+    def key(self) -> tuple[WorkspaceId, SessionId]:
+        return self.tenant.workspace_id, self.session_id
+
+    async def happens(self, count: int = 1, *, type: str = "message", **payload: Any) -> int:
+        """Commits events in one transaction, as facts do; the number of the last."""
+        async with self.database.transaction(self.tenant) as connection:
+            seq = 0
+            for _ in range(count):
+                seq = await self.sessions.append(connection, self.tenant, Event(self.session_id, type, payload))
+        return seq
+
+    async def happens_often(self, count: int) -> None:
+        """The same for very many, in one statement."""
+        async with self.database.transaction(self.tenant) as connection:
+            await connection.execute(
+                """
+                select toolcrib.append_event(%s, %s, 'message', jsonb_build_object('n', n))
+                from generate_series(1, %s) n
+                """,
+                (*self.key, count),
+            )
+
+    def says(self, source: str, text: str, *, offset: int = 0, attempt: int = 0) -> Delta:
+        return Delta(*self.key, DeltaType.TOOL, source, text, attempt, offset)
+
+
+async def new_story(database: Database, settings: Settings) -> Story:
+    tenant = Tenant.of(await new_caller(database, settings))
+    session = await SessionStore(database).create(tenant, title="a story")
+    return Story(database, tenant, session.id)
+
+
+class Listener:
+    """Reads a subscription item by item, and gives up after a while."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._items: AsyncIterator[Event | Delta] = aiter(subscription)
+
+    async def next(self) -> Event | Delta:
+        async with asyncio.timeout(PATIENCE):
+            return await anext(self._items)
+
+    async def take(self, count: int) -> list[Event | Delta]:
+        return [await self.next() for _ in range(count)]
+
+    async def until(self, done: Callable[[Event | Delta], bool]) -> list[Event | Delta]:
+        """Everything up to and with the item that was waited for."""
+        items = [await self.next()]
+        while not done(items[-1]):
+            items.append(await self.next())
+        return items
+
+    async def seqs(self, count: int) -> list[int | None]:
+        return [item.seq for item in await self.take(count) if isinstance(item, Event)]
+
+
+def has_seq(seq: int) -> Callable[[Event | Delta], bool]:
+    return lambda item: isinstance(item, Event) and item.seq == seq
+
+
+def text_of(items: Sequence[Event | Delta], source: str) -> str:
+    """What a client shows of a source: each piece at its place."""
+    shown = ""
+    for item in items:
+        if isinstance(item, Delta) and item.source == source:
+            assert item.offset <= len(shown), "there is a gap"
+            shown = shown[: item.offset] + item.text
+    return shown

@@ -1,0 +1,46 @@
+"""A session that someone watches, on one node or on two that share a Redis of their own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.integration.events.builders import Story, new_story
+from tests.integration.events.redis_server import RedisServer
+from tests.wait_until import PATIENCE
+from toolcrib.events import EventHub, event_hub
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+
+
+@pytest.fixture
+async def story(database: Database, settings: Settings) -> Story:
+    return await new_story(database, settings)
+
+
+@pytest.fixture
+async def live(database: Database) -> AsyncIterator[EventHub]:
+    async with EventHub.open(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """A Redis of this test's own, on a free port."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def nodes(
+    database: Database, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[EventHub, EventHub]]:
+    """Two nodes that hear each other. As long as they do, they do not look by themselves: only hints tell."""
+    monkeypatch.setitem(event_hub._LOOK_SECONDS, True, 3_600.0)
+    async with (
+        EventHub.open(database, redis_url=redis.url, node="one") as one,
+        EventHub.open(database, redis_url=redis.url, node="two") as two,
+    ):
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(one.connected(), two.connected())
+        yield one, two

@@ -1,0 +1,118 @@
+"""Several nodes: what happens on one is told on the others, with Redis and without."""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.integration.events.builders import Listener, Story, has_seq, text_of
+from tests.integration.events.redis_server import RedisServer
+from toolcrib.core.events import Event
+from toolcrib.events import EventHub
+from toolcrib.storage.database import Database
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_an_event_of_one_node_is_told_on_another_at_once(nodes: tuple[EventHub, EventHub], story: Story) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        told = []
+        for _ in range(5):
+            await story.happens()
+            one.notify(*story.key)
+            told += await listener.seqs(1)
+
+    assert told == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_deltas_of_one_node_are_told_on_another_before_the_event_that_ends_them(
+    nodes: tuple[EventHub, EventHub], story: Story
+) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        telling = asyncio.create_task(Listener(subscription).until(has_seq(2)))
+        await story.happens(type="tool-start", toolId="call")
+        for number in range(50):
+            one.publish_delta(story.says("call", f"{number:04}", offset=4 * number))
+        await story.happens(type="tool-result", toolId="call")
+        one.notify(*story.key)
+
+        told = await telling
+
+    assert text_of(told, "call") == "".join(f"{number:04}" for number in range(50))
+
+
+@pytest.mark.req("EV-1", part="text so far")
+async def test_who_joins_on_another_node_is_told_the_text_so_far(
+    nodes: tuple[EventHub, EventHub], story: Story
+) -> None:
+    one, two = nodes
+    one.publish_delta(story.says("call", "It was "))
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        so_far = await listener.next()
+        one.publish_delta(story.says("call", "a dark", offset=7))
+
+        assert text_of([so_far, await listener.next()], "call") == "It was a dark"
+
+
+@pytest.mark.req("EV-1", part="lost hints")
+async def test_without_redis_another_node_finds_events_by_looking(
+    live: EventHub, database: Database, story: Story
+) -> None:
+    async with (
+        EventHub.open(database) as other,
+        other.subscribe(story.tenant, story.session_id, after=0) as subscription,
+    ):
+        await story.happens(3)
+        live.notify(*story.key)
+
+        assert await Listener(subscription).seqs(3) == [1, 2, 3]
+
+
+@pytest.mark.req("EV-1", part="Redis may die")
+async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_again(
+    nodes: tuple[EventHub, EventHub], story: Story, redis: RedisServer
+) -> None:
+    one, two = nodes
+    async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        await story.happens(10)
+        one.notify(*story.key)
+        told = await listener.until(has_seq(10))
+        redis.kill()
+        await story.happens(10)
+        one.notify(*story.key)
+        one.publish_delta(story.says("call", "unheard, "))
+        told += await listener.until(has_seq(20))
+        redis.start()
+        # What was said meanwhile is said again when the nodes hear each other again.
+        while not text_of(told, "call"):
+            told.append(await listener.next())
+        one.publish_delta(story.says("call", "heard again", offset=9))
+        await story.happens(10)
+        one.notify(*story.key)
+        told += await listener.until(has_seq(30))
+
+    assert [item.seq for item in told if isinstance(item, Event)] == list(range(1, 31))
+    assert text_of(told, "call") == "unheard, heard again"
+
+
+@pytest.mark.req("EV-1", part="several nodes")
+async def test_what_strangers_say_on_redis_ends_nothing(
+    nodes: tuple[EventHub, EventHub], story: Story, redis: RedisServer
+) -> None:
+    one, two = nodes
+    workspace, session = story.key
+    async with (
+        two.subscribe(story.tenant, story.session_id, after=0) as subscription,
+        Redis.from_url(redis.url) as evil,
+    ):
+        for note in ("", "1", "[]", "null", '{"from": 1, "delta": [1,2,3,4,5,6,7]}', '{"from": 1, "ask": [1, 2]}', "{"):
+            await evil.publish(f"toolcrib:live:{workspace}:{session}", note)
+            await evil.publish("toolcrib:live:asking", note)
+        await story.happens()
+        one.notify(*story.key)
+        assert await Listener(subscription).seqs(1) == [1]

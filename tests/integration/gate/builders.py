@@ -1,0 +1,150 @@
+"""Who appears before the gate, the tools that are made for it here, and how the book is read."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from tests.integration.conftest import Crib, new_person
+from toolcrib import ToolContext, tool
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import ToolFailed
+from toolcrib.core.files import ContentKind
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.paths import MountPath
+from toolcrib.core.tool_calls import Danger
+from toolcrib.policy.agent_definition import render_definition
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.audit import AuditFilter, AuditStore, StoredAuditRecord
+from toolcrib.storage.database import Tenant
+from toolcrib.tools.tool import Tool
+from toolcrib.wiring import assemble
+from toolcrib.workspace.text.content import decode_content
+
+READING = ["ls", "read", "cat", "file_info", "read_multiple_files"]
+PLANS = ["plan_write", "plan_read", "plan_edit", "plan_list"]
+WRITING = ["write", "edit", "rm", "mv", "touch", "mkdir"]
+HISTORY = ["file_versions", "file_version", "file_compare", "file_restore", "deleted_files"]
+
+
+def allowed(*names: str, **more: Any) -> dict[str, Any]:
+    """Permissions for these tools."""
+    return {name: {"allowed": True, **more} for name in names}
+
+
+EVERYTHING = allowed(*READING, *WRITING, *HISTORY, *PLANS)
+
+
+async def hired(crib: Crib, **rules: Any) -> Caller:
+    """An agent of the workspace, kept as its owner wrote it."""
+    definition = render_definition(AgentRules.model_validate(rules))
+    stored = await AgentStore(crib.database).create(
+        Tenant.of(crib.caller), name=f"helper {new_id()}", definition=definition
+    )
+    return replace(crib.caller, agent=stored.as_caller)
+
+
+async def trusted(crib: Crib, **rules: Any) -> Caller:
+    """An agent that may use every tool and is never asked about, except as ``rules`` say."""
+    given: dict[str, Any] = {"trust": "autonomous", "toolsets": ["workspace", "history"]}
+    return await hired(crib, **{**given, "tool_permissions": EVERYTHING, **rules})
+
+
+async def joined(crib: Crib, role: WorkspaceRole) -> Caller:
+    """Another person, who belongs to the workspace in that role."""
+    caller = await stranger(crib)
+    async with crib.database.as_system() as connection:
+        await connection.execute(
+            "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
+            (caller.workspace_id, caller.user_id, role),
+        )
+    return caller
+
+
+async def stranger(crib: Crib) -> Caller:
+    """Someone who has an account and does not belong to the workspace."""
+    return replace(crib.caller, user_id=await new_person(crib.database))
+
+
+def with_tools(crib: Crib, *tools: Tool) -> Crib:
+    """The same workspace behind a gate that knows more tools."""
+    return replace(crib, engine=assemble(crib.settings, crib.database, tools=tools))
+
+
+async def book(crib: Crib) -> list[StoredAuditRecord]:
+    """The workspace's records of calls, in the order in which they were written."""
+    page = await AuditStore(crib.database).page(
+        Tenant.of(crib.caller), before=None, limit=500, wanted=AuditFilter(kind="call")
+    )
+    return page.records[::-1]
+
+
+async def book_of(crib: Crib, call_id: CallId) -> list[StoredAuditRecord]:
+    return [record for record in await book(crib) if record.call_id == call_id]
+
+
+async def rows(crib: Crib, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """What the database holds, as the system sees it. The workspace's id is the last parameter."""
+    async with crib.database.as_system() as connection:
+        cursor = await connection.execute(statement.encode(), (*parameters, crib.caller.workspace_id))
+        return await cursor.fetchall() if cursor.description else []
+
+
+# Tools that a user might add.
+
+
+@tool()
+async def put(path: MountPath, text: str, context: ToolContext) -> dict[str, Any]:
+    """Put a text at a path of any mount."""
+    standing = await context.draft.lookup(path)
+    change = await context.draft.write(standing, text.encode(), content=ContentKind.TEXT)
+    return {"path": str(path), "version_id": str(change.version_id)}
+
+
+@tool()
+async def shift(source: MountPath, destination: MountPath, context: ToolContext) -> None:
+    """Move something within or between mounts."""
+    await context.draft.move(await context.tree.lookup(source), await context.draft.lookup(destination))
+
+
+@tool(danger=Danger.SAFE)
+async def get(path: MountPath, context: ToolContext) -> Any:
+    """Get the text at a path of any mount."""
+    return decode_content((await context.tree.read(path)).body)
+
+
+@tool()
+async def chatter(path: MountPath, context: ToolContext) -> str:
+    """Write a file and talk about it at length."""
+    await context.draft.write(await context.draft.lookup(path), b"a", content=ContentKind.TEXT)
+    return "x" * 200_000
+
+
+@tool(danger=Danger.SAFE)
+async def fail() -> None:
+    """Fail as tools may."""
+    raise ToolFailed("The paper jammed. Open the lid.")
+
+
+@tool(danger=Danger.SAFE)
+def crash() -> None:
+    """Have a bug."""
+    raise ZeroDivisionError("our own fault")
+
+
+@tool(danger=Danger.SAFE)
+async def wait_forever() -> None:
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
+
+
+@tool()
+async def launch() -> str:
+    """Do something dangerous outside the workspace."""
+    return "launched"
+
+
+@tool(danger=Danger.SAFE)
+def forecast() -> str:
+    """Tell the weather."""
+    return "rain"

@@ -1,0 +1,463 @@
+"""Approvals: a call that must wait is a row; a person decides it once; what was approved, and only that, is done."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.gate.builders import EVERYTHING, book_of, hired, joined, rows, with_tools
+from tests.wait_until import PATIENCE
+from toolcrib.core.approvals import TRANSITIONS, Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound
+from toolcrib.core.ids import ApprovalId, CallId, new_id
+from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCategory
+from toolcrib.storage.agents import AgentStore, GrantStore
+from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.tool_calls import StoredCall, ToolCallStore
+from toolcrib.tools.context import ToolContext
+from toolcrib.tools.tool import Tool, ToolArguments
+
+YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
+
+
+async def guided(crib: Crib, **rules: Any) -> Caller:
+    return await hired(crib, tool_permissions=EVERYTHING, **rules)
+
+
+async def in_session(crib: Crib, caller: Caller) -> Caller:
+    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=caller.agent_id)
+    return replace(caller, session_id=session.id)
+
+
+async def asked(crib: Crib, caller: Caller, tool: str = "write", **arguments: Any) -> Approval:
+    outcome = await crib.call(tool, caller, **(arguments or {"path": "/a.txt", "content": "a\n"}))
+    assert outcome.is_waiting, outcome
+    return await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+
+
+async def decide(
+    crib: Crib, approval: Approval, judgement: ApprovalDecision = YES, by: Caller | None = None
+) -> Approval:
+    return await crib.engine.approvals.decide(Tenant.of(by or crib.caller), approval.id, judgement, via="test")
+
+
+async def carried_out(crib: Crib) -> list[Outcome]:
+    """What the server's loop does, once."""
+    claimed = await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
+    outcomes = []
+    for allowed in claimed:
+        if allowed.approval.workspace_id != crib.caller.workspace_id:
+            continue
+        assert allowed.approval.agent_id is not None
+        agent = await AgentStore(crib.database).get(Tenant.of(crib.caller), allowed.approval.agent_id)
+        outcomes.append(await crib.engine.executor.resume(allowed, agent.as_caller))
+    return outcomes
+
+
+async def stored(crib: Crib, call_id: CallId) -> StoredCall:
+    return await ToolCallStore(crib.database).get(Tenant.of(crib.caller), call_id)
+
+
+async def events(crib: Crib, caller: Caller) -> list[tuple[str, dict[str, Any]]]:
+    assert caller.session_id is not None
+    found = await SessionStore(crib.database).events_after(Tenant.of(crib.caller), caller.session_id, 0, limit=100)
+    return [(event.type, dict(event.payload)) for event in found]
+
+
+def test_an_approval_is_decided_once_and_what_was_not_allowed_is_never_done() -> None:
+    assert set(TRANSITIONS) == set(ApprovalState)
+    may_become_allowed = {state for state, then in TRANSITIONS.items() if ApprovalState.ALLOWED in then}
+    assert may_become_allowed == {ApprovalState.OPEN}
+    assert TRANSITIONS[ApprovalState.ALLOWED] == {ApprovalState.STALE, ApprovalState.WITHDRAWN}
+    assert TRANSITIONS[ApprovalState.STALE] == {ApprovalState.WITHDRAWN}
+    for last in (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.WITHDRAWN):
+        assert TRANSITIONS[last] == frozenset()
+
+
+@pytest.mark.req("HU-1", part="the row")
+async def test_a_call_that_must_wait_is_a_row_with_what_would_change(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="old\n")
+    agent = await guided(crib)
+
+    approval = await asked(crib, agent, path="/a.txt", content="new\n", overwrite=True)
+
+    assert (approval.state, approval.tool, approval.agent_id) == (ApprovalState.OPEN, "write", agent.agent_id)
+    assert approval.shown == {"path": "/a.txt", "content": "new\n", "overwrite": True}
+    [change] = approval.changes
+    assert (change["path"], change["change"], change["added"], change["removed"]) == ("/a.txt", "changed", 1, 1)
+    assert "-old\n+new\n" in change["diff"]
+    assert approval.effects["writes"] == ["/a.txt"]
+    assert approval.expires_at - approval.created_at == timedelta(days=7)
+    assert (crib.project / "a.txt").read_text() == "old\n"
+    assert (await stored(crib, approval.call_id)).state == "waiting"
+
+
+@pytest.mark.req("HU-1", part="allowed once")
+async def test_what_is_allowed_is_done_exactly_as_it_was_shown(crib: Crib) -> None:
+    approval = await asked(crib, await guided(crib))
+
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.succeeded
+    assert outcome.change_set_id == approval.change_set_id
+    assert (crib.project / "a.txt").read_text() == "a\n"
+    call = await stored(crib, approval.call_id)
+    assert (call.state, call.change_set_id) == ("done", approval.change_set_id)
+    [record] = await book_of(crib, approval.call_id)
+    assert (record.decision, record.outcome, record.approver_id) == ("ask", "done", crib.caller.user_id)
+    assert await carried_out(crib) == []
+    [(arguments, left)] = await rows(
+        crib,
+        """
+        select a.arguments, (select count(*) from toolcrib.proposed_changes p where p.workspace_id = a.workspace_id)
+        from toolcrib.approvals a where a.workspace_id = %s
+        """,
+    )
+    assert (arguments, left) == (None, 0)
+
+
+@pytest.mark.req("HU-1", part="denied")
+async def test_what_is_denied_is_an_error_result_that_says_who_and_why(crib: Crib) -> None:
+    approval = await asked(crib, await guided(crib))
+
+    decided = await decide(crib, approval, ApprovalDecision(approved=False, reason="Not in this folder."))
+
+    assert decided.state is ApprovalState.DENIED
+    call = await stored(crib, approval.call_id)
+    assert (call.state, call.error["code"]) == ("refused", "APPROVAL_DENIED")
+    assert "Not in this folder." in call.error["message"]
+    [record] = await book_of(crib, approval.call_id)
+    assert (record.outcome, record.error_code, record.approver_id) == (
+        "refused",
+        "APPROVAL_DENIED",
+        crib.caller.user_id,
+    )
+    assert await carried_out(crib) == []
+    assert not (crib.project / "a.txt").exists()
+    assert await rows(crib, "select 1 from toolcrib.change_sets where workspace_id = %s and state = 'proposed'") == []
+
+
+@pytest.mark.req("HU-1", part="decided once")
+async def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who_did(crib: Crib) -> None:
+    member = await joined(crib, WorkspaceRole.MEMBER)
+    for _ in range(10):
+        approval = await asked(crib, await guided(crib), path=f"/{new_id()}", content="")
+
+        both = await asyncio.gather(
+            decide(crib, approval, YES), decide(crib, approval, NO, by=member), return_exceptions=True
+        )
+
+        [won] = [one for one in both if isinstance(one, Approval)]
+        [lost] = [one for one in both if isinstance(one, Conflict)]
+        assert won.decided_by_name is not None
+        assert lost.message.startswith(f"Already {won.state} by {won.decided_by_name}")
+
+
+@pytest.mark.req("HU-1", part="by a member")
+async def test_neither_a_viewer_nor_an_agent_nor_a_stranger_decides(crib: Crib) -> None:
+    agent = await guided(crib)
+    approval = await asked(crib, agent)
+    viewer = await joined(crib, WorkspaceRole.VIEWER)
+    stranger = await new_caller(crib.database, crib.settings)
+
+    for who in (viewer, agent, replace(stranger, workspace_id=crib.caller.workspace_id)):
+        with pytest.raises(Forbidden):
+            await decide(crib, approval, by=who)
+    with pytest.raises(NotFound):
+        await decide(crib, approval, by=stranger)
+    assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.OPEN
+
+
+@pytest.mark.req("HU-1", part="base versions")
+async def test_a_file_changed_since_the_question_makes_it_stale_and_it_is_asked_again(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="one\ntwo\n")
+    agent = await in_session(crib, await guided(crib))
+    approval = await asked(crib, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
+    await crib.result("write", path="/a.txt", content="eins\ntwo\n", overwrite=True)
+
+    with pytest.raises(Conflict, match=r"/a\.txt was changed by .* since this was asked"):
+        await decide(crib, approval)
+    [waiting] = await carried_out(crib)
+
+    assert waiting.is_waiting
+    again = await crib.engine.approvals.get(Tenant.of(crib.caller), waiting.metadata["approval_id"])
+    assert (again.replaces, again.call_id) == (approval.id, approval.call_id)
+    assert "-two\n+zwei\n" in again.changes[0]["diff"]
+    with pytest.raises(Conflict, match="asked again"):
+        await decide(crib, approval)
+    await decide(crib, again)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded
+    assert (crib.project / "a.txt").read_text() == "eins\nzwei\n"
+    assert [kind for kind, _ in await events(crib, agent)] == [
+        "tool-confirm",
+        "tool-decided",
+        "tool-confirm",
+        "tool-decided",
+        "tool-start",
+        "tool-result",
+    ]
+
+
+@pytest.mark.req("HU-1", part="base versions, on disk")
+async def test_a_file_changed_on_disk_between_the_yes_and_the_deed_is_asked_about_again(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="one\ntwo\n")
+    approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="two", new_string="zwei")
+    await decide(crib, approval)
+    (crib.project / "a.txt").write_text("behind your back\ntwo\n")
+
+    [waiting] = await carried_out(crib)
+
+    assert waiting.is_waiting
+    assert (crib.project / "a.txt").read_text() == "behind your back\ntwo\n"
+    again = await crib.engine.approvals.get(Tenant.of(crib.caller), waiting.metadata["approval_id"])
+    await decide(crib, again)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded
+    assert (crib.project / "a.txt").read_text() == "behind your back\nzwei\n"
+
+
+async def test_a_file_that_was_only_touched_is_not_asked_about_again(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="one\n")
+    approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="one", new_string="two")
+    await decide(crib, approval)
+    (crib.project / "a.txt").write_text("one\n")
+
+    [outcome] = await carried_out(crib)
+
+    assert outcome.succeeded
+    assert (crib.project / "a.txt").read_text() == "two\n"
+
+
+@pytest.mark.req("HU-1", part="the hash of the arguments")
+async def test_arguments_that_were_altered_are_not_executed(crib: Crib) -> None:
+    approval = await asked(crib, await guided(crib))
+    async with crib.database.as_system() as connection:
+        await connection.execute(
+            "update toolcrib.approvals set arguments = replace(arguments, 'a.txt', 'b.txt') where id = %s",
+            (approval.id,),
+        )
+
+    with pytest.raises(Conflict, match="not those that were asked about"):
+        await decide(crib, approval)
+    other = await asked(crib, await guided(crib), path="/c.txt", content="")
+    with pytest.raises(Conflict, match="What you were shown"):
+        await decide(crib, other, ApprovalDecision(approved=True, arguments_sha256="0" * 64))
+    assert not (crib.project / "b.txt").exists()
+
+
+@pytest.mark.req("HU-1", part="expiry")
+async def test_what_nobody_decides_in_time_expires_and_the_call_ends(crib: Crib) -> None:
+    approval = await asked(crib, await guided(crib))
+    await _let_time_pass(crib, approval.id)
+
+    with pytest.raises(Conflict, match="expired"):
+        await decide(crib, approval)
+    assert await crib.engine.approvals.open(Tenant.of(crib.caller)) == []
+    while await crib.engine.approvals.expire(limit=100):
+        pass
+
+    call = await stored(crib, approval.call_id)
+    assert (call.state, call.error["code"]) == ("refused", "APPROVAL_EXPIRED")
+    assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.EXPIRED
+
+
+async def test_whoever_called_may_withdraw(crib: Crib) -> None:
+    agent = await guided(crib)
+    approval = await asked(crib, agent)
+
+    withdrawn = await crib.engine.approvals.withdraw(Tenant.of(agent), approval.call_id)
+
+    assert withdrawn.state is ApprovalState.WITHDRAWN
+    with pytest.raises(Conflict, match="withdrawn"):
+        await decide(crib, approval)
+
+
+@pytest.mark.req("HU-1", part="for this session")
+async def test_allowed_for_a_session_nobody_is_asked_again_there_and_elsewhere_they_are(crib: Crib) -> None:
+    agent = await in_session(crib, await guided(crib))
+    elsewhere = await in_session(crib, replace(agent, session_id=None))
+    approval = await asked(crib, agent)
+    rule = replace(approval.offered, paths=("*.txt",))
+
+    await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=rule))
+
+    assert agent.agent is not None
+    fresh = (await AgentStore(crib.database).get(Tenant.of(crib.caller), agent.agent.id)).as_caller
+    again = await crib.call("write", replace(agent, agent=fresh), path="/b.txt", content="b")
+    assert again.succeeded
+    assert (await crib.call("write", replace(agent, agent=fresh), path="/b.md", content="b")).is_waiting
+    assert (await crib.call("write", replace(elsewhere, agent=fresh), path="/c.txt", content="b")).is_waiting
+    [record] = await book_of(crib, again.call_id)
+    assert record.rule.startswith("grant.session:")
+
+
+@pytest.mark.req("HU-1", part="always")
+async def test_allowed_always_leaves_a_rule_that_is_seen_and_revoked(crib: Crib) -> None:
+    agent = await guided(crib)
+    approval = await asked(crib, agent)
+    assert approval.offered == GrantRule("write", paths=("@project/a.txt",))
+    assert agent.agent is not None
+
+    await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered))
+
+    tenant = Tenant.of(crib.caller)
+    fresh = replace(agent, agent=(await AgentStore(crib.database).get(tenant, agent.agent.id)).as_caller)
+    assert (await crib.call("write", fresh, path="/b.txt", content="")).is_waiting
+    assert (await crib.call("write", fresh, path="/a.txt", content="2")).succeeded
+    [grant] = await GrantStore(crib.database).list(tenant)
+    await GrantStore(crib.database).revoke(tenant, grant.id)
+    fresh = replace(agent, agent=(await AgentStore(crib.database).get(tenant, agent.agent.id)).as_caller)
+    assert (await crib.call("write", fresh, path="/a.txt", content="3", overwrite=True)).is_waiting
+
+
+async def test_a_rule_is_stored_only_as_it_was_seen_and_only_by_an_owner(crib: Crib) -> None:
+    approval = await asked(crib, await guided(crib))
+    member = await joined(crib, WorkspaceRole.MEMBER)
+    always = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered)
+
+    with pytest.raises(Forbidden):
+        await decide(crib, approval, always, by=member)
+    for rule, field in (
+        (None, "rule"),
+        (GrantRule("rm"), "rule.tool"),
+        (GrantRule("write", paths=("b.txt",)), "rule"),
+        (GrantRule("write", paths=("#",)), "rule.paths.0"),
+    ):
+        with pytest.raises(BadArguments) as refused:
+            await decide(crib, approval, replace(always, rule=rule))
+        assert list(refused.value.fields) == [field]
+    with pytest.raises(BadArguments, match="Validation") as refused:
+        await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=approval.offered))
+    assert list(refused.value.fields) == ["scope"]
+    assert (await decide(crib, approval, always)).state is ApprovalState.ALLOWED
+
+
+async def test_rules_that_were_tightened_since_count_when_it_is_carried_out(crib: Crib) -> None:
+    agent = await guided(crib)
+    approval = await asked(crib, agent)
+    await decide(crib, approval)
+    assert agent.agent is not None
+    await AgentStore(crib.database).update(
+        Tenant.of(crib.caller), agent.agent.id, definition="tool_permissions: {write: {allowed: true, paths: [src/**]}}"
+    )
+
+    [outcome] = await carried_out(crib)
+
+    assert outcome.error is not None
+    assert outcome.error.code == "NOT_PERMITTED"
+    assert (await stored(crib, approval.call_id)).state == "refused"
+    assert not (crib.project / "a.txt").exists()
+
+
+async def test_a_file_in_a_folder_that_its_paths_do_not_name_is_made_with_the_folder(crib: Crib) -> None:
+    permissions = {"write": {"allowed": True, "paths": ["lib/*.py"]}}
+    agent = await hired(crib, trust="guided", tool_permissions=permissions)
+
+    approval = await asked(crib, agent, path="/lib/new.py", content="x\n")
+    await decide(crib, approval, YES)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.succeeded, outcome.error
+    assert (crib.project / "lib" / "new.py").read_text() == "x\n"
+
+
+async def test_a_call_that_cannot_succeed_is_not_asked_about(crib: Crib) -> None:
+    outcome = await crib.call("edit", await guided(crib), path="/nowhere", old_string="a", new_string="b")
+
+    assert outcome.error is not None
+    assert outcome.error.code == "NOT_FOUND"
+
+
+async def test_to_one_who_is_supervised_nothing_is_told_before_the_yes(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="the secret word\n")
+
+    approval = await asked(
+        crib, await guided(crib, trust="supervised"), "edit", path="/a.txt", old_string="teh secret", new_string="x"
+    )
+
+    assert list(approval.changes) == []
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.error is not None
+
+
+@pytest.mark.req("RN-5", part="unknown")
+async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib: Crib) -> None:
+    rung: list[str] = []
+
+    async def ring(arguments: ToolArguments, context: ToolContext) -> str:
+        rung.append("once")
+        return "rang"
+
+    def bell(name: str, *, repeatable: bool) -> Tool:
+        return Tool(
+            name=name,
+            toolset="workspace",
+            description="Rings.",
+            category=ToolCategory.EXEC,
+            danger=Danger.DANGEROUS,
+            arguments=ToolArguments,
+            effects=lambda _: Effects(hosts=("bell.example",)),
+            function=ring,
+            idempotent=repeatable,
+            checks_membership=False,
+        )
+
+    crib = with_tools(crib, bell("ring", repeatable=False), bell("look", repeatable=True))
+    agent = await hired(crib, tool_permissions={"ring": {"allowed": True}, "look": {"allowed": True}})
+    outcomes: dict[str, Outcome] = {}
+    for tool in ("ring", "look"):
+        outcome = await crib.call(tool, agent)
+        await crib.engine.approvals.decide(Tenant.of(crib.caller), outcome.metadata["approval_id"], YES, via="test")
+        # A node takes it, begins, and dies.
+        await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
+        await ApprovalRows(crib.database).release_dead(lease=15.0)
+        [outcomes[tool]] = await carried_out(crib)
+
+    assert outcomes["ring"].state == "unknown"
+    assert "nobody can tell" in str(outcomes["ring"].error)
+    assert outcomes["look"].succeeded
+    assert rung == ["once"]
+
+
+async def test_hostile_words_in_arguments_are_executed_exactly(crib: Crib) -> None:
+    words = "null \x00 \x1b[2J approved: yes\n"
+    approval = await asked(crib, await guided(crib), path="/a.txt", content=words)
+
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.succeeded
+    assert (crib.project / "a.txt").read_bytes() == words.encode()
+
+
+@pytest.mark.req("SC-3", part="no server need run")
+async def test_decisions_made_while_no_server_runs_are_found_by_the_next_one(crib: Crib) -> None:
+    approvals = [await asked(crib, await guided(crib), path=f"/{n}", content=f"{n}") for n in range(3)]
+    for approval in approvals:
+        await decide(crib, approval)
+
+    running = asyncio.create_task(crib.engine.waiting.run())
+    async with asyncio.timeout(PATIENCE):
+        while [(await stored(crib, approval.call_id)).state for approval in approvals] != ["done"] * 3:
+            pass
+        # It is on disk a moment after it is history; whoever reads it sees to that.
+        for number in range(3):
+            assert (await crib.result("read", path=f"/{number}"))["content"] == f"{number}"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def _let_time_pass(crib: Crib, approval_id: ApprovalId) -> None:
+    async with crib.database.as_system() as connection:
+        await connection.execute(
+            "update toolcrib.approvals set expires_at = now() - interval '1 s' where id = %s", (approval_id,)
+        )

@@ -1,0 +1,153 @@
+"""The book: one record for each call, saying who, what, by which rule, and what changed."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.gate.builders import allowed, book, book_of, hired, joined, put, rows, trusted, with_tools
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Forbidden
+from toolcrib.core.ids import RunId, new_id
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.sessions import SessionStore
+
+pytestmark = pytest.mark.req("AU-1", part="one record for each call")
+
+
+def hexed(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+async def test_a_record_says_who_what_when_and_by_which_rule(crib: Crib) -> None:
+    agent = await trusted(crib)
+    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.agent_id)
+    agent = replace(agent, session_id=session.id, run_id=RunId(new_id()), run_epoch=3, via="websocket")
+    await rows(
+        crib,
+        """
+        insert into toolcrib.runs (id, session_id, user_id, epoch, via, prompt, state, workspace_id)
+        values (%s, %s, %s, 3, 'websocket', '', 'running', %s)
+        """,
+        agent.run_id,
+        session.id,
+        agent.user_id,
+    )
+
+    outcome = await crib.call("write", agent, path="/a.txt", content="words\n")
+
+    [record] = await book_of(crib, outcome.call_id)
+    assert (record.user_id, record.agent_id) == (agent.user_id, agent.agent_id)
+    assert (record.session_id, record.run_id, record.via) == (agent.session_id, agent.run_id, "websocket")
+    assert (record.tool, record.decision, record.rule) == ("write", "allow", "trust.autonomous.dangerous")
+    assert (record.outcome, record.error_code, record.approver_id) == ("done", None, None)
+    assert record.input == {"path": "/a.txt", "content": {"bytes": 6, "sha256": hexed("words\n")}}
+    assert datetime.now(UTC) - timedelta(minutes=1) < record.at <= datetime.now(UTC)
+    assert 0 < record.duration_us < 60_000_000
+    [stored] = await rows(crib, "select fence, arguments, state from toolcrib.tool_calls where workspace_id = %s")
+    assert stored == (3, record.input, "done")
+
+
+@pytest.mark.req("AU-1", part="hashes before and after")
+async def test_a_record_has_the_hashes_before_and_after_of_every_file(crib: Crib) -> None:
+    await crib.result("write", path="/d/a.txt", content="old\n")
+    edited = await crib.call("edit", path="/d/a.txt", old_string="old", new_string="new")
+    moved = await crib.call("mv", source="/d", destination="/e")
+    removed = await crib.call("rm", path="/e/a.txt")
+    touched = await crib.call("touch", path="/f.txt")
+
+    async def files_of(call: object) -> list[tuple[str, str, str | None, str | None]]:
+        [record] = [record for record in await book(crib) if record.call_id == call]
+        return [(file["path"], file["change"], file["before"], file["after"]) for file in record.files]
+
+    old, new = hexed("old\n"), hexed("new\n")
+    made = (await book(crib))[0].files
+    assert [(file["path"], file["before"], file["after"]) for file in made] == [
+        ("@project/d", None, None),
+        ("@project/d/a.txt", None, old),
+    ]
+    assert await files_of(edited.call_id) == [("@project/d/a.txt", "changed", old, new)]
+    assert await files_of(moved.call_id) == [
+        ("@project/e", "moved", None, None),
+        ("@project/e/a.txt", "moved", new, new),
+    ]
+    assert await files_of(removed.call_id) == [("@project/e/a.txt", "deleted", new, None)]
+    assert await files_of(touched.call_id) == [("@project/f.txt", "made", None, hexed(""))]
+
+
+async def test_every_call_has_exactly_one_record_whatever_became_of_it(crib: Crib) -> None:
+    agent = await hired(crib, tool_permissions=allowed("write", "read"))
+    viewer = await joined(crib, WorkspaceRole.VIEWER)
+    made = [
+        await crib.call("write", path="/a.txt", content="a"),
+        await crib.call("write", path="/a.txt", content="b"),
+        await crib.call("read", path="/a.txt"),
+        await crib.call("read", path="/b.txt"),
+        await crib.call("read", path=5),
+        await crib.call("read", path="/../b.txt"),
+        await crib.call("teleport"),
+        await crib.call("read", agent, path="/.env"),
+        await crib.call("ls", agent),
+        await crib.call("mv", source="/a.txt", destination="/a.txt"),
+    ]
+    with pytest.raises(Forbidden):
+        await crib.call("rm", viewer, path="/a.txt")
+
+    found = [(record.tool, record.decision, record.rule, record.outcome) for record in await book(crib)]
+    assert found == [
+        ("write", "allow", "role.member", "done"),
+        ("write", "allow", "role.member", "failed"),
+        ("read", "allow", "role.viewer", "done"),
+        ("read", "allow", "role.viewer", "failed"),
+        ("read", "none", "arguments", "failed"),
+        ("read", "refuse", "arguments", "refused"),
+        ("teleport", "none", "arguments", "failed"),
+        ("read", "refuse", "protected-name:.env", "refused"),
+        ("ls", "refuse", "agent.tool_permissions.ls", "refused"),
+        ("mv", "allow", "role.member", "failed"),
+        ("rm", "refuse", "membership", "refused"),
+    ]
+    assert [len(await book_of(crib, outcome.call_id)) for outcome in made] == [1] * len(made)
+
+
+async def test_many_calls_at_once_are_all_written_down(crib: Crib) -> None:
+    await crib.result("write", path="/a.txt", content="a")
+
+    outcomes = await asyncio.gather(*(crib.call("read", path="/a.txt") for _ in range(100)))
+
+    written = [record.call_id for record in await book(crib) if record.tool == "read"]
+    assert sorted(written) == sorted(outcome.call_id for outcome in outcomes)
+
+
+@pytest.mark.req("TL-10", part="a decorated tool is committed and audited by the gate")
+async def test_a_tool_from_one_function_is_committed_and_written_down(crib: Crib) -> None:
+    crib = with_tools(crib, put)
+    agent = await hired(crib, trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
+
+    outcome = await crib.call("put", agent, path="@project/notes/a.md", text="# a\n")
+    refused = await crib.call("put", agent, path="@project/a.md", text="# a\n")
+
+    assert outcome.succeeded
+    assert outcome.change_set_id is not None
+    assert (crib.project / "notes" / "a.md").read_text() == "# a\n"
+    read = await crib.result("read", path="/notes/a.md")
+    assert (read["content"], read["synced"]) == ("# a\n", True)
+    [record] = await book_of(crib, outcome.call_id)
+    assert [file["path"] for file in record.files] == ["@project/notes", "@project/notes/a.md"]
+    assert record.files[1]["after"] == hexed("# a\n")
+    assert refused.error is not None
+    assert refused.error.code == "NOT_PERMITTED"
+    assert not (crib.project / "a.md").exists()
+
+
+@pytest.mark.req("PO-3", part="a decorated tool is asked about like any")
+async def test_a_tool_from_one_function_is_asked_about_like_any(crib: Crib) -> None:
+    crib = with_tools(crib, put)
+
+    outcome = await crib.call("put", await hired(crib, tool_permissions=allowed("put")), path="@project/a", text="")
+
+    assert outcome.is_waiting
+    assert list(crib.project.iterdir()) == []

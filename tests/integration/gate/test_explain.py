@@ -1,0 +1,104 @@
+"""What `explain` says of a call is what then happens to it."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.gate.builders import EVERYTHING, allowed, book, book_of, hired, put, with_tools
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments, CallDenied, NotFound, PathOutsideMount
+from toolcrib.core.tool_calls import ToolCall
+
+pytestmark = pytest.mark.req("PO-5")
+
+RULES: dict[str, dict[str, Any] | None] = {
+    "a person": None,
+    "an agent without rules": {},
+    "a supervised agent": {"trust": "supervised", "tool_permissions": EVERYTHING},
+    "a guided agent": {"trust": "guided", "tool_permissions": EVERYTHING},
+    "an autonomous agent": {"trust": "autonomous", "tool_permissions": {**EVERYTHING, **allowed("put")}},
+    "an agent bound to paths": {
+        "trust": "autonomous",
+        "tool_permissions": allowed("read", "write", "cat", paths=["src/**"]),
+    },
+    "an agent of another toolset": {"trust": "autonomous", "toolsets": ["history"]},
+    "an agent with a pattern lifted": {
+        "trust": "autonomous",
+        "unprotect": [".env"],
+        "tool_permissions": EVERYTHING,
+    },
+}
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("read", {"path": "/a.txt"}),
+    ("read", {"path": "/src/b.txt"}),
+    ("read", {"path": "/.env"}),
+    ("read", {"path": "/not/there"}),
+    ("cat", {"paths": ["/a.txt", "/.env", "/src/b.txt", "/.git/config"]}),
+    ("write", {"path": "/c.txt", "content": "c"}),
+    ("write", {"path": "/src/c.txt", "content": "c"}),
+    ("write", {"path": "/.env", "content": "c", "overwrite": True}),
+    ("write", {"path": "/.gitattributes", "content": "c"}),
+    ("mv", {"source": "/a.txt", "destination": "/.bashrc"}),
+    ("rm", {"path": "/.env"}),
+    ("put", {"path": "@pkg/a", "text": "x"}),
+    ("put", {"path": "@state/logs/a", "text": "x"}),
+    ("put", {"path": "@central/a", "text": "x"}),
+    ("deleted_files", {}),
+]
+
+
+async def as_said(crib: Crib, who: str) -> Caller:
+    rules = RULES[who]
+    return crib.caller if rules is None else await hired(crib, **rules)
+
+
+@pytest.mark.parametrize("who", RULES)
+async def test_the_explanation_is_what_then_happens(crib: Crib, who: str) -> None:
+    crib = with_tools(crib, put)
+    for path in ("/a.txt", "/src/b.txt", "/.env", "/.git/config"):
+        await crib.result("write", path=path, content="x\n")
+    caller = await as_said(crib, who)
+
+    for tool, arguments in CALLS:
+        said = crib.engine.executor.explain(ToolCall(tool, arguments), caller)
+        outcome = await crib.call(tool, caller, **arguments)
+
+        assert outcome.is_waiting is (said.verdict == "ask" and outcome.error is None), (tool, arguments)
+        if outcome.is_waiting:
+            continue
+        refused = isinstance(outcome.error, CallDenied)
+        assert refused is (said.verdict == "refuse"), (tool, arguments, said, outcome)
+        assert refused is (outcome.error is not None and outcome.error.code != "NOT_FOUND")
+        [record] = await book_of(crib, outcome.call_id)
+        assert (record.decision, record.rule) == (said.verdict, said.rule), (tool, arguments)
+        if said.verdict == "refuse":
+            assert outcome.error is not None
+            assert outcome.error.message == said.reason
+        if tool == "cat" and outcome.succeeded:
+            withheld = {file["path"]: file["error"] for file in outcome.result["files"] if file["error"]}
+            assert withheld == {entry.path.removeprefix("@project"): entry.reason for entry in said.withheld}
+
+
+async def test_explaining_runs_nothing_and_writes_nothing_down(crib: Crib) -> None:
+    said = crib.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), crib.caller)
+
+    assert (said.verdict, said.rule, said.needs_role) == ("allow", "role.member", "member")
+    assert list(crib.project.iterdir()) == []
+    assert await book(crib) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (ToolCall("teleport", {}), NotFound),
+        (ToolCall("read", {}), BadArguments),
+        (ToolCall("read", {"path": "/../x"}), PathOutsideMount),
+    ],
+)
+def test_a_call_that_cannot_be_understood_is_told_as_the_gate_would(
+    crib: Crib, call: ToolCall, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        crib.engine.executor.explain(call, crib.caller)

@@ -1,0 +1,227 @@
+"""Several calls of one message: the same comes of them as one after the other, and what can runs side by side."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.gate.builders import book, crash, stranger, with_tools
+from tests.wait_until import PATIENCE
+from toolcrib import ToolContext, tool
+from toolcrib.core.errors import Forbidden
+from toolcrib.core.paths import AbsolutePath
+from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCall
+from toolcrib.gate.parallel_calls import execute_all
+
+pytestmark = pytest.mark.req("TL-9")
+
+# Few names, so that calls meet; folders that are made on the way, and files where a folder is wanted.
+paths = st.sampled_from(["/a", "/b", "/d/a", "/d/b", "/d/e/a", "/f", "/f/a", "/plans/a.plan"])
+words = st.sampled_from(["one\n", "two\n", "one\ntwo\n"])
+
+
+def calls_of(name: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[ToolCall]:
+    return st.builds(ToolCall, st.just(name), st.fixed_dictionaries(arguments))
+
+
+any_call = st.one_of(
+    calls_of("write", path=paths, content=words, overwrite=st.booleans()),
+    calls_of("read", path=paths),
+    calls_of("cat", paths=st.lists(paths, min_size=1, max_size=2)),
+    calls_of("ls", path=st.sampled_from(["/", "/d"]), recursive=st.booleans()),
+    calls_of("edit", path=paths, old_string=st.just("one"), new_string=st.just("three")),
+    calls_of("edit", path=paths, insert_line=st.just(0), insert_content=words),
+    calls_of("mkdir", path=paths),
+    calls_of("touch", path=paths),
+    calls_of("rm", path=paths | st.just("/d")),
+    calls_of("mv", source=paths, destination=paths | st.sampled_from(["/", "/d", "/d/"])),
+    calls_of("plan_edit", path=st.just("/plans/a.plan"), insert_line=st.just(0), insert_content=words),
+    calls_of("plan_list"),
+    calls_of("deleted_files"),
+    calls_of("teleport", path=paths),
+    calls_of("read", paths=paths),
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(batch=st.lists(any_call, min_size=2, max_size=8))
+async def test_the_same_comes_of_a_batch_as_of_its_calls_one_after_the_other(
+    crib: Crib, batch: Sequence[ToolCall]
+) -> None:
+    at_once = replace(crib, caller=await new_caller(crib.database, crib.settings))
+    in_order = replace(crib, caller=await new_caller(crib.database, crib.settings))
+    for one in (at_once, in_order):
+        await one.result("write", path="/a", content="one\n")
+        await one.result("write", path="/f", content="one\n")
+
+    together = await execute_all(at_once.engine.executor, batch, at_once.caller)
+    apart = [await in_order.call(call.name, **call.arguments) for call in batch]
+
+    assert [told(outcome) for outcome in together] == [told(outcome) for outcome in apart]
+    assert standing(at_once) == standing(in_order)
+    assert await histories(at_once) == await histories(in_order)
+
+
+def told(outcome: Outcome | BaseException) -> tuple[str, ...]:
+    """All that a call says, but for what is never the same twice: ids and times."""
+    assert isinstance(outcome, Outcome)
+    fields = outcome.error.fields if outcome.error else {}
+    said = (repr(outcome.result), repr(outcome.error), repr(fields), str(outcome.state))
+    return tuple(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z", "…", words) for words in said)
+
+
+def standing(crib: Crib) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(crib.project)): path.read_bytes() if path.is_file() else None
+        for path in crib.project.rglob("*")
+    }
+
+
+async def histories(crib: Crib) -> list[tuple[str, int]]:
+    """Every file that ever was, and how many versions it has."""
+    async with crib.database.as_system() as connection:
+        cursor = await connection.execute(
+            "select path, number from toolcrib.files where workspace_id = %s order by path, number",
+            (crib.caller.workspace_id,),
+        )
+        return [(path, number) for path, number in await cursor.fetchall()]
+
+
+class Meeting:
+    """A tool whose calls end only when so many of them have begun."""
+
+    def __init__(self, count: int) -> None:
+        self._barrier = asyncio.Barrier(count)
+        self.log: list[str] = []
+
+    async def meet(self, path: AbsolutePath) -> str:
+        """Wait for the others."""
+        async with asyncio.timeout(PATIENCE):
+            await self._barrier.wait()
+        return path.path
+
+    async def note(self, path: AbsolutePath, context: ToolContext) -> None:
+        """Write down when this begins and when it ends."""
+        self.log.append(f"begin {path.path}")
+        await context.tree.lookup(path)
+        self.log.append(f"end {path.path}")
+
+
+async def test_calls_that_do_not_conflict_run_side_by_side(crib: Crib) -> None:
+    meeting = Meeting(3)
+    crib = with_tools(crib, tool(danger=Danger.DANGEROUS)(meeting.meet))
+    calls = [ToolCall("meet", {"path": path}) for path in ("/c", "/a", "/b")]
+
+    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+
+    assert [outcome.result for outcome in outcomes if isinstance(outcome, Outcome)] == ["/c", "/a", "/b"]
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [lambda given: Effects(writes=(given.path,)), lambda _: Effects(command="make"), lambda _: Effects()],
+    ids=["the same place", "a program", "nothing declared"],
+)
+async def test_calls_that_conflict_run_in_order(crib: Crib, effects: Any) -> None:
+    meeting = Meeting(1)
+    crib = with_tools(crib, tool(effects=effects)(meeting.note))
+    calls = [ToolCall("note", {"path": path}) for path in ("/d", "/d/a", "/d/a/b", "/d")]
+
+    await execute_all(crib.engine.executor, calls, crib.caller)
+
+    assert meeting.log == [f"{what} {call.arguments['path']}" for call in calls for what in ("begin", "end")]
+
+
+async def test_a_move_waits_for_the_folder_that_a_write_before_it_makes(crib: Crib) -> None:
+    await crib.result("write", path="/a", content="one")
+    calls = [
+        ToolCall("write", {"path": "/d/e/new", "content": "two"}),
+        ToolCall("mv", {"source": "/a", "destination": "/d/e/a"}),
+    ]
+
+    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+
+    assert all(isinstance(outcome, Outcome) and outcome.succeeded for outcome in outcomes)
+    assert (crib.project / "d/e/a").read_text() == "one"
+
+
+async def test_each_call_has_an_id_and_a_record_of_its_own(crib: Crib) -> None:
+    calls = [ToolCall("write", {"path": f"/d/{number}", "content": "x"}) for number in range(20)]
+
+    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+
+    ids = [outcome.call_id for outcome in outcomes if isinstance(outcome, Outcome) and outcome.succeeded]
+    assert len(set(ids)) == 20
+    assert crib.caller.call_id not in ids
+    assert {record.call_id for record in await book(crib)} == set(ids)
+    assert sorted(path.name for path in (crib.project / "d").iterdir()) == sorted(str(n) for n in range(20))
+
+
+async def test_a_call_that_fails_is_refused_or_has_a_bug_stops_no_other(crib: Crib) -> None:
+    crib = with_tools(crib, crash)
+    calls = [
+        ToolCall("write", {"path": "/a", "content": "one"}),
+        ToolCall("edit", {"path": "/a", "old_string": "nowhere", "new_string": "x"}),
+        ToolCall("read", {"path": "/../etc/passwd"}),
+        ToolCall("crash", {}),
+        ToolCall("teleport", {}),
+        ToolCall("edit", {"path": "/a", "old_string": "one", "new_string": "two"}),
+        ToolCall("read", {"path": "/a"}),
+    ]
+
+    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+
+    def ending(outcome: Outcome | BaseException) -> str:
+        if not isinstance(outcome, Outcome):
+            return type(outcome).__name__
+        return outcome.error.code if outcome.error else "done"
+
+    assert [ending(outcome) for outcome in outcomes] == [
+        "done", "VALIDATION_ERROR", "VALIDATION_ERROR", "ZeroDivisionError", "NOT_FOUND", "done", "done",
+    ]  # fmt: skip
+    assert isinstance(outcomes[-1], Outcome)
+    assert outcomes[-1].result["content"] == "two"
+
+
+async def test_who_does_not_belong_is_told_so_for_every_call(crib: Crib) -> None:
+    calls = [ToolCall("ls", {}), ToolCall("write", {"path": "/a", "content": "x"})]
+
+    outcomes = await execute_all(crib.engine.executor, calls, await stranger(crib))
+
+    assert [type(outcome) for outcome in outcomes] == [Forbidden, Forbidden]
+
+
+async def test_a_batch_that_is_cancelled_leaves_no_call_behind(crib: Crib) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def linger(path: AbsolutePath) -> None:
+        """Stay until somebody is tired of it."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    crib = with_tools(crib, tool(danger=Danger.DANGEROUS)(linger))
+    calls = [ToolCall("linger", {"path": "/a"}), ToolCall("write", {"path": "/a", "content": "x"})]
+    batch = asyncio.create_task(execute_all(crib.engine.executor, calls, crib.caller))
+    await begun.wait()
+
+    batch.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+    assert ended.is_set()
+    assert not (crib.project / "a").exists()
+
+
+async def test_no_calls_have_no_outcomes(crib: Crib) -> None:
+    assert await execute_all(crib.engine.executor, [], crib.caller) == []

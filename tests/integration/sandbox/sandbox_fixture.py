@@ -1,0 +1,128 @@
+"""A tree, a read-only shelf and a real sandbox around them, for the tests of the sandbox."""
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import CommandResult, SandboxCommand
+from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType, FilesystemEffect
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.transaction import Transaction
+
+# Probed once per process: the proof takes most of a second.
+SANDBOX = Sandbox()
+COPYING = Sandbox(overlay=False)
+
+
+@dataclass(frozen=True)
+class Stand:
+    folder: Path
+    sandbox: Sandbox = SANDBOX
+
+    def __post_init__(self) -> None:
+        for made in (self.tree, self.shelf, self.staging):
+            made.mkdir(exist_ok=True)
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def shelf(self) -> Path:
+        return self.folder / "shelf"
+
+    @property
+    def staging(self) -> Path:
+        return self.folder / "staging"
+
+    def begin(self, *, masked: Collection[str] = ()) -> AbstractAsyncContextManager[Transaction]:
+        zones = [
+            ViewMount("project", self.tree, "/mnt/project", writable=True, masked=frozenset(masked)),
+            ViewMount("pkg", self.shelf, "/mnt/pkg"),
+        ]
+        return self.sandbox.transaction(zones, self.staging)
+
+    async def run(
+        self,
+        command: str | SandboxCommand,
+        emit: Callable[[str], None] = lambda _: None,
+        *,
+        masked: Collection[str] = (),
+    ) -> CommandResult:
+        async with self.begin(masked=masked) as view:
+            return await view.run(SandboxCommand(command) if isinstance(command, str) else command, emit)
+
+    async def said(self, command: str | SandboxCommand, *, masked: Collection[str] = ()) -> str:
+        return (await self.run(command, masked=masked)).output.text
+
+
+def python(program: str) -> str:
+    """A command that runs a Python program inside."""
+    return f"exec /usr/bin/python3 -I - <<'PROGRAM'\n{program}\nPROGRAM"
+
+
+def snapshot(tree: Path) -> dict[str, tuple[str, int, bytes]]:
+    """Every place below with its kind, mode and bytes. Unlocks what is locked, after looking."""
+    return dict(_walk(tree, "."))
+
+
+def apply(effect: FilesystemEffect, tree: Path) -> None:
+    """Bring an effect to a tree, in the order in which it is given."""
+    modes = {place: stat.S_IMODE(place.stat().st_mode) for place in _unlocked(tree)}
+    for entry in effect:
+        place = tree / entry.path
+        if entry.change is EntryChange.DELETED:
+            place.rmdir() if entry.kind is EntryType.FOLDER else place.unlink()
+            modes.pop(place, None)
+            continue
+        _put(effect, entry, place)
+        if entry.kind is not EntryType.LINK:
+            modes[place] = entry.mode
+    for place in sorted(modes, reverse=True):
+        place.chmod(modes[place])
+
+
+def _put(effect: FilesystemEffect, entry: ChangedEntry, place: Path) -> None:
+    if entry.kind is EntryType.FOLDER:
+        if entry.change is EntryChange.MADE:
+            place.mkdir()
+    elif entry.kind is EntryType.LINK:
+        assert entry.target is not None
+        if entry.change is EntryChange.CHANGED:
+            place.unlink()
+        place.symlink_to(entry.target)
+    elif entry.body:
+        # Replaced, not rewritten: another name of the same file keeps its bytes.
+        place.unlink(missing_ok=True)
+        with effect.open(entry) as body:
+            place.write_bytes(body.read())
+
+
+def _unlocked(tree: Path) -> Iterator[Path]:
+    """Every folder, each before it is unlocked."""
+    yield tree
+    tree.chmod(stat.S_IMODE(tree.stat().st_mode) | 0o700)
+    for child in list(os.scandir(tree)):
+        if child.is_dir(follow_symlinks=False):
+            yield from _unlocked(Path(child.path))
+
+
+def _walk(place: Path, name: str) -> Iterator[tuple[str, tuple[str, int, bytes]]]:
+    found = place.lstat()
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        yield name, ("link", 0, os.fsencode(os.readlink(place)))
+    elif stat.S_ISDIR(found.st_mode):
+        yield name, ("folder", mode, b"")
+        place.chmod(mode | 0o700)
+        for child in sorted(os.listdir(place)):
+            yield from _walk(place / child, f"{name}/{child}")
+    elif stat.S_ISREG(found.st_mode):
+        place.chmod(mode | 0o400)
+        yield name, ("file", mode, place.read_bytes())
+    else:
+        yield name, ("special", mode, b"")

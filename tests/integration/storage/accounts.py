@@ -1,0 +1,44 @@
+"""People and workspaces for tests below HTTP."""
+
+import secrets
+
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.users import ActingUser, UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
+
+
+def new_email() -> str:
+    """An address that no other test uses: they share a database."""
+    return f"{secrets.token_hex(8)}@example.com"
+
+
+async def someone(database: Database, email: str | None = None) -> ActingUser:
+    profile = await UserStore(database).create_user(
+        email=email or new_email(), full_name="Ada", password_hash="no hash of any password"
+    )
+    return ActingUser(profile.user_id, 0)
+
+
+async def founded(database: Database, owner: ActingUser) -> Tenant:
+    """A new workspace, as its owner enters it."""
+    workspace = await WorkspaceStore(database).create(owner, name="website", node="test-node")
+    return as_tenant(workspace.id, owner)
+
+
+async def joined(database: Database, tenant: Tenant, role: WorkspaceRole) -> Tenant:
+    """The same workspace, as a new member of that role enters it."""
+    email = new_email()
+    newcomer = await someone(database, email)
+    await WorkspaceStore(database).add_member(tenant, email=email, role=role)
+    return as_tenant(tenant.workspace_id, newcomer)
+
+
+def as_tenant(workspace_id: WorkspaceId, person: ActingUser) -> Tenant:
+    return Tenant(workspace_id, person.user_id, person.token_version)
+
+
+def user_of(tenant: Tenant) -> UserId:
+    assert tenant.user_id is not None
+    return tenant.user_id

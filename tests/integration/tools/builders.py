@@ -1,0 +1,40 @@
+"""Calls in a dialect: what they result in, whether they succeed or not, and what the journal says of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.integration.conftest import Crib
+from toolcrib.core.callers import Caller
+
+MOUNTS = ("fs.list", "fs.read", "fs.search", "fs.write", "fs.apply_patch")
+PROJECT = ("read_file", "list_directory")
+STUDIO = ("file_read", "file_write")
+
+
+async def told(crib: Crib, tool: str, caller: Caller | None = None, /, **arguments: Any) -> dict[str, Any]:
+    """What the dialect says of a call, be it a failure."""
+    outcome = await crib.call(tool, caller or crib.caller, **arguments)
+    assert isinstance(outcome.result, dict), outcome
+    return outcome.result
+
+
+async def speaker(crib: Crib, **rules: Any) -> Caller:
+    """An agent that speaks all three dialects, may do everything in them, and is never asked about."""
+    given: dict[str, Any] = {
+        "trust": "autonomous",
+        "toolsets": ["mounts", "project", "studio"],
+        "tool_permissions": {name: {"allowed": True} for name in (*MOUNTS, *PROJECT, *STUDIO)},
+    }
+    return await crib.agent(**{**given, **rules})
+
+
+def state_of(crib: Crib, caller: Caller) -> Path:
+    """Where a caller's @state lies."""
+    return crib.mount(f"state/{caller.state_scope}")
+
+
+def journal_of(crib: Crib, caller: Caller, name: str = "execution.jsonl") -> list[dict[str, Any]]:
+    """The lines of a caller's journal."""
+    path = state_of(crib, caller) / "logs" / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

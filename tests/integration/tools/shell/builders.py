@@ -1,0 +1,35 @@
+"""A workspace behind a gate with a real sandbox, proved once per process, and who runs commands in it."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.sandbox.sandbox_fixture import SANDBOX
+from toolcrib.core.callers import Caller
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+
+async def new_crib(database: Database, settings: Settings) -> Crib:
+    engine = assemble(settings, database, sandbox=SANDBOX)
+    return Crib(engine, database, settings, await new_caller(database, settings))
+
+
+def another_engine(crib: Crib, **changed: Any) -> Crib:
+    """The same workspace behind a gate of its own, as another process would have it."""
+    settings = crib.settings.model_copy(update=changed)
+    return replace(crib, engine=assemble(settings, crib.database, sandbox=SANDBOX), settings=settings)
+
+
+async def hand(crib: Crib, *, trust: str = "autonomous", unprotect: tuple[str, ...] = (), **bash: Any) -> Caller:
+    """An agent that may run commands."""
+    permissions = {"bash": {"allowed": True, **bash}}
+    return await crib.agent(trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotect=unprotect)
+
+
+async def ran(crib: Crib, command: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:
+    """What a command that ended by itself results in."""
+    outcome = await crib.call("bash", caller or crib.caller, command=command, **arguments)
+    assert outcome.succeeded, outcome.error
+    return dict(outcome.result)

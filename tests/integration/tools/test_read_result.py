@@ -1,0 +1,67 @@
+"""`read_result`: whose calls an agent reads on in, and what is said where nothing can be read."""
+
+from uuid import uuid4
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.gate.builders import hired
+from tests.integration.gate.test_approvals import asked, in_session
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import NotFound, ToolFailed
+from toolcrib.core.ids import CallId
+
+pytestmark = pytest.mark.req("TL-8", part="reading on")
+
+LARGE = "".join(f"line {number}\n" for number in range(20_000))
+
+
+@pytest.fixture
+async def crib(crib: Crib) -> Crib:
+    await crib.result("write", path="/large.txt", content=LARGE)
+    return crib
+
+
+async def cut_call(crib: Crib, caller: Caller) -> CallId:
+    outcome = await crib.call("read", caller, path="/large.txt", limit=20_000)
+    assert outcome.metadata["cut"] is True
+    return outcome.call_id
+
+
+async def test_an_agent_reads_on_in_the_session_of_the_call_and_in_no_other(crib: Crib) -> None:
+    agent = await hired(crib)
+    here, elsewhere = await in_session(crib, agent), await in_session(crib, agent)
+    call_id = await cut_call(crib, here)
+
+    found = await crib.call("read_result", here, call_id=str(call_id))
+    other = await crib.call("read_result", elsewhere, call_id=str(call_id))
+    outside = await crib.call("read_result", agent, call_id=str(call_id))
+
+    assert "line 100" in found.result["output"]
+    for refused in (other, outside):
+        assert isinstance(refused.error, NotFound)
+        assert "line 100" not in repr(refused)
+
+
+async def test_what_is_not_there_and_what_has_no_result_yet_say_so(crib: Crib) -> None:
+    agent = await hired(crib, tool_permissions={"write": {"allowed": True}})
+    waiting = await asked(crib, agent)
+
+    unknown = await crib.call("read_result", agent, call_id=str(uuid4()))
+    unfinished = await crib.call("read_result", agent, call_id=str(waiting.call_id))
+
+    assert isinstance(unknown.error, NotFound)
+    assert isinstance(unfinished.error, NotFound)
+    assert "no result yet" in unfinished.error.message
+
+
+async def test_a_small_result_is_read_whole_and_nothing_follows_it(crib: Crib) -> None:
+    agent = await in_session(crib, await hired(crib))
+    outcome = await crib.call("file_info", agent, path="/large.txt")
+
+    whole = await crib.call("read_result", agent, call_id=str(outcome.call_id))
+    past = await crib.call("read_result", agent, call_id=str(outcome.call_id), offset=100_000)
+
+    assert whole.result["metadata"]["next_offset"] is None
+    assert isinstance(past.error, ToolFailed)
+    assert "all that is kept" in past.error.message

@@ -1,0 +1,76 @@
+"""Requests made from a description, by schemathesis: as described, and broken in every way that it knows."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+
+# The same requests in every run.
+SEED = 20261116
+LONGEST_TEXT = 2_000
+
+
+def attack_operations(
+    document: dict[str, Any],
+    attack: Callable[[str, Case[Any]], None],
+    *,
+    each: int,
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """Make ``each`` requests to every operation, half of them broken on purpose."""
+    for name, operation in _operations(document):
+        if name in without:
+            continue
+        for mode in GenerationMode:
+            made = _generate(operation.as_strategy(generation_mode=mode), each // 2, partial(attack, name))
+            # What takes nothing cannot be given anything wrong.
+            assert made or mode is GenerationMode.NEGATIVE, f"Nothing can be made from the description of {name}."
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for found in schemathesis.openapi.from_dict(_shortened(document)).get_all_operations():
+        assert isinstance(found, Ok), found
+        operation = found.ok()
+        yield operation.definition.raw["operationId"], operation
+
+
+def _shortened(schema: Any) -> Any:
+    """The same with shorter texts: to make one of a million characters takes longer than a hundred requests."""
+    if isinstance(schema, list):
+        return [_shortened(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shorter = {name: _shortened(value) for name, value in schema.items()}
+    if isinstance(shorter.get("maxLength"), int):
+        shorter["maxLength"] = min(shorter["maxLength"], LONGEST_TEXT)
+    return shorter
+
+
+def _generate(strategy: Any, count: int, attack: Callable[[Case[Any]], None]) -> int:
+    """Make so many requests; fewer if there are not so many."""
+    made = 0
+
+    @seed(SEED)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=strategy)
+    def run(case: Case[Any]) -> None:
+        nonlocal made
+        made += 1
+        attack(case)
+
+    with suppress(Unsatisfiable):
+        run()
+    return made

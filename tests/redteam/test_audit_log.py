@@ -1,0 +1,478 @@
+"""Attacks on the audit log by who can write the database and has no key: each is found, by anchor or by witness."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adversarial.test_audit import Book, book, template
+from tests.fakes.webhook import Webhook
+from tests.integration.conftest import new_person
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import Forbidden
+from toolcrib.core.ids import WorkspaceId, new_id
+from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
+from toolcrib.gate.audit_seals import AuditSealer, SealingRefused
+from toolcrib.gate.audit_verification import AuditVerifier, verify
+from toolcrib.gate.checkpoint_export import CheckpointExporter
+from toolcrib.storage.audit import AuditSealStore
+from toolcrib.wiring import audit_key
+
+__all__ = ["book", "template"]
+
+pytestmark = [
+    pytest.mark.req("SY-4", part="truncated, rolled back and re-sealed logs"),
+    pytest.mark.xdist_group("book"),
+]
+
+TRUNCATE = ("delete from seals where number > {seal}", "delete from audit where position > {top}")
+
+
+def truncate(log: Book, *, seals: int, each: int = 2) -> None:
+    """Deletes every seal after one, and the records under them."""
+    log.behind_our_back(*(statement.format(seal=seals, top=seals * each) for statement in TRUNCATE))
+
+
+def verifier(log: Book, *, anchor: bool = True) -> AuditVerifier:
+    path = log.settings.audit_anchor if anchor else None
+    return AuditVerifier(
+        AuditSealStore(log.database), audit_key(log.settings), anchor=path, mark=log.settings.audit_mark
+    )
+
+
+# Truncated
+
+
+async def test_a_truncated_log_is_not_sealed_over_and_not_whole(book: Book) -> None:
+    """As the red team did it: seals and records deleted, one more call made."""
+    await book.filled(seals=7)
+    truncate(book, seals=2)
+    await book.call("file_info", path="/")
+
+    with pytest.raises(SealingRefused, match="accept-restore"):
+        await book.sealer.seal()
+
+    ended = book.verified()
+    assert ended.status == 1
+    assert "The chain ends at seal 2, but there was a seal 7" in ended.said
+    assert "verification FAILED" in ended.said
+    assert json.loads(book.settings.audit_anchor.read_text())["number"] == 7
+
+
+async def test_a_sealer_that_runs_goes_on_refusing_and_keeps_its_anchor(book: Book) -> None:
+    await book.filled(seals=3)
+    truncate(book, seals=1)
+    for _ in range(3):
+        await book.call("file_info", path="/")
+        with pytest.raises(SealingRefused):
+            await book.sealer.seal()
+
+    assert book.rows("select max(number) from seals") == [(1,)]
+
+
+async def test_a_log_that_was_emptied_is_not_begun_anew(book: Book) -> None:
+    await book.filled(seals=2)
+    book.behind_our_back("delete from seals", "delete from audit", "alter sequence audit_position_seq restart")
+    await book.call("file_info", path="/")
+
+    with pytest.raises(SealingRefused):
+        await book.sealer.seal()
+    assert "The chain ends at seal 0" in book.verified().said
+
+
+# Rolled back and sealed again
+
+
+async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_anchor(
+    book: Book, tmp_path: Path
+) -> None:
+    """The other node has no anchor that high: it makes seals of the same numbers, with the true key."""
+    await book.filled(seals=4)
+    truncate(book, seals=2)
+    other = AuditSealer(AuditSealStore(book.database), audit_key(book.settings), anchor=tmp_path / "other-anchor.json")
+    for _ in range(3):
+        await book.call("file_info", path="/")
+        await other.seal()
+    assert book.rows("select max(number) from seals") == [(5,)]
+
+    await book.call("file_info", path="/")
+    with pytest.raises(SealingRefused, match="Seal 4 is not the one that was noted"):
+        await book.sealer.seal()
+    assert "Seal 4 is not the one that was noted" in book.verified().said
+    found = await verify(AuditSealStore(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    assert any("rolled back and sealed anew" in problem for problem in found.problems)
+
+
+async def test_a_log_sealed_again_without_the_key_does_not_fit(book: Book) -> None:
+    await book.filled(seals=3)
+    truncate(book, seals=1)
+    forger = AuditSealer(AuditSealStore(book.database), secrets.token_bytes(32))
+    for _ in range(2):
+        await book.call("file_info", path="/")
+        await forger.seal()
+
+    ended = book.verified()
+    assert ended.status == 1
+    assert "Seal 2 does not fit" in ended.said
+    assert "Seal 3 is not the one that was noted" in ended.said
+
+
+async def test_a_database_restored_from_an_older_copy_is_found(book: Book) -> None:
+    """Rolled back as a whole, by rows: what a restore of an older dump leaves."""
+    await book.filled(seals=2)
+    book.behind_our_back("create table old_audit as table audit", "create table old_seals as table seals")
+    await book.filled(seals=2)
+    book.behind_our_back(
+        "delete from audit",
+        "delete from seals",
+        "insert into audit overriding system value select * from old_audit",
+        "insert into seals select * from old_seals",
+        "select setval('audit_position_seq', 4)",
+    )
+    await book.call("file_info", path="/")
+
+    with pytest.raises(SealingRefused):
+        await book.sealer.seal()
+    assert "there was a seal 4" in book.verified().said
+
+
+# A restore that the operator made
+
+
+async def test_a_restore_is_declared_recorded_and_shown_ever_after(book: Book) -> None:
+    await book.filled(seals=3)
+    truncate(book, seals=1)
+    assert book.audit("accept-restore", "--yes").said.startswith(
+        "Accepted and recorded: the audit log goes on from seal 1"
+    )
+
+    assert await book.sealer.seal() == 1
+    await book.filled(seals=1)
+
+    ended = book.verified("--full")
+    assert ended.status == 0
+    assert "accepted a restore, from seal 3 back to seal 1" in ended.said
+    [(tool, outcome, given)] = book.rows("select tool, outcome, input from audit where tool like 'audit.%'")
+    assert (tool, outcome) == ("audit.accept-restore", "done")
+    assert (given["before"]["number"], given["after"]["number"]) == (3, 1)
+
+
+async def test_there_is_no_restore_to_accept_where_nothing_was_lost(book: Book) -> None:
+    await book.filled(seals=2)
+
+    ended = book.audit("accept-restore", "--yes")
+
+    assert ended.status == 1
+    assert "no restore to accept" in ended.said
+    assert book.rows("select count(*) from audit where tool like 'audit.%'") == [(0,)]
+
+
+async def test_a_restore_that_someone_without_the_key_has_recorded_is_found(book: Book) -> None:
+    await book.filled(seals=1)
+    book.behind_our_back(
+        """
+        insert into audit
+            (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome, duration_us)
+        select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', at, user_id, gen_random_uuid(), via,
+               'audit.accept-restore', decision, rule,
+               '{"kind": "toolcrib-audit-restore", "before": {"number": 3}, "after": {"number": 1}, "by": "root"}',
+               outcome, duration_us
+        from audit limit 1
+        """
+    )
+    await book.sealer.seal()
+
+    ended = book.verified()
+
+    assert ended.status == 1
+    assert "was not accepted with the audit key" in ended.said
+
+
+# Witnesses
+
+
+@pytest.fixture
+async def witnessed(book: Book, tmp_path: Path) -> Path:
+    """A checkpoint that was exported at the third of five seals, and kept elsewhere."""
+    kept = tmp_path / "witness" / "checkpoints.jsonl"
+    kept.parent.mkdir()
+    await book.filled(seals=3)
+    assert book.audit("checkpoint", str(kept)).status == 0
+    await book.filled(seals=2)
+    return kept
+
+
+async def test_a_checkpoint_is_signed_so_that_a_witness_can_check_it_without_the_key(
+    book: Book, witnessed: Path
+) -> None:
+    told = json.loads(witnessed.read_text())
+    public_key = CheckpointSigner(audit_key(book.settings)).public_key
+
+    assert told["number"] == 3
+    assert is_signed(told, public_key)
+    assert not is_signed({**told, "number": 2}, public_key)
+    assert book.settings.audit_key.get_secret_value() not in witnessed.read_text()
+
+
+async def test_a_log_that_contains_a_witnesss_checkpoint_is_whole(book: Book, witnessed: Path) -> None:
+    assert book.verified("--checkpoint", str(witnessed)).status == 0
+
+
+WITNESSED: dict[str, Callable[[Book], object]] = {
+    "truncated": lambda log: truncate(log, seals=1),
+    "emptied": lambda log: log.behind_our_back("delete from seals", "delete from audit"),
+}
+
+
+@pytest.mark.parametrize("attack", WITNESSED.values(), ids=WITNESSED.keys())
+@pytest.mark.req("SY-4", part="checkpoints and witnesses")
+async def test_a_witness_proves_what_was_cut_even_if_the_anchor_is_gone_too(
+    book: Book, witnessed: Path, attack: Callable[[Book], object]
+) -> None:
+    attack(book)
+    # Someone who had the node's disk as well, and not its key.
+    book.settings.audit_anchor.unlink()
+    book.settings.audit_mark.unlink(missing_ok=True)
+    await book.call("file_info", path="/")
+    await book.sealer.seal()
+    assert book.verified().status == 0
+
+    ended = book.verified("--checkpoint", str(witnessed))
+
+    assert ended.status == 1
+    assert "but there was a seal 3" in ended.said
+
+
+async def test_a_witness_proves_that_seals_were_made_anew(book: Book, witnessed: Path) -> None:
+    truncate(book, seals=2)
+    book.settings.audit_anchor.unlink()
+    await book.filled(seals=4)
+
+    ended = book.verified("--checkpoint", str(witnessed))
+
+    assert ended.status == 1
+    assert "Seal 3 is not the one that was noted" in ended.said
+
+
+SPOILED: dict[str, Callable[[str], str]] = {
+    "another number": lambda text: text.replace('"number": 3', '"number": 2'),
+    "another signature": lambda text: text.replace('"signature": "', '"signature": "00'),
+    "nothing in it": lambda _: "{}",
+    "empty": lambda _: "",
+    "a list": lambda _: "[]",
+    "no JSON": lambda _: "not json",
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED.values(), ids=SPOILED.keys())
+async def test_a_checkpoint_that_was_changed_is_not_believed(
+    book: Book, witnessed: Path, spoiled: Callable[[str], str]
+) -> None:
+    witnessed.write_text(spoiled(witnessed.read_text()))
+
+    ended = book.verified("--checkpoint", str(witnessed))
+
+    assert ended.status == 1
+    assert "cannot be believed" in ended.said
+    assert "Traceback" not in ended.said
+
+
+async def test_no_checkpoint_is_signed_of_a_log_that_was_cut(book: Book, tmp_path: Path) -> None:
+    await book.filled(seals=3)
+    truncate(book, seals=1)
+
+    with pytest.raises(SealingRefused):
+        await verifier(book).checkpoint()
+
+
+@pytest.mark.req("SY-4", part="checkpoints and witnesses")
+async def test_checkpoints_are_exported_to_a_file_and_to_an_address(book: Book, tmp_path: Path) -> None:
+    file = tmp_path / "exported.jsonl"
+    public_key = CheckpointSigner(audit_key(book.settings)).public_key
+    with Webhook.open() as webhook:
+        exporter = CheckpointExporter(verifier(book), file=file, url=webhook.url)
+        await book.filled(seals=1)
+        assert await exporter.export()
+        assert not await exporter.export()
+        await book.filled(seals=1)
+        assert await exporter.export()
+        posted = webhook.received
+
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    assert written == posted
+    assert [told["number"] for told in written] == [1, 2]
+    assert all(is_signed(told, public_key) for told in written)
+    assert book.verified("--checkpoint", str(file)).status == 0
+
+
+# Since the last verification
+
+
+@pytest.mark.req("SY-4", part="verification is incremental")
+async def test_what_was_verified_is_not_recomputed_and_all_of_it_is_when_asked(book: Book) -> None:
+    await book.filled(seals=3)
+    first = book.verified()
+    await book.filled(seals=2)
+
+    second, full = book.verified(), book.verified("--full")
+
+    assert first.said == "Audit log verified: 6 records under 3 seals.\n"
+    assert second.said.startswith(
+        "Audit log verified: 4 records under 2 seals.\n3 seals before them were verified earlier"
+    )
+    assert full.said == "Audit log verified: 10 records under 5 seals.\n"
+
+
+DAMAGES_BEFORE = {
+    "a record deleted": ("delete from audit where position = 1", "1 sealed records are missing"),
+    "a seal's hash changed": (
+        "update seals set mac = sha256(mac) where number = 3",
+        "Seal 3 is not the one that was noted",
+    ),
+    "the chain cut there": ("delete from seals where number > 2", "The chain ends at seal 2"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES_BEFORE.values(), ids=DAMAGES_BEFORE.keys())
+async def test_damage_before_the_mark_is_found_without_recomputing(book: Book, damage: str, message: str) -> None:
+    await book.filled(seals=3)
+    assert book.verified().status == 0
+    book.settings.audit_anchor.unlink()
+
+    book.behind_our_back(damage)
+
+    ended = book.verified()
+    assert ended.status == 1
+    assert message in ended.said
+
+
+async def test_a_changed_record_before_the_mark_is_found_by_a_full_verification(book: Book) -> None:
+    await book.filled(seals=3)
+    assert book.verified().status == 0
+    book.behind_our_back("update audit set tool = 'read' where position = 1")
+
+    assert "Seal 1 does not fit" in book.verified("--full").said
+
+
+async def test_a_mark_that_nobody_with_the_key_has_made_counts_for_nothing(book: Book) -> None:
+    await book.filled(seals=3)
+    assert book.verified().status == 0
+    mark = json.loads(book.settings.audit_mark.read_text())
+    book.behind_our_back("update audit set tool = 'read' where position = 5")
+    other = CheckpointSigner(secrets.token_bytes(32))
+    forged = [{**mark, "top": 9}, {**mark, "public_key": other.public_key}, {"number": 3}]
+
+    for one in forged:
+        book.settings.audit_mark.write_text(json.dumps(one))
+        ended = book.verified()
+        assert ended.status == 1
+        assert "cannot be believed" in ended.said
+        assert "Seal 3 does not fit" in ended.said
+
+
+async def test_a_server_remembers_how_far_it_has_verified(book: Book) -> None:
+    await book.filled(seals=3)
+    first = await verifier(book).stretch(None)
+    await book.filled(seals=1)
+    second = await verifier(book).stretch(None)
+    whole = await verifier(book).stretch(0)
+
+    assert (first.first, first.last, first.problems) == (0, 3, ())
+    assert (second.first, second.last, second.sealed, second.problems) == (3, 4, 2, ())
+    assert (whole.first, whole.last, whole.sealed, whole.problems) == (0, 4, 8, ())
+
+
+async def test_a_part_from_the_middle_does_not_count_as_the_whole(book: Book) -> None:
+    await book.filled(seals=3)
+
+    await verifier(book).stretch(2)
+
+    assert not book.settings.audit_mark.exists()
+
+
+# What someone writes into it who does not belong there
+
+
+@pytest.fixture
+async def stranger(book: Book) -> Caller:
+    """Someone with an account, who calls in a workspace of others."""
+    return replace(book.caller, user_id=await new_person(book.database))
+
+
+def written_by(log: Book, caller: Caller) -> list[dict[str, Any]]:
+    return [
+        row
+        for (row,) in log.rows(
+            f"select to_jsonb(audit) from audit where user_id = '{caller.user_id}' order by position"
+        )
+    ]
+
+
+LONG = "tenant-chosen " * 50_000
+STRANGE_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "long arguments": ("read", {"path": f"/{LONG}"}),
+    "wrong arguments": ("read", {"path": 5, "more": LONG}),
+    "a long tool's name": (LONG, {}),
+    "an unknown tool": ("fly", {"to": LONG}),
+    "many arguments": ("read", {f"a{number}": number for number in range(50_000)}),
+    "outside": ("read", {"path": "/../" + LONG}),
+    "a command": ("bash", {"command": f"echo {LONG}"}),
+}
+
+
+@pytest.mark.req("SY-4", part="strangers write a bounded line")
+@pytest.mark.parametrize(("tool", "arguments"), STRANGE_CALLS.values(), ids=STRANGE_CALLS.keys())
+async def test_a_stranger_writes_at_most_a_short_line(
+    book: Book, stranger: Caller, tool: str, arguments: dict[str, Any]
+) -> None:
+    with suppress(Forbidden):
+        await book.call(tool, stranger, **arguments)
+
+    [line] = written_by(book, stranger)
+    assert line["outcome"] in ("refused", "failed")
+    assert line["input"] == {}
+    assert len(line["tool"].encode()) <= 200
+    assert len(json.dumps(line)) < 1_500
+
+
+@pytest.mark.req("SY-4", part="strangers write a bounded line")
+async def test_a_stranger_writes_so_many_lines_a_minute_and_no_more(book: Book, stranger: Caller) -> None:
+    elsewhere = [replace(stranger, workspace_id=WorkspaceId(new_id())) for _ in range(50)]
+    for caller in [stranger, *elsewhere] * 2:
+        with suppress(Forbidden):
+            await book.call("read", caller, path="/a.txt")
+
+    assert len(written_by(book, stranger)) == 30
+    # The next line says how many are missing.
+    book.behind_our_back("update outsiders set since = now() - interval '2 minutes'")
+    with suppress(Forbidden):
+        await book.call("read", stranger, path="/a.txt")
+    assert written_by(book, stranger)[-1]["input"] == {"unrecorded": 72}
+
+
+async def test_a_stranger_does_not_keep_the_calls_of_members_out_of_the_log(book: Book, stranger: Caller) -> None:
+    async def attack() -> None:
+        with suppress(Forbidden):
+            await book.call("read", stranger, path="/a.txt")
+
+    await asyncio.gather(*(attack() for _ in range(60)), *(book.call("file_info", path="/") for _ in range(40)))
+
+    assert book.rows(f"select count(*) from audit where user_id = '{book.caller.user_id}'") == [(40,)]
+    assert len(written_by(book, stranger)) == 30
+
+
+@pytest.mark.parametrize("arguments", [{"path": f"/{LONG}"}, {f"a{number}": LONG[:1000] for number in range(1000)}])
+async def test_a_members_record_is_bounded_too(book: Book, arguments: dict[str, Any]) -> None:
+    await book.call("read", **arguments)
+    await book.call(LONG)
+
+    sizes = book.rows("select octet_length(input::text), octet_length(tool) from audit")
+    assert len(sizes) == 2
+    assert max(size for size, _ in sizes) <= 20_000
+    assert max(size for _, size in sizes) <= 800

@@ -1,0 +1,225 @@
+"""What a deleted workspace leaves: no row, no file, no process; whenever its server dies, and whatever is under way."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.conftest import DatabaseUrls
+from tests.faults.cluster import Office
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.server import Server, client_of
+from tests.wait_until import PATIENCE
+
+pytestmark = [pytest.mark.req("SC-8", part="deleting a workspace"), pytest.mark.xdist_group("kill")]
+
+# The audit log outlives what it tells of; the mark says that the workspace was deleted, for a day.
+KEPT = {"audit", "deleted_workspaces"}
+GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
+MCP = {"name": "m", "command": ["/bin/true"]}
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, urls) as server:
+        server.environment |= {"TOOLCRIB_LEASE_SECONDS": "2", "TOOLCRIB_SEAL_SECONDS": "600"}
+        server.start()
+        yield server
+
+
+async def test_nothing_of_a_deleted_workspace_is_left(server: Server, urls: DatabaseUrls) -> None:
+    office, beside = await filled(server)
+    before = of_workspace(urls, office.workspace)
+    assert {"files", "versions", "blobs", "tool_calls", "change_sets", "approvals", "sessions"} <= before.keys(), before
+
+    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+
+    async with client_of(server, office.token) as http:
+        assert (await http.get(f"/workspaces/{office.workspace}")).status_code == 403
+        assert (await http.post(office.at("tools"), json=write("/late.txt"))).status_code == 403
+    await until_gone(server, urls, office.workspace)
+    # What stood beside it is as it was.
+    told = await office.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
+    assert told["result"]["content"] == "/kept.txt\n"
+
+
+async def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_is_back(
+    server: Server, urls: DatabaseUrls
+) -> None:
+    office, beside = await filled(server)
+    for _ in range(3):
+        await office.send(
+            server, "POST", office.at("tools"), bash("for i in $(seq 400); do echo $i > $RANDOM-$i; done")
+        )
+    # Those that come late: one may commit after all was marked, none may leave anything.
+    late = [asyncio.create_task(quietly(server, office, write(f"/late-{number}.txt"))) for number in range(10)]
+    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+    server.kill()
+    await asyncio.gather(*late)
+    assert of_workspace(urls, office.workspace).keys() - KEPT, "it died before it was done"
+
+    await asyncio.to_thread(server.start)
+
+    await until_gone(server, urls, office.workspace)
+    await office.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
+
+
+@pytest.mark.redteam
+async def test_a_command_and_a_process_of_a_deleted_workspace_leave_nothing(server: Server, urls: DatabaseUrls) -> None:
+    office, _ = await filled(server)
+    started = await office.send(
+        server,
+        "POST",
+        office.at("tools"),
+        {"tool": "bash_start", "args": {"command": "while :; do date > now.txt; done"}},
+    )
+    assert started["success"], started
+    running = asyncio.create_task(quietly(server, office, bash("sleep 3; echo late > late.txt")))
+    await until(urls, "select count(*) from toolcrib.background_processes where ended_ns is null", 1)
+
+    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+
+    told = await running
+    assert told is None or not told.get("success"), told
+    await until_gone(server, urls, office.workspace)
+
+
+async def test_a_directory_of_a_persons_own_is_never_removed(
+    server: Server, urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    own = tmp_path / "mine"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years of work\n")
+    office, _ = await filled(server)
+    # A link leads out of the data directory, too: what it leads to stays.
+    folder = server.data_dir / "workspaces" / office.workspace
+    (folder / "project" / "link").symlink_to(own)
+    server.kill()
+    with psycopg.connect(urls.owner) as connection:
+        # As local mode has it: the tree is the person's directory.
+        connection.execute("update toolcrib.workspaces set tree = %s where id = %s", (str(own), office.workspace))
+    await asyncio.to_thread(server.start)
+    told = await office.send(server, "POST", office.at("tools"), write("/by-tool.txt"))
+    assert told["success"]
+
+    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+
+    await until_gone(server, urls, office.workspace)
+    assert (own / "thesis.txt").read_text() == "years of work\n"
+    assert (own / "by-tool.txt").exists()
+
+
+@pytest.mark.redteam
+async def test_only_an_owner_deletes(server: Server, urls: DatabaseUrls) -> None:
+    office, _ = await filled(server)
+    eve = {"email": "eve@example.com", "password": "correct horse battery staple"}
+    async with client_of(server) as http:
+        (await http.post("/auth/register", json=eve)).raise_for_status()
+        token = (await http.post("/auth/login", json=eve)).raise_for_status().json()["access_token"]
+    await office.send(server, "POST", office.at("members"), {"email": eve["email"], "role": "member"})
+    async with client_of(server, token) as http:
+        assert (await http.delete(f"/workspaces/{office.workspace}")).status_code == 403
+    assert "deleted_workspaces" not in of_workspace(urls, office.workspace)
+
+
+async def filled(server: Server) -> tuple[Office, str]:
+    """A workspace with something of everything, and another one beside it."""
+    office = await Office.opened(server)
+    beside = str((await office.send(server, "POST", "/workspaces", {"name": "beside"}))["id"])
+    await office.send(server, "POST", f"/workspaces/{beside}/tools", write("/kept.txt"))
+    agent = (await office.send(server, "POST", office.at("agents"), {"name": "a", "definition": GUIDED}))["id"]
+    key = (await office.send(server, "POST", office.at(f"agents/{agent}/keys"), {"name": "k"}))["secret"]
+    session = await office.session(server, agent)
+    await office.say(server, session, "Nobody answers this: the agent has no model.")
+    for path in ("/a.txt", "/folder/b.txt"):
+        await office.send(server, "POST", office.at("tools"), {**write(path), "session_id": session})
+    # Ignored and displaced: this lies in the trash.
+    await office.send(server, "POST", office.at("tools"), bash("echo 'ign/' > .gitignore; mkdir ign; echo x > ign/x"))
+    await office.send(server, "POST", office.at("tools"), bash("rm -r ign"))
+    async with client_of(server, key) as http:
+        (await http.post(office.at("tools"), json=write("/asked.txt"))).raise_for_status()
+    return office, beside
+
+
+def write(path: str) -> dict[str, Any]:
+    return {"tool": "write", "args": {"path": path, "content": f"{path}\n"}}
+
+
+def read(path: str) -> dict[str, Any]:
+    return {"tool": "read", "args": {"path": path}}
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"tool": "bash", "args": {"command": command}}
+
+
+async def quietly(server: Server, office: Office, call: dict[str, Any]) -> dict[str, Any] | None:
+    """A call whose server may die, or refuse it."""
+    try:
+        async with client_of(server, office.token) as http:
+            answer = await http.post(office.at("tools"), json=call)
+        return dict(answer.json()) if answer.is_success else None
+    except Exception:  # noqa: BLE001 - of whatever kind: the server was killed under it
+        return None
+
+
+def of_workspace(urls: DatabaseUrls, workspace: str) -> dict[str, int]:
+    """How many rows of a workspace each table has, of every table that can have any."""
+    found = {}
+    with psycopg.connect(urls.owner) as connection:
+        tables = connection.execute(
+            "select table_name, column_name from information_schema.columns where table_schema = 'toolcrib' "
+            "and (column_name = 'workspace_id' or (table_name, column_name) = ('workspaces', 'id'))"
+        ).fetchall()
+        for table, column in tables:
+            statement = sql.SQL("select count(*) from toolcrib.{} where {} = %s")
+            counted = connection.execute(
+                statement.format(sql.Identifier(table), sql.Identifier(column)), (workspace,)
+            ).fetchone()
+            assert counted is not None
+            if counted[0]:
+                found[table] = int(counted[0])
+    return found
+
+
+def on_disk(server: Server, workspace: str) -> list[str]:
+    """Everything below the data directory whose path names the workspace."""
+    return [
+        os.path.join(above, name)
+        for above, folders, files in os.walk(server.data_dir)
+        for name in [*folders, *files]
+        if workspace in os.path.join(above, name)
+    ]
+
+
+async def until_gone(server: Server, urls: DatabaseUrls, workspace: str) -> None:
+    left: Any = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while left := (
+                (await asyncio.to_thread(of_workspace, urls, workspace)).keys() - KEPT or on_disk(server, workspace)
+            ):
+                pass
+    except TimeoutError:
+        raise AssertionError(f"left: {left}\n{server.logged()[-3000:]}") from None
+
+
+async def until(urls: DatabaseUrls, query: str, expected: int) -> None:
+    def look() -> Any:
+        with psycopg.connect(urls.owner) as connection:
+            return connection.execute(query).fetchone()
+
+    async with asyncio.timeout(PATIENCE):
+        while await asyncio.to_thread(look) != (expected,):
+            pass

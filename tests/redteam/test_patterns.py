@@ -1,0 +1,153 @@
+"""Attack 2: patterns over which a backtracking matcher thinks for years. They froze the server for good (SY-1)."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.gate.builders import trusted
+from tests.integration.tools.shell.builders import new_crib
+from toolcrib.core.agents import ToolPermission
+from toolcrib.core.approvals import GrantRule
+from toolcrib.core.errors import BadArguments, PermissionDenied, ToolFailed
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Effects
+from toolcrib.policy.agent_definition import rules_from_data
+from toolcrib.policy.grants import check_rule, grant_covers
+from toolcrib.policy.permissions import path_allowed
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.tools.files.write import tool as write
+
+pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
+
+EXPLODES = "*a" * 16 + "*b"
+LONG = "/" + "a" * 240
+# What the whole of a call may use of this process: far above what it needs, far below what one match took.
+SECONDS = 5.0
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return await new_crib(database, settings)
+
+
+class Stopwatch:
+    """Time that this process worked, whatever else the machine does."""
+
+    def __enter__(self) -> "Stopwatch":
+        self.began = time.process_time()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        assert time.process_time() - self.began < SECONDS
+
+
+@pytest.mark.parametrize("glob", [EXPLODES, f"!{EXPLODES}", f"@project/{EXPLODES}", "/*a*a*a*a*a*a*a*a*a*a*a*a*/b"])
+async def test_a_rule_that_explodes_does_not_hold_the_gate(crib: Crib, glob: str) -> None:
+    agent = await trusted(crib, tool_permissions={"read": {"allowed": True, "paths": [glob, "z"]}})
+
+    with Stopwatch():
+        outcome = await crib.call("read", agent, path=LONG)
+
+    assert isinstance(outcome.error, PermissionDenied)
+
+
+def test_a_grant_that_explodes_is_judged_at_once() -> None:
+    effects = Effects(
+        writes=(WorkspacePath(Mount.PROJECT, LONG), WorkspacePath(Mount.PROJECT, "/" + "/".join(["a" * 60] * 60)))
+    )
+
+    with Stopwatch():
+        for glob in (EXPLODES, f"@project/{EXPLODES}", "@project/" + "*a*a*/" * 5):
+            assert not grant_covers(GrantRule("write", paths=(glob,)), "write", effects)
+
+
+IGNORE = ["*a*a*a/*a*a*a/*a*a*a/zzz", EXPLODES, "**/a/**/a/**/a/**/a/**/zzz", "!*a*a*a*a*a*a*a*a*a*a*b"]
+
+
+@pytest.mark.parametrize("line", IGNORE)
+async def test_ignore_rules_that_explode_hold_up_no_command(crib: Crib, line: str) -> None:
+    (crib.project / ".gitignore").write_text(f"{line}\nkept-out\n")
+    deep = "/".join(["a" * 120] * 4)
+
+    with Stopwatch():
+        outcome = await crib.call(
+            "bash", command=f"mkdir -p {deep} {'a/' * 60}; echo x > {deep}/x; echo x > {'a' * 240}; echo x > kept-out"
+        )
+
+    assert outcome.succeeded, outcome.error
+    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out"]
+
+
+@pytest.mark.parametrize("line", IGNORE)
+async def test_an_approved_command_with_such_rules_is_carried_out(crib: Crib, line: str) -> None:
+    """It was a poison pill: frozen again after every restart."""
+    command = f"echo '{line}' > .gitignore; mkdir -p {'a' * 200}/{'a' * 200}/{'a' * 200}; echo x > {'a' * 200}/x"
+
+    with Stopwatch():
+        outcome = await crib.call("bash", command=command)
+
+    assert outcome.succeeded, outcome.error
+
+
+async def test_rules_that_are_too_large_fail_the_call_and_say_so(crib: Crib) -> None:
+    (crib.project / ".gitignore").write_text("*a" * 450 + "\n")
+
+    outcome = await crib.call("bash", command="echo x > made")
+
+    assert isinstance(outcome.error, ToolFailed)
+    assert "/.gitignore cannot be judged" in outcome.error.message
+    assert not (crib.project / "made").exists()
+
+
+@pytest.mark.parametrize("tool", ["glob", "find", "grep"])
+async def test_searches_by_name_take_no_time(crib: Crib, tool: str) -> None:
+    for number in range(50):
+        (crib.project / f"{'a' * 240}{number}").write_text("bait\n")
+    arguments: dict[str, dict[str, Any]] = {
+        "glob": {"patterns": [EXPLODES, "**/*a*a*a*a*a*a*a*a*a*a*b", "{a,aa}" * 5]},
+        "find": {"name": EXPLODES},
+        "grep": {"pattern": "bait", "path_pattern": "%a" * 60 + "%b_"},
+    }
+
+    with Stopwatch():
+        outcome = await crib.call(tool, **arguments[tool])
+
+    assert outcome.succeeded, outcome.error
+    assert outcome.result["matches"] == []
+
+
+@pytest.mark.parametrize("tool", ["glob", "find", "grep"])
+async def test_patterns_that_are_too_large_are_wrong_arguments(crib: Crib, tool: str) -> None:
+    arguments: dict[str, dict[str, Any]] = {
+        "glob": {"pattern": "*a" * 490},
+        "find": {"name": "*a" * 490},
+        "grep": {"pattern": "bait", "path_pattern": "_%" * 490},
+    }
+
+    with Stopwatch():
+        outcome = await crib.call(tool, **arguments[tool])
+
+    assert isinstance(outcome.error, BadArguments), outcome
+
+
+@pytest.mark.parametrize(
+    "paths", [["*a" * 450], ["a" * 1_001], [f"p{number}/**" for number in range(201)], ["**/a/" * 20] * 40]
+)
+def test_rules_and_grants_that_are_too_large_are_refused_where_they_are_written(paths: list[str]) -> None:
+    with pytest.raises(BadArguments) as wrong:
+        rules_from_data({"tool_permissions": {"read": {"allowed": True, "paths": paths}}})
+    assert "tool_permissions.read.paths" in wrong.value.fields
+    with pytest.raises(BadArguments) as wrong:
+        check_rule(GrantRule("write", paths=tuple(paths)), write, Effects(writes=(WorkspacePath(Mount.PROJECT, "/x"),)))
+    assert "rule.paths" in wrong.value.fields
+
+
+def test_too_large_rules_from_an_earlier_version_give_nothing() -> None:
+    """Kept before there were bounds: they allow nothing rather than everything."""
+    kept = ToolPermission(allowed=True, paths=("**", "!" + "*a" * 450))
+
+    assert not path_allowed(kept, WorkspacePath(Mount.PROJECT, "/x"))
+    assert path_allowed(ToolPermission(allowed=True, paths=("**",)), WorkspacePath(Mount.PROJECT, "/x"))

@@ -1,0 +1,163 @@
+"""An agent in a narrow phase of its workflow wants the permissions of a wider one. Only people change the phase."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.fakes.model_server import ModelServer, model_server
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.gate.builders import hired, joined
+from tests.integration.runs.conftest import Office, opened_office, says, yes
+from tests.wait_until import PATIENCE
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments, Forbidden
+from toolcrib.policy.phases import in_phase
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.settings import Settings
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.api_keys import ApiKeyStore
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.tool_calls import ToolCallStore
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("PO-1", part="phases")
+
+PHASES: list[dict[str, Any]] = [
+    {"name": "design", "tool_permissions": {"read": {"allowed": True}}},
+    {"name": "build", "tool_permissions": {"read": {"allowed": True}, "write": {"allowed": True}}},
+]
+WRITE = ("write", {"path": "/made.txt", "content": "x"})
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+@pytest.fixture
+async def providers() -> AsyncIterator[ProviderRegistry]:
+    async with open_providers(private_hosts=["*"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def office(crib: Crib, model: ModelServer, providers: ProviderRegistry) -> Office:
+    return await opened_office(crib, model, providers, tool_permissions=None, phases=PHASES)
+
+
+@pytest.fixture
+def sessions(crib: Crib) -> SessionStore:
+    return SessionStore(crib.database)
+
+
+def offered(office: Office) -> list[str]:
+    return [one["function"]["name"] for one in office.model.received[-1].body["tools"]]
+
+
+async def test_a_run_has_the_tools_of_its_sessions_phase_and_no_others(office: Office, sessions: SessionStore) -> None:
+    made = office.crib.project / "made.txt"
+    await office.send("go", says("", WRITE), says("refused"))
+    assert offered(office) == ["read"]
+    assert not made.exists()
+    assert "in phase 'design' may not use `write`" in office.told()[-1]["content"]
+
+    await sessions.enter_phase(office.tenant, office.session_id, "build")
+    await office.send("go", says("", WRITE), says("done"))
+    assert offered(office) == ["read", "write"]
+    assert made.read_text() == "x"
+
+
+async def test_a_call_that_waited_is_refused_if_the_phase_was_narrowed_meanwhile(
+    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+) -> None:
+    office = await opened_office(crib, model, providers, trust="guided", tool_permissions=None, phases=PHASES)
+    await sessions.enter_phase(office.tenant, office.session_id, "build")
+    await office.send("go", says("", WRITE), says("refused"))
+    await sessions.enter_phase(office.tenant, office.session_id, "design")
+
+    await office.decide(yes())
+    await office.carry_on()
+
+    assert not (crib.project / "made.txt").exists()
+    assert "in phase 'design' may not use `write`" in office.told()[-1]["content"]
+
+
+async def test_an_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:
+    agent = (await hired(crib, trust="autonomous", phases=PHASES)).agent
+    assert agent is not None
+    keys = ApiKeyStore(crib.database)
+    _, secret = await keys.create_for_agent(Tenant.of(crib.caller), agent.id, name="k", expires_at=None)
+    holder = await keys.find(secret)
+    assert holder is not None
+
+    outcome = await crib.call("write", replace(crib.caller, agent=holder.agent), path="/made.txt", content="x")
+
+    assert outcome.error is not None
+    assert outcome.error.code == "NOT_PERMITTED"
+    assert not (crib.project / "made.txt").exists()
+
+
+async def test_viewers_do_not_change_the_phase_and_members_choose_declared_ones(
+    office: Office, crib: Crib, sessions: SessionStore
+) -> None:
+    viewer, member = (
+        Tenant.of(await joined(crib, WorkspaceRole.VIEWER)),
+        Tenant.of(await joined(crib, WorkspaceRole.MEMBER)),
+    )
+
+    with pytest.raises(Forbidden):
+        await sessions.enter_phase(viewer, office.session_id, "build")
+    with pytest.raises(BadArguments):
+        await sessions.enter_phase(member, office.session_id, "release")
+    with pytest.raises(BadArguments):
+        await sessions.create(member, agent_id=office.agent.id, phase="release")
+    assert (await sessions.enter_phase(member, office.session_id, "build")).phase == "build"
+
+
+async def test_a_phase_that_an_owner_took_away_leaves_reading_only(office: Office, sessions: SessionStore) -> None:
+    await sessions.enter_phase(office.tenant, office.session_id, "build")
+    agents = AgentStore(office.crib.database)
+    definition = (await agents.get(office.tenant, office.agent.id)).definition
+    await agents.update(office.tenant, office.agent.id, definition=definition.replace("name: build", "name: ship"))
+
+    await office.send("go", says("", WRITE), says("refused"))
+
+    assert "write" not in offered(office)
+    assert not (office.crib.project / "made.txt").exists()
+
+
+@pytest.mark.parametrize(("then", "made"), [("build", True), (None, False)])
+async def test_what_a_server_carries_out_later_is_bound_by_the_phase_of_then(
+    crib: Crib, sessions: SessionStore, then: str | None, *, made: bool
+) -> None:
+    """A call outside a run: the server itself carries it out, and knows the session's phase."""
+    tenant = Tenant.of(crib.caller)
+    caller = await hired(crib, trust="guided", phases=PHASES)
+    assert caller.agent is not None
+    session = await sessions.create(tenant, agent_id=caller.agent.id, phase="build")
+    caller = replace(caller, agent=in_phase(caller.agent, "build"), session_id=session.id)
+    asked = await crib.call("write", caller, path="/made.txt", content="x")
+    await sessions.enter_phase(tenant, session.id, then)
+
+    await crib.engine.approvals.decide(tenant, asked.metadata["approval_id"], yes(), via="test")
+    async with asyncio.timeout(PATIENCE):
+        running = asyncio.create_task(crib.engine.waiting.run())
+        try:
+            while (await ToolCallStore(crib.database).get(tenant, asked.call_id)).state not in ("done", "refused"):
+                pass
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    # Read by a call: the worker was stopped, perhaps between its commit and the disk.
+    assert (await crib.call("read", path="/made.txt")).succeeded is made

@@ -1,0 +1,280 @@
+"""Poison pills: durable work that kills or freezes every server that takes it up is given up, and nothing else is."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.fakes import wires
+from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
+from tests.fakes.scripted_turns import Scene, SceneCall
+from tests.faults.cluster import Office
+from tests.faults.consistency_check import Workspace
+from tests.faults.databases import migrated_database, urls_of
+from tests.faults.processes import run_command
+from tests.faults.server import Server, client_of
+from tests.wait_until import PATIENCE
+from toolcrib.core.ids import new_id
+from toolcrib.core.model_stream import FinishReason
+
+pytestmark = [pytest.mark.req("SY-7"), pytest.mark.xdist_group("kill")]
+
+ATTEMPTS = 3
+PROGRAM = [sys.executable, "-m", "tests.redteam.poisoned_server"]
+RULES = """
+provider: openai-compatible
+model: fake
+trust: autonomous
+context_window: 100000
+tool_permissions: {write: {allowed: true}}
+"""
+GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
+GIVEN_UP = f"Given up after {ATTEMPTS} attempts that ended the server."
+
+
+@pytest.fixture
+def urls() -> Iterator[DatabaseUrls]:
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+@pytest.fixture
+def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server]]:
+    """Two processes of one node, neither of them started. Both can be poisoned."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with Server(tmp_path / "first", urls) as first, Server(tmp_path / "second", urls) as second:
+        first.environment |= {
+            "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+            "TOOLCRIB_SEAL_SECONDS": "600",
+            "TOOLCRIB_LEASE_SECONDS": "2",
+            "TOOLCRIB_MAX_ATTEMPTS": str(ATTEMPTS),
+        }
+        second.environment = first.environment
+        first.program = second.program = PROGRAM
+        yield first, second
+
+
+@pytest.fixture
+def server(servers: tuple[Server, Server]) -> Server:
+    return servers[0]
+
+
+class Script:
+    """A model that writes the file it is asked for, and then says so. ``Think.`` keeps it until it may go on."""
+
+    def __init__(self) -> None:
+        self.thought = asyncio.Event()
+
+    def answer(self, request: Received) -> Answer:
+        if "messages" not in request.body:
+            return plain(200, {"object": "list", "data": []})
+        last = request.body["messages"][-1]
+        if last["role"] == "tool":
+            return said("Written.")
+        if last["content"] == "Think.":
+            return said("Thought about it.", held=self.thought)
+        return said("", ("write", {"path": last["content"], "content": "x"}))
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+async def model(script: Script) -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        server._scripted = script.answer  # type: ignore[method-assign]
+        yield server
+
+
+async def test_a_run_that_kills_its_server_is_given_up_and_one_beside_it_is_not(
+    server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
+) -> None:
+    server.start()
+    office = await Office.opened(server)
+    agent = await office.agent(server, model, RULES, provider="openai-compatible")
+    thinking, poisoned = [await office.session(server, agent) for _ in range(2)]
+    innocent = await office.say(server, thinking, "Think.")
+    await until(urls, "select count(*) from toolcrib.events where type = 'stream-start'", 1)
+    poison = await say_and_die(office, server, poisoned, "/kill.txt")
+
+    for _ in range(ATTEMPTS - 1):
+        assert await dies_again(server) == -signal.SIGKILL
+    await asyncio.to_thread(server.start)
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{poison}' and state = 'ended'", 1)
+    script.thought.set()
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{innocent}' and ending = 'done'", 1)
+
+    [(ending, error)] = rows(urls, f"select ending, error from toolcrib.runs where id = '{poison}'")
+    assert (ending, error["code"]) == ("failed", "GIVEN_UP")
+    assert error["message"].startswith(GIVEN_UP)
+    # Whoever watches the session is told, and so is whoever asks for the call.
+    [(told,)] = rows(
+        urls,
+        f"select payload from toolcrib.events where type = 'run-state' and payload ->> 'runId' = '{poison}' "
+        "order by seq desc limit 1",
+    )
+    assert told["error"] == error
+    assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
+    # The session is of use again.
+    after = await office.say(server, poisoned, "/fine.txt")
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and ending = 'done'", 1)
+
+
+@pytest.mark.redteam
+async def test_a_run_that_freezes_every_process_that_takes_it_over_is_given_up(
+    servers: tuple[Server, Server], urls: DatabaseUrls, model: ModelServer
+) -> None:
+    first, second = servers
+    first.start()
+    office = await Office.opened(first)
+    agent = await office.agent(first, model, RULES, provider="openai-compatible")
+    run = await office.say(first, await office.session(first, agent), "/freeze.txt")
+
+    await until(urls, attempts_of(run), 1)
+    # The first hangs, and is not known to: the second takes over when its lease has run out, and hangs as well.
+    await asyncio.to_thread(second.start)
+    await until(urls, attempts_of(run), 2)
+    first.kill()
+    await asyncio.to_thread(first.start)
+    await until(urls, attempts_of(run), ATTEMPTS)
+    second.kill()
+    await asyncio.to_thread(second.start)
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and state = 'ended'", 1)
+
+    assert rows(urls, "select ending, error ->> 'code' from toolcrib.runs") == [("failed", "GIVEN_UP")]
+
+
+@pytest.mark.redteam
+async def test_an_operator_who_kills_the_server_again_and_again_ends_no_run_that_gets_on(
+    server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
+) -> None:
+    server.start()
+    office = await Office.opened(server)
+    agent = await office.agent(server, model, RULES, provider="openai-compatible")
+    run = await office.say(server, await office.session(server, agent), "Think.")
+
+    for number in range(1, ATTEMPTS + 2):
+        await until(urls, "select count(*) from toolcrib.events where type = 'stream-start'", number)
+        server.kill()
+        await asyncio.to_thread(server.start)
+    script.thought.set()
+
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and ending = 'done'", 1)
+
+
+async def test_an_approved_call_that_kills_its_server_is_given_up_and_those_beside_it_are_done(
+    server: Server, urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    server.start()
+    office = await Office.opened(server)
+    agent = await office.send(server, "POST", office.at("agents"), {"name": "a", "definition": GUIDED})
+    key = (await office.send(server, "POST", office.at(f"agents/{agent['id']}/keys"), {"name": "k"}))["secret"]
+    asked = {}
+    async with client_of(server, key) as http:
+        for path in ("/kill.txt", "/one.txt", "/two.txt"):
+            told = (await http.post(office.at("tools"), json=write(path))).raise_for_status()
+            asked[path] = told.json()["result"]
+
+    # Decided while no server runs, and the poison first: all of them are begun in the process that it ends.
+    server.kill()
+    for one in asked.values():
+        decided = ("approve", one["approval_id"], "--database", "--as", "ada@example.com", "--yes")
+        done = await asyncio.to_thread(run_command, *decided, environment=server.environment, scratch=tmp_path)
+        assert done.status == 0, done.said
+    for _ in range(ATTEMPTS):
+        assert await dies_again(server) == -signal.SIGKILL
+    await asyncio.to_thread(server.start)
+    await until(urls, "select count(*) from toolcrib.tool_calls where ended_at is null", 0)
+
+    ended = {
+        path: await office.send(server, "GET", office.at(f"calls/{one['call_id']}")) for path, one in asked.items()
+    }
+    assert [ended[path]["state"] for path in ("/one.txt", "/two.txt")] == ["done", "done"]
+    assert ended["/kill.txt"]["state"] == "refused"
+    assert ended["/kill.txt"]["error"]["code"] == "GIVEN_UP"
+    assert ended["/kill.txt"]["error"]["message"].startswith(GIVEN_UP)
+    truth = truth_of(server, office, urls)
+    assert {row.path for row in truth.heads()} == {"/one.txt", "/two.txt"}
+    truth.assert_true()
+
+
+async def test_a_workspace_that_cannot_be_written_does_not_keep_a_node_from_starting(
+    server: Server, urls: DatabaseUrls
+) -> None:
+    server.start()
+    office = await Office.opened(server)
+    project = server.data_dir / "workspaces" / office.workspace / "project"
+    await office.send(server, "POST", office.at("tools"), write("/before.txt"))
+    mode = stat.S_IMODE(project.stat().st_mode)
+    project.chmod(0o500)
+    try:
+        async with client_of(server, office.token) as http:
+            # Committed; that the disk does not take it is said, and it stays pending.
+            await http.post(office.at("tools"), json=write("/after.txt"))
+        await until(urls, "select count(*) from toolcrib.pending", 1)
+        server.kill()
+        await asyncio.to_thread(server.start)
+        other = (await office.send(server, "POST", "/workspaces", {"name": "other"}))["id"]
+        await office.send(server, "POST", f"/workspaces/{other}/tools", write("/other.txt"))
+    finally:
+        project.chmod(mode)
+
+    # Mended, it is brought to disk when it is next used.
+    read = await office.send(server, "POST", office.at("tools"), {"tool": "read", "args": {"path": "/after.txt"}})
+    assert "x" in json.dumps(read)
+    truth_of(server, office, urls).assert_true()
+
+
+def write(path: str) -> dict[str, Any]:
+    return {"tool": "write", "args": {"path": path, "content": "x"}}
+
+
+def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | None = None) -> Answer:
+    scene = Scene(
+        text=text,
+        calls=tuple(SceneCall(f"call_{new_id()}", name, json.dumps(args)) for name, args in calls),
+        reason=FinishReason.TOOL_CALLS if calls else FinishReason.STOP,
+    )
+    return Answer(tuple(wires.chat_completions(scene, "fake")), held=held)
+
+
+async def say_and_die(office: Office, server: Server, session: str, text: str) -> str:
+    """The id of the run that ends the server: it may be dead before it has answered."""
+    run = await office.say(server, session, text)
+    assert await asyncio.to_thread(server.await_death) == -signal.SIGKILL
+    return run
+
+
+async def dies_again(server: Server) -> int:
+    await asyncio.to_thread(server.start)
+    return await asyncio.to_thread(server.await_death)
+
+
+def attempts_of(run: str) -> str:
+    return f"select attempts from toolcrib.runs where id = '{run}'"
+
+
+def rows(urls: DatabaseUrls, query: str) -> list[tuple[Any, ...]]:
+    return Workspace(urls.owner, UUID(int=0), Path(os.devnull)).rows(query)
+
+
+def truth_of(server: Server, office: Office, urls: DatabaseUrls) -> Workspace:
+    return Workspace(urls.owner, UUID(office.workspace), server.data_dir / "workspaces" / office.workspace / "project")
+
+
+async def until(urls: DatabaseUrls, query: str, expected: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await asyncio.to_thread(rows, urls, query) != [(expected,)]:
+            pass

@@ -1,0 +1,383 @@
+"""Files that a command must not leave on the host: set-id programs, devices, capabilities; and who may look there."""
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.sandbox.sandbox_fixture import COPYING, Stand, python
+from tests.integration.tools.shell.builders import another_engine, new_crib, ran
+from tests.integration.tools.shell.test_background import ended
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.runtime.private_directory import keep_private
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+from toolcrib.workspace.fs.mount_writer import MountWriter
+
+pytestmark = pytest.mark.req("SY-2", part="set-id bits, devices and capabilities")
+
+SET_ID = stat.S_ISUID | stat.S_ISGID
+RULES = "echo 'ign*/' > .gitignore; "
+# Every way that the kernel has to make a set-id file. Each says what it got.
+WAYS = python(
+    """
+import ctypes, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+os.makedirs("ign2", exist_ok=True)
+os.umask(0)
+open("ign2/plain", "w").close()
+file = os.open("ign2/plain", os.O_WRONLY)
+O_TMPFILE = os.O_TMPFILE
+how = (ctypes.c_uint64 * 3)(os.O_WRONLY | os.O_CREAT, 0o4755, 0)
+AT = -100
+def tmpfile():
+    made = os.open("ign2", O_TMPFILE | os.O_WRONLY, 0o4755)
+    os.link(f"/proc/self/fd/{made}", "ign2/tmpfile", src_dir_fd=made)
+ways = {
+    "open": lambda: os.open("ign2/open", os.O_WRONLY | os.O_CREAT, 0o4755),
+    "open gid": lambda: os.open("ign2/opengid", os.O_WRONLY | os.O_CREAT, 0o2755),
+    "creat": lambda: libc.syscall(85, b"ign2/creat", 0o4755),
+    "old open": lambda: libc.syscall(2, b"ign2/old", os.O_WRONLY | os.O_CREAT, 0o4755),
+    "openat2": lambda: libc.syscall(437, AT, b"ign2/openat2", how, 24),
+    "tmpfile": tmpfile,
+    "mknod": lambda: os.mknod("ign2/mknod", stat.S_IFREG | 0o4755),
+    "old mknod": lambda: libc.syscall(133, b"ign2/oldmknod", stat.S_IFREG | 0o4755, 0),
+    "mkdir": lambda: os.mkdir("ign2/mkdir", 0o6755),
+    "chmod": lambda: os.chmod("ign2/plain", 0o4755),
+    "old chmod": lambda: libc.syscall(90, b"ign2/plain", 0o4755),
+    "fchmod": lambda: os.fchmod(file, 0o6755),
+    "fchmodat": lambda: libc.syscall(268, AT, b"ign2/plain", 0o4755),
+    "fchmodat2": lambda: libc.syscall(452, AT, b"ign2/plain", 0o4755, 0),
+    "folder": lambda: os.chmod("ign2", 0o2755),
+    "null": lambda: os.mknod("ign2/null", stat.S_IFCHR | 0o666, os.makedev(1, 3)),
+    "whiteout": lambda: os.mknod("ign2/whiteout", stat.S_IFCHR | 0o666, 0),
+    "disk": lambda: os.mknod("ign2/disk", stat.S_IFBLK | 0o666, os.makedev(254, 0)),
+    "capability": lambda: os.setxattr("ign2/plain", "security.capability", bytes(20)),
+    "opaque": lambda: os.setxattr("ign2", "user.overlay.opaque", b"y"),
+    "access": lambda: os.setxattr("ign2/plain", "system.posix_acl_access", bytes(4)),
+    "x": lambda: os.setxattr("ign2/plain", "user.x", b"y"),
+}
+for name, way in ways.items():
+    try:
+        way()
+    except (OSError, AttributeError):
+        pass
+bad = [
+    (place, name, oct(os.lstat(os.path.join(place, name)).st_mode))
+    for place, folders, files in os.walk(".") for name in (".", *folders, *files)
+    if os.lstat(os.path.join(place, name)).st_mode & 0o6000
+    or stat.S_IFMT(os.lstat(os.path.join(place, name)).st_mode) in (stat.S_IFCHR, stat.S_IFBLK)
+]
+print("made", bad, os.listxattr("ign2/plain"), os.listxattr("ign2"))
+"""
+)
+SHELL_WAYS = (
+    "mkdir -p ign2; cp /bin/sh ign2/s; chmod 4755 ign2/s; chmod u+s,g+s ign2/s; "
+    "install -m 4755 /bin/sh ign2/i; cp -p /usr/bin/passwd ign2/p; cp --preserve=all /usr/bin/su ign2/u; "
+    "ln ign2/s ign2/hard; ln -s s ign2/soft; chmod 4755 ign2/soft; chmod 4755 ign2/hard; mkdir -m 6777 ign2/d; "
+    "tar -C /usr/bin -cf - passwd | tar -C ign2/d -xpf -; cp ign2/s kept; chmod 6755 kept; echo done"
+)
+
+
+def bad_files(*roots: Path) -> list[str]:
+    """What is below the roots and should be on no host."""
+    found = []
+    for root in roots:
+        for place, folders, files in os.walk(root):
+            for name in (".", *folders, *files):
+                path = os.path.join(place, name)
+                try:
+                    seen = os.lstat(path)
+                    kind = stat.S_IFMT(seen.st_mode)
+                    capable = kind != stat.S_IFLNK and "security.capability" in os.listxattr(path)
+                except FileNotFoundError:
+                    # A command's folders are removed while we look.
+                    continue
+                if kind != stat.S_IFLNK and (seen.st_mode & SET_ID or kind in (stat.S_IFCHR, stat.S_IFBLK)):
+                    found.append(f"{place}/{name} {oct(seen.st_mode)}")
+                if capable:
+                    found.append(f"{place}/{name} has capabilities")
+                if seen.st_uid != os.getuid():
+                    found.append(f"{place}/{name} of {seen.st_uid}")
+    return found
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
+    crib = await new_crib(database, settings)
+    yield crib
+    await crib.engine.background.close()
+
+
+@pytest.fixture
+async def copying(database: Database, settings: Settings) -> Crib:
+    """Where no overlay can be mounted."""
+    engine = assemble(settings, database, sandbox=COPYING)
+    return Crib(engine, database, settings, await new_caller(database, settings))
+
+
+async def test_the_commands_of_the_red_team_leave_no_set_id_file(crib: Crib) -> None:
+    result = await ran(crib, RULES + SHELL_WAYS)
+
+    assert result["output"].endswith("done\n")
+    assert (crib.project / "ign2" / "s").read_bytes() == Path("/bin/sh").read_bytes()
+    assert (crib.project / "kept").exists()
+    assert bad_files(crib.settings.data_dir) == []
+
+
+async def test_no_call_of_the_kernel_makes_a_set_id_file_a_device_or_an_attribute(crib: Crib) -> None:
+    result = await ran(crib, RULES + WAYS)
+
+    assert result["output"] == "made [] [] []\n"
+    assert (crib.project / "ign2" / "plain").exists()
+    assert bad_files(crib.settings.data_dir) == []
+
+
+async def test_nor_does_any_where_the_tree_is_copied(copying: Crib) -> None:
+    result = await ran(copying, RULES + WAYS.replace("exec ", "", 1) + "\n" + SHELL_WAYS)
+
+    assert result["output"].startswith("made [] [] []\n")
+    assert bad_files(copying.settings.data_dir) == []
+
+
+async def test_background_processes_cannot_either(crib: Crib) -> None:
+    started = await crib.result("bash_start", command=f"{RULES}{WAYS.replace('exec ', '', 1)}\n{SHELL_WAYS}")
+    told = await ended(crib, started["metadata"]["processId"])
+
+    assert "made [] [] []\n" in started["output"] + told["output"]
+    assert (crib.project / "ign2" / "s").exists()
+    assert bad_files(crib.settings.data_dir) == []
+
+
+async def test_sticky_folders_and_ordinary_modes_are_left_alone(crib: Crib) -> None:
+    result = await ran(crib, RULES + "mkdir -m 1777 ign2; touch ign2/x; chmod 751 ign2/x; stat -c %a ign2 ign2/x")
+
+    assert result["output"] == "1777\n751\n"
+    assert stat.S_IMODE((crib.project / "ign2" / "x").stat().st_mode) == 0o751
+
+
+async def test_what_a_command_takes_from_the_tree_loses_its_bits_on_the_way(crib: Crib) -> None:
+    """A person's own set-id file in the tree is copied up by the kernel with its mode, and may get another name."""
+    (crib.project / "own").write_text("#!/bin/sh\n")
+    (crib.project / "own").chmod(0o4755)
+
+    await ran(crib, RULES + "mkdir ign2; ln own ign2/alias; touch own; mv ign2/alias ign2/moved")
+
+    assert stat.S_IMODE((crib.project / "ign2" / "moved").stat().st_mode) == 0o755
+    assert bad_files(crib.project / "ign2", crib.project.parent / "trash") == []
+
+
+async def test_the_trash_gives_nothing_back_with_set_id_bits(crib: Crib) -> None:
+    await ran(crib, RULES + "mkdir -p ign2/d; cp /bin/sh ign2/s; cp /bin/sh ign2/d/s")
+    folder = crib.project / "ign2"
+    # As an earlier version left it, or a person.
+    for place in (folder / "s", folder / "d" / "s", folder / "d", folder):
+        place.chmod(0o6755)
+
+    outcome = await crib.call("bash", command="rm -rf ign2")
+    assert outcome.succeeded, outcome.error
+    assert not folder.exists()
+    undone = await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert undone["conflicts"] == []
+    assert stat.S_IMODE((folder / "d" / "s").stat().st_mode) == 0o755
+    assert bad_files(crib.project) == []
+
+
+async def test_a_restored_version_has_no_set_id_bit(crib: Crib) -> None:
+    await ran(crib, "cp /bin/ls tool; chmod 755 tool")
+    (crib.project / "tool").chmod(0o6755)
+
+    outcome = await crib.call("bash", command="rm tool")
+    assert outcome.succeeded, outcome.error
+    await crib.result("undo", calls=[str(outcome.call_id)])
+
+    assert stat.S_IMODE((crib.project / "tool").stat().st_mode) == 0o755
+
+
+def test_normalising_follows_no_link_and_takes_devices_capabilities_and_marks(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    outside.chmod(0o4755)
+    root = tmp_path / "root"
+    (root / "top" / "deep").mkdir(parents=True)
+    (root / "top" / "link").symlink_to(outside)
+    (root / "top" / "up").symlink_to("../..")
+    (root / "top" / "deep" / "s").write_text("x")
+    (root / "top" / "deep" / "s").chmod(0o6755)
+    (root / "top" / "deep").chmod(0o2000)
+    os.mkfifo(root / "top" / "pipe")
+    os.setxattr(root / "top", "user.overlay.opaque", b"y")
+
+    with MountWriter(root) as disk:
+        disk.normalize(WorkspacePath(Mount.PROJECT, "/top"), imported=True)
+
+    (root / "top" / "deep").chmod(0o700)
+    assert bad_files(root) == []
+    assert not (root / "top" / "pipe").exists()
+    assert os.listxattr(root / "top") == []
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o4755
+
+
+def test_what_stood_there_before_keeps_its_pipes_and_the_group_that_its_folders_give_on(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    os.mkfifo(tmp_path / "top" / "pipe")
+    (tmp_path / "top").chmod(0o2755)
+    (tmp_path / "top" / "s").touch()
+    (tmp_path / "top" / "s").chmod(0o2755)
+
+    with MountWriter(tmp_path) as disk:
+        disk.normalize(WorkspacePath(Mount.PROJECT, "/top"), imported=False, setgid_folders=True)
+
+    assert (tmp_path / "top" / "pipe").is_fifo()
+    assert stat.S_IMODE((tmp_path / "top").stat().st_mode) == 0o2755
+    assert stat.S_IMODE((tmp_path / "top" / "s").stat().st_mode) == 0o755
+
+
+# Who may look
+
+
+def open_folders(data: Path) -> list[str]:
+    """The folders that are the server's own, and open to others."""
+    ours = [data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*"), *data.glob("staging/*/*")]
+    return [str(place) for place in ours if place.is_dir() and place.stat().st_mode & 0o077]
+
+
+@pytest.mark.req("SY-2", part="data directories")
+async def test_data_directories_are_their_owners_alone(database: Database, settings: Settings, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        apart = settings.model_copy(update={"data_dir": tmp_path / "a" / "data"})
+        crib = await new_crib(database, apart)
+        mode = await ran(crib, RULES + "mkdir ign; echo x > ign/x; echo y > y; stat -c %a /project; ls -d /project/..")
+        await ran(crib, "rm -rf ign")
+        await crib.result("write", path="@central/x.md", content="x")
+    finally:
+        os.umask(before)
+
+    assert mode["output"].startswith("700\n")
+    assert {place.name for place in (tmp_path / "a" / "data").iterdir()} >= {"workspaces", "staging"}
+    assert open_folders(tmp_path / "a" / "data") == []
+
+
+async def test_what_an_earlier_version_left_open_is_closed_at_the_start(crib: Crib) -> None:
+    await ran(crib, RULES + "mkdir ign; echo x > ign/x; rm -rf ign")
+    data = crib.settings.data_dir
+    for place in (data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*")):
+        place.chmod(0o755)
+
+    again = another_engine(crib)
+    assert {place.stat().st_mode & 0o077 for place in (data, *data.glob("*"), *data.glob("workspaces/*"))} == {0}
+    await ran(again, "ls")
+
+    assert crib.project.stat().st_mode & 0o077 == 0
+
+
+def test_closing_reaches_nothing_that_is_not_the_servers(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir(mode=0o755)
+    own.chmod(0o755)
+    keep_private(tmp_path / "missing")
+
+    assert not (tmp_path / "missing").exists()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o755
+
+
+# Daemons that listen in the tree
+
+
+@contextmanager
+def daemon(place: Path) -> Iterator[list[bytes]]:
+    """A host's daemon on a socket at ``place``, and what it was told."""
+    heard: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        # By way of a short path: that of a test is too long for an address.
+        folder = os.open(place.parent, os.O_PATH)
+        listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+        os.close(folder)
+        place.chmod(0o777)
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    with listener.accept()[0] as client:
+                        heard.append(client.recv(100))
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield heard
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+SPEAK = python(
+    """
+import ctypes, os, socket
+for family in (socket.AF_UNIX, 1 | 1 << 32):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+        made = ctypes.CDLL(None).syscall(ctypes.c_long(41), ctypes.c_ulong(family), kind, 0)
+        if made < 0:
+            continue
+        try:
+            one = socket.socket(fileno=made)
+            one.connect("daemon.sock")
+            one.send(b"pwned")
+        except OSError:
+            pass
+near, far = socket.socketpair()
+near.send(b"pairs work")
+with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    client.send(b"x")
+print(far.recv(100).decode(), flush=True)
+"""
+)
+
+
+@pytest.mark.req("SY-2", part="daemons that listen in the tree are out of reach")
+async def test_a_daemon_that_listens_in_the_tree_is_not_reached(crib: Crib) -> None:
+    with daemon(crib.project / "daemon.sock") as heard:
+        with socket.socket(socket.AF_UNIX) as host:
+            folder = os.open(crib.project, os.O_PATH)
+            host.connect(f"/proc/self/fd/{folder}/daemon.sock")
+            host.send(b"from the host")
+            os.close(folder)
+        assert "pairs work" in (await ran(crib, SPEAK))["output"]
+        started: dict[str, Any] = await crib.result("bash_start", command=SPEAK)
+        told = await ended(crib, started["metadata"]["processId"])
+        assert "pairs work" in started["output"] + told["output"]
+
+    assert [said for said in heard if said] == [b"from the host"]
+
+
+async def test_a_command_can_use_sockets_of_its_own(tmp_path: Path) -> None:
+    said = await Stand(tmp_path).said(
+        python(
+            """
+import socket
+with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+    server.bind("/tmp/s")
+    server.listen()
+    client.connect("/tmp/s")
+    print("connected")
+"""
+        )
+    )
+    assert said == "connected\n"
+
+
+def test_the_files_that_are_copied_by_the_attacks_are_set_id() -> None:
+    """Otherwise the attacks above would fail for want of a weapon."""
+    assert os.stat("/usr/bin/passwd").st_mode & os.stat("/usr/bin/su").st_mode & stat.S_ISUID

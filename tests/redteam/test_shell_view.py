@@ -1,0 +1,175 @@
+"""Commands of an agent that is held to some paths: what is outside is not in their view, and is not changed."""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Crib
+from tests.integration.sandbox.sandbox_fixture import COPYING
+from tests.integration.tools.shell.builders import hand, new_crib, ran
+from toolcrib.core.agents import ToolPermission
+from toolcrib.core.errors import PermissionDenied
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.policy.permissions import path_allowed
+from toolcrib.sandbox.bubblewrap import is_masked
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.tools.shell.uncovered_paths import outside_paths
+from toolcrib.wiring import assemble
+
+pytestmark = [pytest.mark.req("SY-2", part="paths bind bash"), pytest.mark.req("SH-4", part="paths mask the view")]
+
+SECRET = "only for others"
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    crib = await new_crib(database, settings)
+    for mount in ("project", "central"):
+        fill(crib.mount(mount))
+    return crib
+
+
+def fill(root: Path) -> None:
+    for path in ("docs/guide.md", "docs/deep/more.md"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("for all")
+    for path in ("plan.txt", "src/main.py", "src/docs/x.md", "docs2/x.md", "docs.md", ".git/config"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(SECRET)
+    (root / "docs" / "out").symlink_to("../plan.txt")
+    (root / "link").symlink_to("plan.txt")
+
+
+READS = (
+    "cat plan.txt src/main.py src/docs/x.md docs2/x.md docs.md link docs/out ../project/plan.txt",
+    "cat /central/plan.txt /central/src/main.py",
+    "grep -r . / --include='*.txt' --include='*.py' --include='*.md' -s",
+    "tar cf - . /central | cat",
+    "mv src docs/src; cat docs/src/main.py; rm -rf docs/src; cp -r . /tmp/all; cat /tmp/all/*",
+    "ln plan.txt docs/alias; cat docs/alias; rm -f docs/alias",
+    "exec 3< plan.txt; cat <&3; cat /proc/self/cwd/plan.txt",
+    "git show HEAD:plan.txt; cat .git/config",
+)
+
+
+@pytest.mark.parametrize("command", READS)
+async def test_what_is_outside_the_paths_cannot_be_read(crib: Crib, command: str) -> None:
+    outcome = await crib.call("bash", await hand(crib, paths=["docs/**"]), command=command)
+
+    assert SECRET not in str(outcome)
+    assert (crib.project / "plan.txt").read_text() == SECRET
+
+
+async def test_what_is_inside_is_read_and_written(crib: Crib) -> None:
+    agent = await hand(crib, paths=["docs/**"])
+
+    result = await ran(crib, "cat docs/guide.md docs/deep/more.md; echo new > docs/new.md; mkdir docs/d", agent)
+
+    assert result["output"] == "for allfor all"
+    assert (crib.project / "docs" / "new.md").read_text() == "new\n"
+
+
+async def test_a_person_and_an_agent_without_paths_see_everything(crib: Crib) -> None:
+    assert (await ran(crib, "cat plan.txt"))["output"] == SECRET
+    assert (await ran(crib, "cat plan.txt", await hand(crib)))["output"] == SECRET
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > new.txt",
+        "echo x > plan.txt",
+        "rm -f plan.txt",
+        "rm -rf src",
+        "mv docs2 docs/",
+        "mv docs/guide.md guide.md",
+        "mkdir other",
+        "chmod 600 plan.txt",
+        "rm -f link; ln -s docs/guide.md link",
+        "echo x > /central/new.txt",
+        "echo 'new*' > .gitignore; mkdir newdir; echo x > newdir/x",
+    ],
+)
+async def test_what_is_outside_cannot_be_changed(crib: Crib, command: str) -> None:
+    before = {
+        path: path.lstat().st_mtime_ns for path in sorted(crib.project.parent.rglob("*")) if "state" not in str(path)
+    }
+
+    outcome = await crib.call("bash", await hand(crib, paths=["docs/**"]), command=f"chmod -R u+w . 2>&-; {command}; :")
+
+    assert isinstance(outcome.error, PermissionDenied) or outcome.succeeded
+    after = {path: path.lstat().st_mtime_ns for path in before}
+    changed = {path for path in before if before[path] != after[path]}
+    assert {path for path in changed if not path.is_relative_to(crib.project / "docs")} == set()
+    assert not (crib.project / "new.txt").exists()
+    assert not (crib.project / "newdir").exists()
+
+
+async def test_globs_of_files_take_away_and_single_zones_hold_too(crib: Crib) -> None:
+    agent = await hand(crib, paths=["*.md", "!docs/deep/**", "!@central/**"])
+
+    result = await ran(crib, "cat docs/guide.md docs2/x.md docs/deep/more.md plan.txt /central/docs/guide.md; :", agent)
+
+    assert result["output"] == "for all" + SECRET
+
+
+async def test_the_view_is_masked_where_the_tree_is_copied_too(crib: Crib) -> None:
+    copying = Crib(assemble(crib.settings, crib.database, sandbox=COPYING), crib.database, crib.settings, crib.caller)
+
+    outcome = await copying.call("bash", await hand(crib, paths=["docs/**"]), command=READS[0])
+
+    assert SECRET not in str(outcome)
+
+
+async def test_explain_says_what_a_command_would_see(crib: Crib) -> None:
+    agent = await hand(crib, paths=["docs/**", "!docs/deep/**"])
+
+    told = crib.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
+
+    assert told.reason.endswith("It sees and changes only what its paths cover: docs/**, !docs/deep/**.")
+
+
+# fmt: off
+GLOBS = (
+    "docs/**", "docs/", "/docs", "docs/*", "*.md", "src/docs", "**/x", "docs/src/**", "src/*/x",
+    "d*/x", "\\docs/x", "/**",
+)
+# fmt: on
+
+
+@pytest.mark.parametrize("globs", [*itertools.combinations(GLOBS, 1), *itertools.combinations(GLOBS, 2)])
+@pytest.mark.parametrize("taken", [(), ("!docs/x",), ("!**/a.md",)])
+def test_a_file_is_masked_exactly_if_no_glob_covers_it(
+    tmp_path_factory: pytest.TempPathFactory, globs: tuple[str, ...], taken: tuple[str, ...]
+) -> None:
+    root = tree_of_all_names(tmp_path_factory)
+    permission = ToolPermission(allowed=True, paths=(*globs, *taken))
+
+    masked = outside_paths(root, WorkspacePath(Mount.PROJECT, "/"), permission)
+
+    for place, _, files in os.walk(root):
+        for name in files:
+            path = os.path.relpath(os.path.join(place, name), root)
+            assert path_allowed(permission, WorkspacePath(Mount.PROJECT, f"/{path}")) is not is_masked(path, masked), (
+                path
+            )
+
+
+_TREES: list[Path] = []
+
+
+def tree_of_all_names(factory: pytest.TempPathFactory) -> Path:
+    """Folders of these names in folders of these names, three deep, and files in each. Made once."""
+    if not _TREES:
+        root = factory.mktemp("names")
+        for parts in itertools.product(("docs", "src", "b"), repeat=3):
+            root.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+        for folder in [root, *(place for place in root.rglob("*") if place.is_dir())]:
+            for name in ("a.md", "x", "y.txt"):
+                (folder / name).touch()
+        _TREES.append(root)
+    return _TREES[0]

@@ -1,0 +1,373 @@
+"""Attack 12: an approval that does not show what it is about. Every tool that changes files shows its change set."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.gate.builders import hired, with_tools
+from tests.integration.gate.test_approvals import asked, carried_out, decide
+from tests.integration.tools.shell.builders import hand, new_crib
+from toolcrib import ToolContext, tool
+from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments, Conflict
+from toolcrib.core.files import ContentKind
+from toolcrib.core.ids import CallId
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("PO-3", part="shown changes")
+
+PATCH = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "n2"}}}
+PLAN = {"title": "t", "content": "one\n"}
+
+
+@dataclass
+class Past:
+    """What was done before the agent calls."""
+
+    file_id: str
+    version_id: str
+    call_id: CallId
+
+
+Arguments = Callable[[Past], dict[str, Any]]
+# A call of every tool that can change files by its draft, and so must be shown beforehand.
+CHANGES: dict[str, Arguments] = {
+    "write": lambda _: {"path": "/new.txt", "content": "new\n"},
+    "edit": lambda _: {"path": "/a.txt", "old_string": "two", "new_string": "three"},
+    "touch": lambda _: {"path": "/touched.txt"},
+    "mkdir": lambda _: {"path": "/folder"},
+    "rm": lambda _: {"path": "/a.txt"},
+    "mv": lambda _: {"source": "/a.txt", "destination": "/b.txt"},
+    "plan_write": lambda _: {"path": "/plans/x.plan", **PLAN},
+    "plan_edit": lambda _: {"path": "/plans/p.plan", "old_string": "one", "new_string": "two"},
+    "fs.write": lambda _: {"path": "@project/new.md", "content": "new\n"},
+    "fs.apply_patch": lambda _: {"path": "@state/note.md", "patch": PATCH},
+    "file_write": lambda _: {"path": "new.txt", "content": "new\n"},
+    "undo": lambda past: {"calls": [str(past.call_id)]},
+    "file_restore": lambda past: {"file_id": past.file_id, "version_id": past.version_id},
+}
+# Commands are shown as they are written, or, with ``approve: effect``, by their effect. The others change no file.
+COMMANDS = {"bash", "bash_start", "bash_input"}
+NO_FILE = {
+    "ask_user", "bash_list", "bash_output", "bash_stop", "cat", "changes", "deleted_files", "exit_plan_mode",
+    "file_compare", "file_info", "file_read", "file_version", "file_versions", "find", "fs.list", "fs.read",
+    "fs.search", "glob", "grep", "list_directory", "ls", "plan_list", "plan_read", "read", "read_file",
+    "read_multiple_files", "read_result", "web_search",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+@pytest.fixture
+async def past(crib: Crib) -> Past:
+    made = await crib.result("write", path="/a.txt", content="one\n")
+    outcome = await crib.call("write", path="/a.txt", content="two\n", overwrite=True)
+    await crib.result("plan_write", path="/plans/p.plan", **PLAN)
+    return Past(made["file_id"], made["version_id"], outcome.call_id)
+
+
+async def supervised(crib: Crib, *names: str) -> Caller:
+    return await hired(
+        crib,
+        trust="supervised",
+        toolsets=["workspace", "history", "mounts", "project", "studio"],
+        tool_permissions={name: {"allowed": True} for name in names},
+    )
+
+
+async def ready(crib: Crib, past: Past, name: str) -> tuple[Caller, dict[str, Any]]:
+    """An agent, and a call of it that would change something."""
+    agent = await supervised(crib, name, "write", "fs.write")
+    if name == "fs.apply_patch":
+        await done(crib, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
+    if name == "undo":
+        # An agent takes back its own calls only.
+        await crib.result("write", path="/a.txt", content="one\n", overwrite=True)
+        past.call_id = await done(crib, agent, "write", path="/a.txt", content="two\n", overwrite=True)
+    return agent, CHANGES[name](past)
+
+
+async def done(crib: Crib, agent: Caller, name: str, **arguments: Any) -> CallId:
+    approval = await asked(crib, agent, name, **arguments)
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded, outcome.error
+    return approval.call_id
+
+
+def test_every_tool_is_either_shown_or_known_to_change_no_file(crib: Crib) -> None:
+    known = {tool.name for tool in crib.engine.registry.list_for_scope(None)}
+
+    assert known - COMMANDS - NO_FILE <= CHANGES.keys()
+    assert CHANGES.keys() <= {name for name in CHANGES if crib.engine.registry.get(name)}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_an_approval_shows_what_would_change_and_just_that_is_done(crib: Crib, past: Past, name: str) -> None:
+    agent, arguments = await ready(crib, past, name)
+    before = listing(crib)
+
+    approval = await asked(crib, agent, name, **arguments)
+
+    assert approval.changes, name
+    assert approval.change_set_id is not None
+    assert approval.effects["writes"]
+    assert listing(crib) == before
+    await decide(crib, approval)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded, outcome.error
+    assert listing(crib) != before
+
+
+def listing(crib: Crib) -> dict[str, bytes | None]:
+    workspace = crib.project.parent
+    return {
+        str(path.relative_to(workspace)): path.read_bytes() if path.is_file() else None
+        for path in workspace.rglob("*")
+        if "logs" not in path.parts
+    }
+
+
+@pytest.mark.parametrize("name", ["undo", "file_restore"])
+async def test_what_is_taken_back_is_shown_as_a_diff(crib: Crib, past: Past, name: str) -> None:
+    agent, arguments = await ready(crib, past, name)
+    approval = await asked(crib, agent, name, **arguments)
+
+    [change] = approval.changes
+    assert (change["path"], change["change"]) == ("/a.txt", "changed")
+    assert "-two" in change["diff"]
+    assert "+one" in change["diff"]
+    assert change["before"]["sha256"] != change["after"]["sha256"]
+
+
+@pytest.mark.parametrize("name", ["undo", "file_restore"])
+async def test_no_grant_covers_what_was_not_seen(crib: Crib, past: Past, name: str) -> None:
+    agent, arguments = await ready(crib, past, name)
+    approval = await asked(crib, agent, name, **arguments)
+
+    for rule in (GrantRule(name), GrantRule(name, paths=("**",)), approval.offered):
+        with pytest.raises(BadArguments) as wrong:
+            await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+        assert "scope" in wrong.value.fields
+
+
+@pytest.mark.parametrize("name", ["undo", "file_restore"])
+async def test_a_yes_is_about_the_versions_that_were_shown(crib: Crib, past: Past, name: str) -> None:
+    agent, arguments = await ready(crib, past, name)
+    approval = await asked(crib, agent, name, **arguments)
+    await crib.result("write", path="/a.txt", content="mine\n", overwrite=True)
+
+    with pytest.raises(Conflict):
+        await decide(crib, approval)
+
+    assert (crib.project / "a.txt").read_text() == "mine\n"
+    assert (await again(crib, approval)).state is ApprovalState.STALE
+
+
+async def again(crib: Crib, approval: Approval) -> Approval:
+    return await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)
+
+
+@tool()
+async def sneaky(context: ToolContext) -> str:
+    """Write where nobody was told."""
+    standing = await context.draft.lookup(WorkspacePath(Mount.PROJECT, "/unseen.txt"))
+    await context.draft.write(standing, b"x\n", content=ContentKind.TEXT)
+    return "done"
+
+
+async def test_a_tool_that_writes_what_it_did_not_declare_is_asked_about_once_more(crib: Crib) -> None:
+    """A tool of one's own may change files that its arguments do not name."""
+    crib = with_tools(crib, sneaky)
+    outcome = await crib.call("sneaky", await supervised(crib, "sneaky"))
+    first = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    assert first.changes == []
+
+    await decide(crib, first)
+    [outcome] = await carried_out(crib)
+
+    assert outcome.is_waiting
+    assert not (crib.project / "unseen.txt").exists()
+    second = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    assert [change["path"] for change in second.changes] == ["/unseen.txt"]
+    await decide(crib, second)
+    [outcome] = await carried_out(crib)
+    assert outcome.succeeded
+    assert (crib.project / "unseen.txt").read_text() == "x\n"
+
+
+# What ignore rules keep out of the history is moved and not read, and yet a yes is about its content.
+
+INSTALL = "mkdir -p out/deep out/locked; echo one > out/a; echo two > out/deep/b; ln -s a out/l; echo x > out/locked/c"
+
+
+@pytest.fixture
+async def shell(database: Database, settings: Settings) -> Crib:
+    crib = await new_crib(database, settings)
+    (crib.project / ".gitignore").write_text("*.log\nout/\n.env\n")
+    return crib
+
+
+async def effect(crib: Crib, command: str) -> Approval:
+    return await asked(crib, await hand(crib, trust="guided", approve="effect"), "bash", command=command)
+
+
+def by_path(approval: Approval) -> dict[str, Mapping[str, Any]]:
+    return {change["path"]: change for change in approval.changes}
+
+
+def hexdigest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def staged(crib: Crib) -> Path:
+    [lying] = (crib.project.parent / "trash").iterdir()
+    return lying
+
+
+async def test_an_ignored_file_that_a_command_changes_is_shown_by_its_hash_and_as_a_diff(shell: Crib) -> None:
+    (shell.project / "build.log").write_text("old\n")
+
+    approval = await effect(shell, "echo new > build.log; echo more > other.log; echo kept > kept; mkdir d")
+
+    changes = by_path(approval)
+    assert changes["/build.log"]["before"]["sha256"] == hexdigest("old\n")
+    assert changes["/build.log"]["after"]["sha256"] == hexdigest("new\n")
+    assert "-old\n+new\n" in changes["/build.log"]["diff"]
+    assert changes["/other.log"]["after"]["sha256"] == hexdigest("more\n")
+    assert "+more\n" in changes["/other.log"]["diff"]
+    await decide(shell, approval)
+    [outcome] = await carried_out(shell)
+    assert outcome.succeeded, outcome.error
+    assert (shell.project / "build.log").read_text() == "new\n"
+
+
+async def test_each_file_of_a_folder_that_is_moved_whole_is_shown_by_its_hash(shell: Crib) -> None:
+    approval = await effect(shell, f"{INSTALL}; chmod 000 out/locked/c out/locked")
+
+    changes = by_path(approval)
+    assert changes["/out/a"]["after"]["sha256"] == hexdigest("one\n")
+    assert changes["/out/deep/b"]["after"]["sha256"] == hexdigest("two\n")
+    # Nothing is hidden by being locked, and it is locked still.
+    assert changes["/out/locked/c"]["after"] == {"sha256": hexdigest("x\n"), "size": 2, "mode": "0"}
+    assert changes["/out/l"]["target"] == "a"
+    assert len(changes["/out"]["after"]["sha256"]) == 64
+    assert (staged(shell) / "locked").stat().st_mode & 0o777 == 0
+    await decide(shell, approval)
+    [outcome] = await carried_out(shell)
+    assert outcome.succeeded, outcome.error
+    assert (shell.project / "out" / "deep" / "b").read_text() == "two\n"
+    os.chmod(shell.project / "out" / "locked", 0o700)
+
+
+async def test_of_very_many_files_in_a_folder_the_others_are_counted_and_part_of_its_hash(shell: Crib) -> None:
+    approval = await effect(shell, "mkdir out; cd out; seq 700 | xargs touch")
+
+    assert len(approval.changes) < 600
+    assert approval.changes[-1] == {"path": None, "change": "more", "count": 200}
+    [last] = sorted({path.name for path in staged(shell).iterdir()} - {Path(p or "").name for p in by_path(approval)})[
+        -1:
+    ]
+    (staged(shell) / last).write_text("evil\n")
+    await refused_as_unlike_shown(shell, approval)
+
+
+async def test_a_secret_that_is_ignored_is_shown_by_its_hash_only(shell: Crib) -> None:
+    (shell.project / ".env").write_text("KEY=hunter2\n")
+
+    approval = await effect(shell, "rm .env; echo KEY=swordfish > .env")
+
+    change = by_path(approval)["/.env"]
+    assert change["before"]["sha256"] == hexdigest("KEY=hunter2\n")
+    assert change["after"]["sha256"] == hexdigest("KEY=swordfish\n")
+    assert "hunter2" not in str(approval.changes)
+
+
+def _other_bytes(lying: Path) -> None:
+    (lying / "a").write_text("two\n")
+
+
+def _another_file(lying: Path) -> None:
+    (lying / "deep" / "evil").write_text("x\n")
+
+
+def _our_own_kind_of_name(lying: Path) -> None:
+    (lying / ".~toolcrib-0123456789abcdef.tmp").write_text("x\n")
+
+
+def _a_mode(lying: Path) -> None:
+    (lying / "a").chmod(0o755)
+
+
+def _a_link(lying: Path) -> None:
+    (lying / "l").unlink()
+    (lying / "l").symlink_to("/etc/passwd")
+
+
+def _a_file_less(lying: Path) -> None:
+    (lying / "deep" / "b").unlink()
+
+
+def _behind_a_lock(lying: Path) -> None:
+    (lying / "locked" / "c").write_text("y\n")
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [_other_bytes, _another_file, _our_own_kind_of_name, _a_mode, _a_link, _a_file_less, _behind_a_lock],
+)
+async def test_what_was_tampered_with_while_it_waited_is_not_committed(
+    shell: Crib, tamper: Callable[[Path], None]
+) -> None:
+    approval = await effect(shell, INSTALL)
+    tamper(staged(shell))
+
+    await refused_as_unlike_shown(shell, approval)
+
+
+async def test_a_single_file_that_was_tampered_with_is_not_committed(shell: Crib) -> None:
+    approval = await effect(shell, "echo good > x.log")
+    # In place, so that it is the same inode with the same size.
+    staged(shell).write_text("evil\n")
+
+    await refused_as_unlike_shown(shell, approval)
+
+
+async def test_what_a_diff_was_shown_against_must_stand_there_still(shell: Crib) -> None:
+    (shell.project / "x.log").write_text("old\n")
+    approval = await effect(shell, "echo new >> x.log")
+    (shell.project / "x.log").write_text("own\n")
+
+    renewed = await refused_as_unlike_shown(shell, approval)
+
+    assert "-old" not in str(renewed.changes)
+    assert " own\n+new\n" in by_path(renewed)["/x.log"]["diff"]
+
+
+async def refused_as_unlike_shown(crib: Crib, approval: Approval) -> Approval:
+    """The yes does not count: the call is asked about anew, with what it would change now."""
+    before = listing(crib)
+    await decide(crib, approval)
+
+    [outcome] = await carried_out(crib)
+
+    assert outcome.is_waiting, outcome
+    renewed = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    assert renewed.replaces == approval.id
+    assert {k: v for k, v in listing(crib).items() if k.startswith("project")} == {
+        k: v for k, v in before.items() if k.startswith("project")
+    }
+    return renewed

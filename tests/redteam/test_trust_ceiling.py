@@ -1,0 +1,178 @@
+"""Attack 13: a member trusts an agent further than its owner does, so that nobody is asked any more (PO-3)."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.model_server import ModelServer, model_server
+from tests.integration.conftest import Crib, new_caller
+from tests.integration.gate.builders import hired, joined
+from tests.integration.runs.conftest import Office, opened_office, says
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments, Forbidden
+from toolcrib.core.ids import new_id
+from toolcrib.core.runs import RunState
+from toolcrib.policy.agent_definition import parse_definition
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.settings import Settings
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.api_keys import ApiKeyStore
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.sessions import Session, SessionStore
+from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import assemble
+
+pytestmark = pytest.mark.req("PO-3", part="ceiling")
+
+
+@pytest.fixture
+async def crib(database: Database, settings: Settings) -> Crib:
+    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+
+
+@pytest.fixture
+async def providers() -> AsyncIterator[ProviderRegistry]:
+    async with open_providers(private_hosts=["*"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with model_server() as server:
+        yield server
+
+
+@pytest.fixture
+def sessions(crib: Crib) -> SessionStore:
+    return SessionStore(crib.database)
+
+
+async def session_of(crib: Crib, **rules: object) -> Session:
+    agent = (await hired(crib, **rules)).agent
+    assert agent is not None
+    return await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id)
+
+
+@pytest.mark.parametrize("own", ["supervised", "guided"])
+async def test_a_member_cannot_trust_the_owners_session_further_than_the_agent_is(
+    crib: Crib, sessions: SessionStore, own: str
+) -> None:
+    session = await session_of(crib, trust=own)
+    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+
+    with pytest.raises(Forbidden, match=f"The agent is {own}"):
+        await sessions.set_trust(member, session.id, TrustLevel.AUTONOMOUS)
+    with pytest.raises(Forbidden):
+        await sessions.create(member, agent_id=session.agent_id, trust=TrustLevel.AUTONOMOUS)
+
+    assert (await sessions.get(member, session.id)).trust is None
+
+
+async def test_a_member_may_ask_for_more_questions_and_back_again(crib: Crib, sessions: SessionStore) -> None:
+    session = await session_of(crib, trust="guided")
+    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+
+    for trust in (TrustLevel.SUPERVISED, TrustLevel.GUIDED, None):
+        assert (await sessions.set_trust(member, session.id, trust)).trust is trust
+
+
+async def test_an_owner_trusts_further_unless_a_ceiling_says_how_far(crib: Crib, sessions: SessionStore) -> None:
+    owner = Tenant.of(crib.caller)
+    free = await session_of(crib, trust="supervised")
+    bound = await session_of(crib, trust="supervised", max_trust="guided")
+
+    assert (await sessions.set_trust(owner, free.id, TrustLevel.AUTONOMOUS)).trust is TrustLevel.AUTONOMOUS
+    with pytest.raises(Forbidden, match="guided at most"):
+        await sessions.set_trust(owner, bound.id, TrustLevel.AUTONOMOUS)
+    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.SUPERVISED)
+    for session in (free, bound):
+        with pytest.raises(Forbidden, match="supervised at most"):
+            await sessions.set_trust(owner, session.id, TrustLevel.GUIDED)
+
+
+async def test_members_may_go_as_far_as_the_agents_ceiling(crib: Crib, sessions: SessionStore) -> None:
+    session = await session_of(crib, trust="supervised", max_trust="guided")
+    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+
+    assert (await sessions.set_trust(member, session.id, TrustLevel.GUIDED)).trust is TrustLevel.GUIDED
+    with pytest.raises(Forbidden):
+        await sessions.set_trust(member, session.id, TrustLevel.AUTONOMOUS)
+
+
+@pytest.mark.parametrize("role", [WorkspaceRole.MEMBER, WorkspaceRole.VIEWER])
+async def test_only_owners_set_the_workspaces_ceiling(crib: Crib, role: WorkspaceRole) -> None:
+    workspaces = WorkspaceStore(crib.database)
+    other = Tenant.of(await joined(crib, role))
+
+    with pytest.raises(Forbidden):
+        await workspaces.limit_trust(other, None)
+    assert (await workspaces.limit_trust(Tenant.of(crib.caller), TrustLevel.GUIDED)).max_trust is TrustLevel.GUIDED
+    assert (await workspaces.get(other)).max_trust is TrustLevel.GUIDED
+
+
+async def test_the_ceiling_binds_an_autonomous_agent_that_acts_by_its_key(crib: Crib) -> None:
+    owner = Tenant.of(crib.caller)
+    agent = (await hired(crib, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+    assert agent is not None
+    _, secret = await ApiKeyStore(crib.database).create_for_agent(owner, agent.id, name="k", expires_at=None)
+    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.GUIDED)
+
+    holder = await ApiKeyStore(crib.database).find(secret)
+    assert holder is not None
+    outcome = await crib.call("write", replace(crib.caller, agent=holder.agent), path="/made.txt", content="x")
+
+    assert outcome.metadata["status"] == "approval_pending"
+    assert not (crib.project / "made.txt").exists()
+
+
+async def test_explain_names_the_ceiling(crib: Crib) -> None:
+    owner = Tenant.of(crib.caller)
+    agent = (await hired(crib, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+    assert agent is not None
+    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.GUIDED)
+
+    stored = await AgentStore(crib.database).get(owner, agent.id)
+
+    assert stored.max_trust is TrustLevel.GUIDED
+    caller = replace(crib.caller, agent=stored.as_caller)
+    outcome = await crib.call("write", caller, path="/made.txt", content="x")
+    assert "at most guided, by its ceiling" in outcome.metadata["reason"]
+
+
+async def sent(office: Office) -> RunState:
+    write = ("write", {"path": f"/{new_id()}.txt", "content": "x"})
+    run = await office.send("go", says("", write), says("done"))
+    return run.state
+
+
+async def test_a_run_is_bound_by_ceilings_that_came_after_the_session_was_trusted(
+    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+) -> None:
+    office = await opened_office(crib, model, providers, trust="guided")
+    await sessions.set_trust(office.tenant, office.session_id, TrustLevel.AUTONOMOUS)
+    assert await sent(office) is RunState.ENDED
+
+    await WorkspaceStore(crib.database).limit_trust(office.tenant, TrustLevel.GUIDED)
+
+    assert await sent(office) is RunState.WAITING
+
+
+async def test_what_a_member_said_does_not_outlive_a_stricter_agent(
+    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+) -> None:
+    office = await opened_office(crib, model, providers, trust="autonomous")
+    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+    await sessions.set_trust(member, office.session_id, TrustLevel.AUTONOMOUS)
+    agents = AgentStore(crib.database)
+    strict = (await agents.get(office.tenant, office.agent.id)).definition.replace("autonomous", "guided")
+    await agents.update(office.tenant, office.agent.id, definition=strict)
+
+    assert await sent(office) is RunState.WAITING
+
+
+def test_an_agent_is_not_declared_beyond_its_own_ceiling() -> None:
+    with pytest.raises(BadArguments) as wrong:
+        parse_definition("trust: autonomous\nmax_trust: guided\n")
+    assert "trust" in wrong.value.fields

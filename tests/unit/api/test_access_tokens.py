@@ -1,0 +1,108 @@
+"""Access tokens by themselves: their secrets and their age. Forged ones are in the integration tests."""
+
+import secrets
+import time
+
+import pytest
+from pydantic import SecretStr
+
+from toolcrib.api.access_tokens import EXPIRED, AccessTokens
+from toolcrib.core.errors import Misconfigured, Unauthenticated
+from toolcrib.core.ids import UserId, new_id
+from toolcrib.settings import Settings
+
+ADA = UserId(new_id())
+STRONG = secrets.token_urlsafe(48)
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_token_says_who_and_which_version() -> None:
+    tokens = AccessTokens(STRONG)
+
+    claims = tokens.verify(tokens.issue(ADA, 3))
+
+    assert (claims.user_id, claims.version) == (ADA, 3)
+
+
+@pytest.mark.req("AP-2", part="access tokens live for their minutes")
+def test_a_token_lives_for_its_minutes_also_when_it_was_seen_before() -> None:
+    clock = Clock(time.time())
+    tokens = AccessTokens(STRONG, minutes=15, clock=clock)
+    token = tokens.issue(ADA, 0)
+
+    clock.now += 15 * 60 - 1
+    assert tokens.verify(token).user_id == ADA
+
+    clock.now += 10
+    with pytest.raises(Unauthenticated, match=EXPIRED):
+        tokens.verify(token)
+
+
+@pytest.mark.req("AP-2", part="expired token")
+def test_an_expired_token_is_refused_at_first_sight() -> None:
+    stale = AccessTokens(STRONG, clock=Clock(1_000_000_000)).issue(ADA, 0)
+
+    with pytest.raises(Unauthenticated, match=EXPIRED):
+        AccessTokens(STRONG).verify(stale)
+
+
+@pytest.mark.req("AP-2")
+def test_a_secret_is_changed_without_logging_anyone_out() -> None:
+    old, new = secrets.token_urlsafe(48), secrets.token_urlsafe(48)
+    issued_before = AccessTokens(old).issue(ADA, 0)
+    changing = AccessTokens(new, previous=old)
+
+    assert changing.verify(issued_before).user_id == ADA
+    assert AccessTokens(new).verify(changing.issue(ADA, 0)).user_id == ADA
+    with pytest.raises(Unauthenticated):
+        AccessTokens(new).verify(issued_before)
+
+
+def test_many_tokens_do_not_fill_the_memory() -> None:
+    tokens = AccessTokens(STRONG)
+
+    for version in range(5_000):
+        tokens.verify(tokens.issue(ADA, version))
+
+    assert len(tokens._verified) <= 4_096
+
+
+@pytest.mark.req("AP-2", part="a weak secret is refused at start")
+@pytest.mark.parametrize(
+    "weak",
+    [
+        pytest.param("short", id="short"),
+        pytest.param("lVjIS03inTQlIP7aQqj_luwLqZOsUe9", id="one byte short"),
+        pytest.param("a" * 64, id="one letter"),
+        pytest.param("change-me-F2eFiazR1_smfIqEIAQN04BlM84bhuWBlig", id="to be changed"),
+        pytest.param("your-secret-key-of-at-least-32-characters", id="sample"),
+    ],
+)
+@pytest.mark.parametrize("name", ["jwt_secret", "audit_key", "jwt_previous_secret"])
+def test_a_secret_that_could_be_guessed_is_refused(name: str, weak: str) -> None:
+    given = {"jwt_secret": STRONG, "audit_key": STRONG, "jwt_previous_secret": STRONG} | {name: weak}
+    settings = Settings(
+        database_url="postgresql://nowhere",
+        jwt_secret=SecretStr(given["jwt_secret"]),
+        audit_key=SecretStr(given["audit_key"]),
+        jwt_previous_secret=SecretStr(given["jwt_previous_secret"]),
+    )
+
+    with pytest.raises(Misconfigured, match=f"TOOLCRIB_{name.upper()}"):
+        settings.refuse_weak_secrets()
+
+
+@pytest.mark.req("AP-2")
+def test_random_secrets_are_taken() -> None:
+    strong = SecretStr(STRONG)
+
+    Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_key=strong).refuse_weak_secrets()

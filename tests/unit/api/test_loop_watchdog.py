@@ -1,0 +1,72 @@
+"""A loop that is held is noticed and told with its stack; one that only waits is not."""
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wait_until import PATIENCE
+from toolcrib.api.loop_watchdog import LIMIT_SECONDS, LoopWatchdog
+
+pytestmark = pytest.mark.req("SY-1", part="watchdog")
+
+
+def compute(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def block(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+async def look(seconds: float = 0.05) -> None:
+    """Lets the loop go on; nothing happens meanwhile."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()
+
+
+async def told_after(file: Path, hold: Any, seconds: float) -> tuple[LoopWatchdog, dict[str, Any]]:
+    watchdog = LoopWatchdog(file=file)
+    with watchdog.watching():
+        async with asyncio.timeout(PATIENCE):
+            while not file.exists():
+                hold(seconds)
+                await look()
+    return watchdog, json.loads(file.read_text().splitlines()[0])
+
+
+async def test_a_loop_that_computes_too_long_is_told_with_its_stack(tmp_path: Path) -> None:
+    watchdog, stall = await told_after(tmp_path / "stalls", compute, 3 * LIMIT_SECONDS)
+
+    assert stall["cpu_seconds"] > LIMIT_SECONDS
+    assert "in compute" in "".join(stall["stack"])
+    assert watchdog.count >= 1
+    assert watchdog.worst_cpu_seconds > LIMIT_SECONDS
+
+
+async def test_a_loop_that_sleeps_in_a_call_is_told_but_not_counted(tmp_path: Path) -> None:
+    watchdog, stall = await told_after(tmp_path / "stalls", block, 3 * LIMIT_SECONDS)
+
+    assert stall["seconds"] > LIMIT_SECONDS
+    assert stall["cpu_seconds"] < LIMIT_SECONDS
+    assert "in block" in "".join(stall["stack"])
+    assert watchdog.count == 0
+
+
+async def test_a_loop_that_awaits_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "stalls"
+
+    with LoopWatchdog(file=file).watching():
+        await look(2 * LIMIT_SECONDS)
+
+    # A busy machine may delay it; that would be told, and not as its own work.
+    told = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    assert all(stall["cpu_seconds"] < LIMIT_SECONDS for stall in told)

@@ -1,0 +1,38 @@
+"""More requests at once than are taken: told at once, with a time to come back; health is answered all the same."""
+
+import asyncio
+
+import httpx2
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from toolcrib.api.allowed_hosts import AllowedHosts
+from toolcrib.api.request_guard import RequestGuard
+
+pytestmark = pytest.mark.req("SY-5", part="overload")
+
+
+async def test_beyond_what_is_taken_at_once_the_answer_is_503() -> None:
+    go_on, inside = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/slow":
+            inside.release()
+            await go_on.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    edge = RequestGuard(slow, hosts=AllowedHosts(("localhost",)), max_request_bytes=100, max_in_flight=2)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(edge), base_url="http://localhost") as client:
+        waiting = [asyncio.create_task(client.get("/slow")) for _ in range(2)]
+        for _ in waiting:
+            await inside.acquire()
+        refused, health = await client.get("/other"), await client.get("/health")
+        go_on.set()
+        answered = [(await one).status_code for one in waiting]
+        afterwards = await client.get("/other")
+
+    assert (refused.status_code, refused.headers["retry-after"], refused.json()["code"]) == (503, "1", "UNAVAILABLE")
+    assert health.status_code == 200
+    assert answered == [200, 200]
+    assert afterwards.status_code == 200

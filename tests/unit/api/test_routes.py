@@ -1,0 +1,43 @@
+"""What every module of routes keeps to."""
+
+from importlib import import_module
+from inspect import iscoroutinefunction
+from pkgutil import iter_modules
+
+import pytest
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+
+from toolcrib.api import http
+from toolcrib.api.request_guard import StrictRoute
+
+MODULES = [found.name for found in iter_modules(http.__path__)]
+
+
+def router_of(module: str) -> APIRouter:
+    router = import_module(f"{http.__name__}.{module}").router
+    assert isinstance(router, APIRouter)
+    return router
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_body_is_read_strictly(module: str) -> None:
+    lax = [
+        route.path
+        for route in router_of(module).routes
+        if isinstance(route, APIRoute) and route.body_field is not None and not isinstance(route, StrictRoute)
+    ]
+
+    assert lax == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_handler_is_a_coroutine(module: str) -> None:
+    # FastAPI sends plain functions to a thread, which costs more than most of them do.
+    plain = [
+        route.path
+        for route in router_of(module).routes
+        if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint)
+    ]
+
+    assert plain == []

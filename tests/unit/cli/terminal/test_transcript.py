@@ -1,0 +1,118 @@
+"""Events become blocks: text that grows, calls that run, wait and end, and what waits for a person."""
+
+from typing import Any
+
+from toolcrib.cli.terminal.transcript import (
+    AgentBlock,
+    CallBlockState,
+    ContextUsage,
+    NoticeBlock,
+    ToolCallBlock,
+    Transcript,
+    UserBlock,
+)
+from toolcrib.client import StreamMessage
+
+
+def told(type_: str, seq: int | None = None, **payload: Any) -> StreamMessage:
+    return StreamMessage(type=f"chat:{type_}", payload=payload, seq=seq)
+
+
+def delta(text: str, offset: int, attempt: int = 1) -> StreamMessage:
+    return told("text-delta", messageId="m", content=text, offset=offset, attempt=attempt)
+
+
+def story_of(*all_told: StreamMessage, now: float | None = None) -> Transcript:
+    story = Transcript()
+    for one in all_told:
+        story.tell(one, now)
+    return story
+
+
+def test_text_grows_in_one_block_and_a_piece_that_comes_again_is_not_said_again() -> None:
+    story = story_of(delta("I shall", 0), delta("shall wri", 2), delta("te.", 11))
+
+    [block] = story.blocks
+    assert isinstance(block, AgentBlock)
+    assert block.text == "I shall write."
+
+
+def test_an_attempt_that_is_begun_again_replaces_what_was_said() -> None:
+    story = story_of(delta("I shall not", 0), delta("I shall", 0, attempt=2))
+
+    assert [block.text for block in story.blocks if isinstance(block, AgentBlock)] == ["I shall"]
+
+
+def test_the_end_of_a_message_has_the_whole_and_says_how_full_the_context_is() -> None:
+    end = told("stream-end", 4, messageId="m", content="Whole.", usage={"contextTokens": 18, "contextWindow": 100})
+    story = story_of(delta("Who", 0), end)
+
+    assert [block.text for block in story.blocks if isinstance(block, AgentBlock)] == ["Whole."]
+    assert story.usage == ContextUsage(18, 100)
+    assert story.seen == 4
+
+
+def test_an_answer_without_words_makes_no_block() -> None:
+    assert story_of(told("stream-end", messageId="m", content="", usage={})).blocks == []
+
+
+def test_a_call_waits_runs_and_ends() -> None:
+    story, call = Transcript(), ToolCallBlock("none")
+    confirm = told("tool-confirm", toolId="c", toolName="write", approvalId="a", input={"path": "/a"}, changes=[{}])
+    states = []
+    for one, now in (
+        (confirm, 1.0),
+        (told("tool-decided", toolId="c", approvalId="a", approved=True), 2.0),
+        (told("tool-start", toolId="c", toolName="write", input={"path": "/a"}), 3.0),
+        (told("tool-delta", toolId="c", chunk="so", offset=0), 4.0),
+        (told("tool-delta", toolId="c", chunk=" far", offset=2), 4.5),
+    ):
+        [block] = story.tell(one, now)
+        assert isinstance(block, ToolCallBlock)
+        call = block
+        states.append((call.state, bool(story.waiting), call.output))
+    story.tell(told("tool-result", toolId="c", toolName="write", status="success", result="done"), 5.0)
+
+    assert states == [
+        (CallBlockState.WAITING, True, ""),
+        (CallBlockState.RUNNING, False, ""),
+        (CallBlockState.RUNNING, False, ""),
+        (CallBlockState.RUNNING, False, "so"),
+        (CallBlockState.RUNNING, False, "so far"),
+    ]
+    assert (call.state, call.output, call.seconds) == (CallBlockState.DONE, "done", 2.0)
+    assert story.blocks == [call]
+
+
+def test_how_long_a_call_took_is_not_guessed_from_the_past() -> None:
+    started = told("tool-start", toolId="c", toolName="bash", input={"command": "ls"})
+    ended = told("tool-result", toolId="c", toolName="bash", status="error", result="no", metadata={})
+    [call] = story_of(started, ended).blocks
+
+    assert isinstance(call, ToolCallBlock)
+    assert (call.state, call.seconds) == (CallBlockState.FAILED, None)
+
+
+def test_a_run_that_ends_leaves_nothing_waiting_and_says_why_it_stopped() -> None:
+    story = story_of(
+        told("message", 1, role="user", content="Go on"),
+        told("run-state", 2, runId="r", state="ready"),
+        told("question", 3, questionId="q", toolId="c", questions=[]),
+    )
+    before = (story.run_id, dict(story.waiting))
+    story.tell(told("run-state", 4, runId="r", state="ended", ending="cancelled"))
+
+    assert before == ("r", {"q": "question"})
+    assert (story.run_id, story.waiting) == (None, {})
+    assert isinstance(story.blocks[0], UserBlock)
+    assert isinstance(story.blocks[-1], NoticeBlock)
+    assert story.blocks[-1].text == "Stopped."
+
+
+def test_leaving_plan_mode_is_noticed_and_the_last_plan_is_remembered() -> None:
+    story = Transcript(mode="plan")
+    story.tell(told("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
+    story.tell(told("tool-start", toolId="e", toolName="exit_plan_mode", input={}))
+    story.tell(told("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
+
+    assert (story.mode, story.last_plan) == ("build", "/plans/a.plan")

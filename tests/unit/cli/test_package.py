@@ -1,0 +1,29 @@
+"""A folder as a package's archive."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.cli.package import packed
+from toolcrib.core.errors import BadArguments
+from toolcrib.workspace.packages.package_archive import plainly_read
+
+
+def test_a_folder_is_packed_without_what_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{"name": "demo", "version": "1"}')
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/guide.md").write_text("# Guide")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("secret")
+    (tmp_path / ".env").write_text("secret")
+
+    assert [path for path, _ in plainly_read(packed(tmp_path))["files"]] == ["docs/guide.md", "package.json"]
+
+
+@pytest.mark.parametrize("name", ["link", "docs/link"])
+def test_a_link_is_refused_not_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / name).symlink_to("/etc")
+
+    with pytest.raises(BadArguments, match=r".*"):
+        packed(tmp_path)

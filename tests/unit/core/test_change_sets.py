@@ -1,0 +1,75 @@
+"""Changes: which kind each is, by the whole table, and which places it touches."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolcrib.core.change_sets import Author, ChangeKind, ChangeSet, FileChange
+from toolcrib.core.files import AuthorKind, EntryKind, EntryState, FileType
+from toolcrib.core.ids import FileId, VersionId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath
+
+pytestmark = pytest.mark.req("WS-6", part="change sets")
+
+A, B = WorkspacePath(Mount.PROJECT, "/a"), WorkspacePath(Mount.PROJECT, "/b")
+FILE = EntryState(A, EntryKind.FILE, 0o644, b"1" * 32, 3, 1)
+FOLDER = EntryState(A, EntryKind.FOLDER, 0o755)
+LINK = EntryState(A, EntryKind.LINK, 0o777, target="x")
+
+
+def change(before: EntryState | None, after: EntryState | None) -> FileChange:
+    return FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (None, FILE, ChangeKind.MADE),
+        (None, FOLDER, ChangeKind.MADE),
+        (None, LINK, ChangeKind.MADE),
+        (FILE, None, ChangeKind.DELETED),
+        (FOLDER, None, ChangeKind.DELETED),
+        (LINK, None, ChangeKind.DELETED),
+        (FILE, replace(FILE, place=B), ChangeKind.MOVED),
+        (FILE, replace(FILE, place=replace(A, mount=Mount.CENTRAL)), ChangeKind.MOVED),
+        (FOLDER, replace(FOLDER, place=B), ChangeKind.MOVED),
+        # Moved and changed at once is a move: where a thing went matters more to who looks for it.
+        (FILE, replace(FILE, place=B, sha256=b"2" * 32), ChangeKind.MOVED),
+        (FILE, FILE, ChangeKind.TOUCHED),
+        (FOLDER, FOLDER, ChangeKind.TOUCHED),
+        (FILE, replace(FILE, sha256=b"2" * 32), ChangeKind.CHANGED),
+        (FILE, replace(FILE, mode=0o755), ChangeKind.CHANGED),
+        (FILE, FOLDER, ChangeKind.CHANGED),
+        (FILE, LINK, ChangeKind.CHANGED),
+        (FOLDER, FILE, ChangeKind.CHANGED),
+        (LINK, replace(LINK, target="y"), ChangeKind.CHANGED),
+    ],
+)
+def test_the_kind_of_a_change(before: EntryState | None, after: EntryState | None, kind: ChangeKind) -> None:
+    assert change(before, after).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "places"),
+    [
+        (None, FILE, (A,)),
+        (FILE, None, (A,)),
+        (FILE, FILE, (A,)),
+        (FILE, replace(FILE, place=B), (A, B)),
+        (replace(FILE, place=B), FILE, (A, B)),
+    ],
+)
+def test_a_change_touches_one_place_and_a_move_two(
+    before: EntryState | None, after: EntryState | None, places: tuple[WorkspacePath, ...]
+) -> None:
+    assert change(before, after).paths == places
+
+
+def test_a_set_touches_each_place_once_and_in_order() -> None:
+    moved, made = change(FILE, replace(FILE, place=B)), change(None, replace(FILE, place=B))
+
+    assert ChangeSet(Author(AuthorKind.USER), (made, moved)).paths == (A, B)
+
+
+def test_content_stays_out_of_what_is_logged() -> None:
+    assert "words" not in repr(replace(change(None, FILE), body=b"secret words"))

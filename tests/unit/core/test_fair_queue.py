@@ -1,0 +1,126 @@
+"""Turns: half of what others leave, accounts in rotation, a bounded queue, and nothing lost when somebody leaves."""
+
+import asyncio
+
+import pytest
+
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import Overloaded
+from toolcrib.runtime.fair_queue import FairQueue
+
+pytestmark = pytest.mark.req("SY-5", part="fair share")
+
+
+class Office:
+    """Holds turns until it is told to give them back."""
+
+    def __init__(self, turns: FairQueue) -> None:
+        self._turns = turns
+        self.order: list[str] = []
+        self._ends: list[tuple[str, asyncio.Event]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, who: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._hold(who))
+        self._tasks.append(task)
+        await settled()
+        return task
+
+    async def end_one(self) -> None:
+        self._ends.pop(0)[1].set()
+        await settled()
+
+    @property
+    def holding(self) -> list[str]:
+        return [who for who, _ in self._ends]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _hold(self, who: str) -> None:
+        async with self._turns.turn(who):
+            self.order.append(who)
+            end = asyncio.Event()
+            self._ends.append((who, end))
+            await end.wait()
+
+
+async def settled() -> None:
+    """Once all that can go on has."""
+    for _ in range(10):
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+
+async def test_one_account_takes_half_and_the_next_finds_a_turn() -> None:
+    office = Office(FairQueue(16, what="commands"))
+    for _ in range(20):
+        await office.ask("a")
+    for _ in range(20):
+        await office.ask("b")
+    await office.ask("c")
+
+    assert office.holding == ["a"] * 8 + ["b"] * 4 + ["c"]
+    await office.close()
+
+
+async def test_where_turns_slow_each_other_down_an_account_holds_few_while_others_ask() -> None:
+    now = 0.0
+    office = Office(FairQueue(16, what="calls", beside_others=2, clock=lambda: now))
+    for _ in range(12):
+        await office.ask("a")
+    assert office.holding == ["a"] * 8
+
+    await office.ask("b")
+    assert office.holding == ["a"] * 8 + ["b"]
+    for _ in range(7):
+        await office.end_one()
+    assert office.holding == ["a", "b", "a"], "One more only when no more than two are held."
+
+    now = 2.0
+    await office.end_one()
+    assert office.holding == ["b", "a", "a", "a", "a"], "Nobody else has asked for a while."
+    await office.close()
+
+
+async def test_accounts_are_served_in_rotation_not_by_who_asked_most() -> None:
+    office = Office(FairQueue(2, what="commands"))
+    for who in ("a", "a", "a", "a", "b", "b"):
+        await office.ask(who)
+    assert office.holding == ["a", "b"]
+    for _ in range(6):
+        await office.end_one()
+
+    assert office.order == ["a", "b", "a", "b", "a", "a"]
+    await office.close()
+
+
+async def test_beyond_the_queue_one_is_told_to_come_back_and_another_is_not() -> None:
+    turns = FairQueue(2, what="commands", waiting_of_one=2)
+    office = Office(turns)
+    for _ in range(3):
+        await office.ask("a")
+
+    with pytest.raises(Overloaded, match="Too many commands wait"):
+        async with turns.turn("a"):
+            pass
+    await office.ask("b")
+    assert office.holding == ["a", "b"]
+    await office.close()
+
+
+@pytest.mark.parametrize("leaves_with", [False, True])
+async def test_whoever_leaves_the_queue_takes_no_turn_along(leaves_with: bool) -> None:
+    office = Office(FairQueue(2, what="commands"))
+    holder, waiter = await office.ask("a"), await office.ask("a")
+    waiter.cancel()
+    if leaves_with:
+        holder.cancel()
+    else:
+        await office.end_one()
+    await settled()
+    await office.close()
+
+    async with asyncio.timeout(PATIENCE), office._turns.turn("a"):
+        pass

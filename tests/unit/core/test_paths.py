@@ -1,0 +1,105 @@
+"""Places: what is above, what is below, and where a thing is after its folder was moved."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
+
+pytestmark = pytest.mark.req("WS-1", part="places")
+
+names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=8)
+paths = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
+places = st.builds(WorkspacePath, st.sampled_from(Mount), paths, st.sampled_from(["", "run-1"]))
+
+
+def project(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "ancestors"),
+    [("/", []), ("/a", []), ("/a/b", ["/a"]), ("/a/b/c.txt", ["/a", "/a/b"])],
+)
+def test_ancestors_are_the_folders_above_without_the_root(path: str, ancestors: list[str]) -> None:
+    assert [place.path for place in project(path).ancestors] == ancestors
+
+
+@given(places)
+def test_every_ancestor_is_the_parent_of_the_next(place: WorkspacePath) -> None:
+    chain = [mount_root(place.mount, place.scope), *place.ancestors, place]
+
+    assert all(later.parent == earlier for earlier, later in pairwise(chain))
+    assert all(place.is_below(above) for above in chain[:-1])
+
+
+@given(places, names)
+def test_a_child_knows_its_name_its_parent_and_its_tree(place: WorkspacePath, name: str) -> None:
+    child = place.child(name)
+
+    assert (child.name, child.parent, child.mount_key) == (name, place, place.mount_key)
+    assert child.parts == (*place.parts, name)
+    assert child.is_below(place)
+    assert not place.is_below(child)
+
+
+@pytest.mark.parametrize(
+    ("place", "folder", "below"),
+    [
+        ("/a/b", "/a", True),
+        ("/a/b/c", "/a", True),
+        ("/a", "/", True),
+        ("/", "/", False),
+        ("/a", "/a", False),
+        ("/ab", "/a", False),
+        ("/a", "/a/b", False),
+    ],
+)
+def test_below_means_inside_and_not_merely_alike(place: str, folder: str, below: bool) -> None:
+    assert project(place).is_below(project(folder)) is below
+
+
+def test_nothing_is_below_a_folder_of_another_tree() -> None:
+    mine, theirs = WorkspacePath(Mount.STATE, "/a/b", "run-1"), WorkspacePath(Mount.STATE, "/a", "run-2")
+
+    assert not mine.is_below(theirs)
+    assert not mine.is_below(WorkspacePath(Mount.PROJECT, "/a"))
+    assert not mine.is_below(mount_root(Mount.STATE, "run-2"))
+
+
+@given(places, st.lists(names, max_size=3), places)
+def test_what_is_moved_keeps_its_way_below_what_moved_it(
+    source: WorkspacePath, rest: list[str], destination: WorkspacePath
+) -> None:
+    inside, expected = source, destination
+    for name in rest:
+        inside, expected = inside.child(name), expected.child(name)
+
+    assert inside.relocate(source, destination) == expected
+
+
+@given(places)
+def test_a_move_and_its_reverse_lead_home(place: WorkspacePath) -> None:
+    elsewhere = WorkspacePath(Mount.CENTRAL, "/other/name")
+
+    assert place.relocate(place, elsewhere).relocate(elsewhere, place) == place
+
+
+@given(places)
+def test_a_place_comes_back_from_how_it_is_stored(place: WorkspacePath) -> None:
+    assert path_from_row(place.mount_key, place.path) == place
+
+
+def test_scopes_tell_the_state_trees_of_one_workspace_apart() -> None:
+    one, other = mount_root(Mount.STATE, "run-1"), mount_root(Mount.STATE, "run-2")
+
+    assert one != other
+    assert (one.mount_key, other.mount_key) == ("state/run-1", "state/run-2")
+    assert one.child("a").mount_key == "state/run-1"
+    assert str(one.child("a")) == "@state/a"
+
+
+def test_only_pkg_is_read_only() -> None:
+    assert [mount for mount in Mount if not mount.writable] == [Mount.PKG]

@@ -1,0 +1,22 @@
+"""What a node notes of the audit log, written by several of its processes at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolcrib.gate.audit_checkpoints import read_anchor, write_anchor
+from toolcrib.gate.audit_seals import START
+
+
+@pytest.mark.req("SY-4", part="truncated, rolled back and re-sealed logs")
+def test_anchors_written_at_once_leave_one_of_them_whole(tmp_path: Path) -> None:
+    anchor = tmp_path / "anchor.json"
+
+    with ThreadPoolExecutor(8) as writers:
+        for written in [writers.submit(write_anchor, anchor, START) for _ in range(200)]:
+            written.result()
+
+    assert read_anchor(anchor) is not None
+    assert anchor.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["anchor.json"]

@@ -1,0 +1,132 @@
+"""What a run does next, for every state that decides: a table of the whole, and what must hold in all of it."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.messages import ToolCallId
+from toolcrib.core.runs import RequestedCall, RequestedCallState, RunEnding
+from toolcrib.runs.next_step import (
+    CallModel,
+    CompactHistory,
+    EndRun,
+    ExecuteCalls,
+    RunSnapshot,
+    WaitForPerson,
+    next_step,
+)
+
+pytestmark = pytest.mark.req("RN-2", part="what is done next")
+
+
+def call(state: RequestedCallState) -> RequestedCall:
+    return RequestedCall(CallId(new_id()), ToolCallId("c"), "read", "{}", state)
+
+
+EVERYTHING = [
+    RunSnapshot(
+        cancelled=cancelled,
+        violations=violations,
+        max_violations=1,
+        overdue=overdue,
+        turns=turns,
+        max_turns=3,
+        answered=answered and not states,
+        concluded=concluded and answered and not states,
+        calls=tuple(call(state) for state in states),
+        context=context,
+        compactable=can_compact,
+    )
+    for cancelled, violations, overdue, turns, answered, concluded, context, can_compact in product(
+        (False, True),
+        (0, 1, 2),
+        (False, True),
+        (0, 2, 3, 4),
+        (False, True),
+        (False, True),
+        (None, 0.1, 0.79, 0.81, 1.2),
+        (False, True),
+    )
+    for states in [(), *product(RequestedCallState, repeat=1), *product(RequestedCallState, repeat=2)]
+]
+
+
+def test_a_cancelled_run_ends_and_nothing_else() -> None:
+    for run in EVERYTHING:
+        assert (next_step(run) == EndRun(RunEnding.CANCELLED)) is run.cancelled
+
+
+def test_one_violation_too_many_ends_it_unless_it_was_cancelled() -> None:
+    for run in EVERYTHING:
+        expected = not run.cancelled and run.violations > run.max_violations
+        assert (next_step(run) == EndRun(RunEnding.VIOLATION)) is expected
+
+
+def test_the_model_is_asked_only_when_every_call_has_ended() -> None:
+    for run in EVERYTHING:
+        if isinstance(next_step(run), CallModel | CompactHistory):
+            assert all(one.state is RequestedCallState.ENDED for one in run.calls)
+            assert not run.answered
+
+
+def test_what_can_be_executed_is_before_anyone_is_waited_for() -> None:
+    for run in EVERYTHING:
+        step = next_step(run)
+        states = {one.state for one in run.calls}
+        if isinstance(step, WaitForPerson):
+            assert states <= {RequestedCallState.WAITING, RequestedCallState.ENDED}
+            assert RequestedCallState.WAITING in states
+        if isinstance(step, ExecuteCalls):
+            assert {one.state for one in step.calls} <= {
+                RequestedCallState.NEW,
+                RequestedCallState.BEGUN,
+                RequestedCallState.DECIDED,
+            }
+            assert not run.overdue
+
+
+def test_time_that_is_over_begins_nothing_new() -> None:
+    for run in EVERYTHING:
+        if run.overdue:
+            assert not isinstance(next_step(run), CallModel | CompactHistory | ExecuteCalls)
+
+
+def test_beyond_its_turns_a_run_is_only_asked_to_conclude() -> None:
+    for run in EVERYTHING:
+        if run.turns >= run.max_turns and isinstance(step := next_step(run), CallModel | CompactHistory):
+            assert step == CallModel(conclude=True)
+
+
+def test_a_full_context_is_compacted_or_concluded() -> None:
+    for run in EVERYTHING:
+        step = next_step(run)
+        full = run.context is not None and run.context > 0.8
+        if isinstance(step, CompactHistory):
+            assert full
+            assert run.compactable
+        if step == CallModel():
+            assert not full
+
+
+def test_every_answer_ends_the_run() -> None:
+    done = RunSnapshot(answered=True, turns=2)
+    assert next_step(done) == EndRun(RunEnding.DONE)
+    assert next_step(replace(done, concluded=True, turns=201)) == EndRun(RunEnding.TURN_LIMIT)
+    assert next_step(replace(done, concluded=True)) == EndRun(RunEnding.BUDGET)
+    for run in EVERYTHING:
+        if run.answered:
+            assert isinstance(next_step(run), EndRun)
+
+
+def test_the_loop_comes_to_an_end_whatever_the_model_does() -> None:
+    """A model that calls a tool in every turn is asked at most once more than it has turns."""
+    run, asked = RunSnapshot(max_turns=5), 0
+    while not isinstance(step := next_step(run), EndRun):
+        assert isinstance(step, CallModel)
+        asked += 1
+        ended = () if step.conclude else (call(RequestedCallState.ENDED),)
+        run = replace(run, turns=run.turns + 1, calls=ended, answered=step.conclude, concluded=step.conclude)
+    assert asked == 6
+    assert step == EndRun(RunEnding.TURN_LIMIT)

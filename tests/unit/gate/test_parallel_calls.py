@@ -1,0 +1,94 @@
+"""Which calls of a message wait for which: decided from what they declare to touch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Effects
+from toolcrib.gate.parallel_calls import conflicts, dependencies
+
+pytestmark = pytest.mark.req("TL-9")
+
+
+def at(*paths: str, mount: Mount = Mount.PROJECT) -> tuple[WorkspacePath, ...]:
+    return tuple(WorkspacePath(mount, path) for path in paths)
+
+
+def reads(*paths: str) -> Effects:
+    return Effects(reads=at(*paths))
+
+
+def writes(*paths: str) -> Effects:
+    return Effects(writes=at(*paths))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (reads("/a"), reads("/a")),
+        (reads("/"), reads("/a/b")),
+        (writes("/a"), writes("/b")),
+        (writes("/a"), reads("/b")),
+        (writes("/ab"), writes("/a")),
+        (writes("/d/a"), writes("/d/b")),
+        (writes("/a"), Effects(writes=at("/a", mount=Mount.CENTRAL))),
+        (writes("/a"), Effects(writes=(WorkspacePath(Mount.STATE, "/a", "run"),))),
+        (writes("/a"), Effects(hosts=("example.org",))),
+        (Effects(hosts=("example.org",)), Effects(hosts=("example.org",))),
+        (Effects(writes=at("/d/a"), requires=at("/d")), reads("/d/b")),
+        (reads("/x"), Effects(reads_batch=at("/x", "/y"))),
+    ],
+)
+def test_calls_that_do_not_touch_the_same_do_not_conflict(one: Effects, other: Effects) -> None:
+    assert not conflicts(one, other)
+    assert not conflicts(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (writes("/a"), writes("/a")),
+        (writes("/a"), reads("/a")),
+        (writes("/a"), Effects(reads_batch=at("/b", "/a"))),
+        (writes("/d/a"), reads("/d")),
+        (writes("/d/a"), reads("/")),
+        (writes("/d"), reads("/d/a/b")),
+        (writes("/"), writes("/a")),
+        (writes("/b", "/c"), writes("/a", "/c/d")),
+        (writes("/d/a"), Effects(writes=at("/d/b"), requires=at("/d"))),
+        (reads("/a"), Effects(command="ls")),
+        (Effects(hosts=("example.org",)), Effects(command="curl example.org")),
+        (reads("/a"), Effects()),
+        (Effects(), Effects()),
+        (reads("/a"), None),
+        (None, None),
+    ],
+)
+def test_calls_whose_order_could_matter_conflict(one: Effects | None, other: Effects | None) -> None:
+    assert conflicts(one, other)
+    assert conflicts(other, one)
+
+
+def test_calls_wait_for_those_before_them_that_they_conflict_with() -> None:
+    effects = [writes("/a"), reads("/b"), reads("/a"), writes("/b"), Effects(command="make"), reads("/c"), None]
+
+    assert dependencies(effects) == [[], [], [0], [1], [0, 1, 2, 3], [4], [0, 1, 2, 3, 4, 5]]
+
+
+def test_no_calls_wait_for_nothing() -> None:
+    assert dependencies([]) == []
+
+
+places = st.lists(st.sampled_from(at("/", "/a", "/a/b", "/a/b/c", "/d")), max_size=2).map(tuple)
+any_effects = st.none() | st.builds(Effects, reads=places, reads_batch=places, writes=places, requires=places)
+
+
+@given(st.lists(any_effects, max_size=8))
+def test_of_two_that_conflict_the_later_waits_and_nobody_waits_for_what_comes_after(
+    effects: list[Effects | None],
+) -> None:
+    waiting = dependencies(effects)
+
+    for later in range(len(effects)):
+        assert waiting[later] == [n for n in range(later) if conflicts(effects[n], effects[later])]

@@ -1,0 +1,44 @@
+"""Who appears in these tests: a person, agents by their rules, and tools by their name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.core.agents import AgentRules
+from toolcrib.core.callers import Agent, Caller
+from toolcrib.core.ids import AgentId, UserId, WorkspaceId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Danger, ToolCategory
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    danger: Danger = Danger.SAFE
+    toolset: str = "workspace"
+    category: ToolCategory = ToolCategory.FILE
+    drafts: bool = False
+
+
+READ = Tool("read")
+WRITE = Tool("write", Danger.DANGEROUS)
+BASH = Tool("bash", Danger.DANGEROUS, "studio")
+
+ALL_ALLOWED = {name: {"allowed": True} for name in ("read", "write", "cat", "mv", "bash")}
+
+
+def rules(**fields: Any) -> AgentRules:
+    return AgentRules.model_validate(fields)
+
+
+def person() -> Caller:
+    return Caller(WorkspaceId(new_id()), UserId(new_id()))
+
+
+def agent(**fields: Any) -> Caller:
+    """An agent that may use every tool of these tests, except as ``fields`` say."""
+    bound = rules(**{"tool_permissions": ALL_ALLOWED, **fields})
+    return Caller(WorkspaceId(new_id()), UserId(new_id()), agent=Agent(AgentId(new_id()), "coder", bound))
+
+
+def project(path: str) -> WorkspacePath:
+    return WorkspacePath(Mount.PROJECT, path)

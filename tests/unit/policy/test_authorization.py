@@ -1,0 +1,142 @@
+"""The decision on a call: every rule, in its order, and the whole table of trust."""
+
+import pytest
+
+from tests.unit.policy.builders import BASH, READ, WRITE, Tool, agent, person, project
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import PermissionDenied, ProtectedPath, ReadOnlyMount, SandboxViolation, ToolcribError
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects
+from toolcrib.policy.authorization import Authorization, AuthorizationAction, authorize
+
+A_FILE = project("/src/a.py")
+READS = Effects(reads=(A_FILE,))
+WRITES = Effects(writes=(A_FILE,))
+
+
+@pytest.mark.req("PO-3", part="supervised, guided, autonomous")
+@pytest.mark.parametrize(
+    ("trust", "danger", "verdict"),
+    [
+        (TrustLevel.SUPERVISED, Danger.SAFE, AuthorizationAction.ASK),
+        (TrustLevel.SUPERVISED, Danger.DANGEROUS, AuthorizationAction.ASK),
+        (TrustLevel.GUIDED, Danger.SAFE, AuthorizationAction.ALLOW),
+        (TrustLevel.GUIDED, Danger.DANGEROUS, AuthorizationAction.ASK),
+        (TrustLevel.AUTONOMOUS, Danger.SAFE, AuthorizationAction.ALLOW),
+        (TrustLevel.AUTONOMOUS, Danger.DANGEROUS, AuthorizationAction.ALLOW),
+    ],
+)
+def test_trust_and_danger_decide_whether_a_person_is_asked(
+    trust: TrustLevel, danger: Danger, verdict: AuthorizationAction
+) -> None:
+    decision = authorize(agent(trust=trust), Tool("read", danger), READS)
+    assert (decision.action, decision.rule, decision.error) == (verdict, f"trust.{trust}.{danger}", None)
+
+
+@pytest.mark.req("PO-3", part="trust never adds permissions")
+@pytest.mark.parametrize("trust", list(TrustLevel))
+def test_what_is_refused_is_refused_at_every_level_of_trust(trust: TrustLevel) -> None:
+    caller = agent(trust=trust, tool_permissions={"write": {"allowed": True, "paths": ["docs/**"]}})
+    assert authorize(caller, BASH, Effects(command="ls")).action is AuthorizationAction.DENY
+    assert authorize(caller, WRITE, WRITES).action is AuthorizationAction.DENY
+    assert authorize(caller, WRITE, Effects(writes=(project("/docs/.env"),))).action is AuthorizationAction.DENY
+
+
+@pytest.mark.req("PO-1", part="people act by role")
+@pytest.mark.parametrize(
+    ("tool", "effects", "role"),
+    [
+        (READ, READS, WorkspaceRole.VIEWER),
+        (READ, Effects(reads=(project("/.env"),)), WorkspaceRole.VIEWER),
+        (WRITE, WRITES, WorkspaceRole.MEMBER),
+        (WRITE, Effects(writes=(project("/.git/hooks/x"),)), WorkspaceRole.MEMBER),
+        (BASH, Effects(command="ls"), WorkspaceRole.MEMBER),
+        (Tool("web_search", toolset="studio"), Effects(hosts=("search",)), WorkspaceRole.VIEWER),
+        (Tool("call", Danger.DANGEROUS, "mcp:ops"), Effects(hosts=("ops",)), WorkspaceRole.MEMBER),
+        (Tool("deploy", Danger.DANGEROUS, "mcp:ops"), Effects(), WorkspaceRole.MEMBER),
+    ],
+)
+def test_a_person_is_never_asked_and_is_bound_by_role_only(tool: Tool, effects: Effects, role: WorkspaceRole) -> None:
+    decision = authorize(person(), tool, effects)
+    assert (decision.action, decision.required_role, decision.rule) == (AuthorizationAction.ALLOW, role, f"role.{role}")
+
+
+@pytest.mark.req("PO-1", part="who answers for an agent")
+def test_who_answers_for_an_agent_needs_the_role_that_the_call_needs() -> None:
+    assert authorize(agent(), READ, READS).required_role is WorkspaceRole.VIEWER
+    assert authorize(agent(), WRITE, WRITES).required_role is WorkspaceRole.MEMBER
+
+
+READER = agent(tool_permissions=None)
+NARROW = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": False}})
+
+
+@pytest.mark.req("PO-1", "PO-6", part="which rule refuses, with which error")
+@pytest.mark.parametrize(
+    ("caller", "tool", "effects", "rule", "error"),
+    [
+        (person(), WRITE, Effects(writes=(WorkspacePath(Mount.PKG, "/a"),)), "mount.read-only", ReadOnlyMount),
+        (READER, WRITE, Effects(writes=(WorkspacePath(Mount.PKG, "/a"),)), "mount.read-only", ReadOnlyMount),
+        (person(), WRITE, Effects(writes=(WorkspacePath(Mount.STATE, "/logs/x"),)), "state.logs", ReadOnlyMount),
+        (READER, Tool("read_file", toolset="project"), READS, "agent.toolsets", PermissionDenied),
+        (READER, WRITE, WRITES, "agent.tool_permissions.absent", PermissionDenied),
+        (READER, Tool("sly"), WRITES, "agent.tool_permissions.absent", PermissionDenied),
+        (NARROW, READ, READS, "agent.tool_permissions.read", PermissionDenied),
+        (NARROW, Tool("mv"), READS, "agent.tool_permissions.mv", PermissionDenied),
+        (NARROW, WRITE, Effects(writes=(project("/b"),)), "agent.tool_permissions.write.paths", PermissionDenied),
+        (NARROW, WRITE, Effects(reads=(project("/b"),)), "agent.tool_permissions.write.paths", PermissionDenied),
+        (NARROW, WRITE, Effects(writes=(A_FILE, project("/src/.env"))), "protected-name:.env", ProtectedPath),
+        (agent(), READ, Effects(reads=(project("/.env.local"),)), "protected-name:.env.*", ProtectedPath),
+        (agent(), WRITE, Effects(writes=(project("/.git/.env"),)), "protected-name:.env", ProtectedPath),
+    ],
+)
+def test_the_first_rule_that_objects_refuses(
+    caller: Caller, tool: Tool, effects: Effects, rule: str, error: type[ToolcribError]
+) -> None:
+    decision = authorize(caller, tool, effects)
+    assert (decision.action, decision.rule) == (AuthorizationAction.DENY, rule)
+    assert type(decision.error) is error
+    assert decision.reason == decision.error.message
+
+
+@pytest.mark.req("PO-6", part="refused permissions are no violations")
+def test_a_border_that_is_touched_is_a_violation_and_a_missing_permission_is_not() -> None:
+    assert isinstance(authorize(agent(), READ, Effects(reads=(project("/.env"),))).error, SandboxViolation)
+    assert not isinstance(authorize(READER, WRITE, WRITES).error, SandboxViolation)
+
+
+@pytest.mark.req("WS-4", part="what becomes code is asked about")
+@pytest.mark.parametrize("trust", list(TrustLevel))
+@pytest.mark.parametrize("path", ["/.git", "/.git/hooks/x", "/.vscode/tasks.json"])
+def test_what_becomes_code_is_asked_about_whatever_the_trust(trust: TrustLevel, path: str) -> None:
+    decision = authorize(agent(trust=trust), WRITE, Effects(writes=(A_FILE, project(path))))
+    assert (decision.action, decision.rule, decision.error) == (AuthorizationAction.ASK, "protected-name", None)
+    assert decision.is_supervised is (trust is TrustLevel.SUPERVISED)
+    assert authorize(agent(trust=trust), READ, Effects(reads=(project(path),))).rule != "protected-name"
+
+
+@pytest.mark.req("WS-4", part="batches")
+def test_files_of_a_batch_are_left_to_the_guard() -> None:
+    decision = authorize(agent(), Tool("cat"), Effects(reads_batch=(A_FILE, project("/.env"))))
+    assert decision.action is AuthorizationAction.ALLOW
+
+
+@pytest.mark.req("PO-5", part="every rule considered is listed")
+def test_the_rules_considered_are_listed_in_order_with_their_results() -> None:
+    passed = [
+        "mount.read-only: no objection",
+        "state.logs: no objection",
+        "session.mode: no objection",
+        "agent.toolsets: no objection",
+        "agent.tool_permissions.write: no objection",
+        "agent.tool_permissions.write.paths: no objection",
+        "protected-name: no objection",
+    ]
+    asked, refused = _decided("/src/a.py"), _decided("/.env")
+    assert list(asked.rules_checked) == [*passed, "trust.guided.dangerous: ask"]
+    assert list(refused.rules_checked) == [*passed[:-1], "protected-name:.env: refuse"]
+
+
+def _decided(path: str) -> Authorization:
+    return authorize(agent(), WRITE, Effects(writes=(project(path),)))

@@ -1,0 +1,91 @@
+"""What a model reads of a result, in every form that results have."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from toolcrib.policy.model_text import bounded_text, model_result, model_text, text_piece
+
+CALL = UUID("01a1e48a-bc5f-77f4-ba62-25f500b9d2a5")
+PICTURE = {"type": "image", "mime_type": "image/png", "data": "A" * 90_000}
+
+pytestmark = pytest.mark.req("TL-3", part="what a model reads, by dialect")
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ('She said: "Hi".', 'She said: "Hi".'),
+        ({"output": 'a "b"', "metadata": {"x": 1}, "is_error": False}, 'a "b"'),
+        ({"output": 'a "b"'}, 'a "b"'),
+        ({"text": 'a "b"'}, 'a "b"'),
+        ({"text": "a", "cut": "9 more characters were not kept."}, "a\n[9 more characters were not kept.]"),
+        ({"text": '{"n": 1}', "structured": {"n": 1}}, '{"n":1}'),
+        ({"text": "", "structured": {"n": 1}}, '{"n":1}'),
+        ({"text": "One.", "structured": {"n": 1}}, '{"text":"One.","structured":{"n":1}}'),
+        ({"content": "é", "ok": True}, '{"ok":true,"content":"é"}'),
+        ([1, {"bb": 1, "a": 2}], '[1,{"a":2,"bb":1}]'),
+        (None, "null"),
+    ],
+)
+def test_a_result_is_read_once_and_in_its_own_form(result: Any, text: str) -> None:
+    assert model_text(result) == (text, False)
+    assert bounded_text(result, None, CALL) == (text, False)
+
+
+def test_no_bytes_of_pictures_are_read_and_they_cut_nothing() -> None:
+    answer = {"text": "A picture.", "media": [PICTURE]}
+
+    text, _ = model_text(answer)
+
+    assert json.loads(text)["media"][0].keys() == {"type", "mime_type", "left_out"}
+    assert model_result(answer, CALL).value is answer
+
+
+def test_an_error_is_its_message_and_its_fields() -> None:
+    error = {"code": "X", "message": "Wrong.", "fields": {"path": "Missing."}}
+
+    assert model_text(None, error) == ("Wrong.: path: Missing.", True)
+
+
+@pytest.mark.req("TL-8", part="a cut result says so")
+@pytest.mark.parametrize(
+    "result",
+    [
+        "x\n" * 50_000,
+        {"output": "é\n" * 50_000, "metadata": {"truncated": False}, "is_error": False},
+        {"text": '"' * 100_000},
+        {"text": "a", "structured": {"rows": ["row"] * 50_000}},
+        {"truncated": False, "zzzzzzzzzzzzz": "x" * 100_000},
+        ["item"] * 50_000,
+        {"a": "x" * 100_000, "deep": [{"b": [{"c": "y" * 100_000}]}]},
+    ],
+)
+def test_a_cut_result_fits_names_where_it_was_cut_and_stays_as_it_is(result: Any) -> None:
+    shown = model_result(result, CALL)
+    text, _ = model_text(shown.value)
+    whole, _ = model_text(result)
+
+    offset = shown.cut["offset"]
+    assert len(json.dumps(shown.value, ensure_ascii=False, separators=(",", ":")).encode()) <= 60_000
+    assert f"offset {offset}." in text
+    assert str(CALL) in text
+    assert "truncated" in text
+    assert 0 < offset < len(whole)
+    assert bounded_text(shown.value, None, CALL) == bounded_text(result, None, CALL) == (text, False)
+
+
+@pytest.mark.req("TL-8", part="reading on")
+def test_pieces_make_the_whole_and_each_fits() -> None:
+    whole = '"é\x01\U0001f600' * 30_000
+    text, offset = "", 0
+    while offset < len(whole):
+        piece, end = text_piece(whole, offset, CALL)
+        assert len(json.dumps(piece, ensure_ascii=False).encode()) < 60_000
+        assert piece.startswith(whole[offset:end])
+        assert (end < len(whole)) == piece.endswith(f"offset {end}.]")
+        text, offset = text + whole[offset:end], end
+
+    assert text == whole

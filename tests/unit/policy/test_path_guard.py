@@ -1,0 +1,71 @@
+"""The guard: places, one at a time."""
+
+import pytest
+
+from tests.unit.policy.builders import agent, person, project
+from toolcrib.core.errors import PermissionDenied, ProtectedPath, ReadOnlyMount
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.path_guard import PathGuard
+
+PKG_FILE = WorkspacePath(Mount.PKG, "/guide.md")
+LOG_FILE = WorkspacePath(Mount.STATE, "/logs/execution.jsonl")
+
+
+@pytest.mark.req("PO-6", part="writes to @pkg")
+def test_nobody_writes_to_pkg_and_everybody_reads_it() -> None:
+    for caller in (person(), agent()):
+        PathGuard(caller, "write").check_read(PKG_FILE)
+        with pytest.raises(ReadOnlyMount, match="@pkg is read-only"):
+            PathGuard(caller, "write").check_write(PKG_FILE)
+
+
+@pytest.mark.req("WS-1", part="the logs of @state")
+@pytest.mark.parametrize("place", [LOG_FILE, LOG_FILE.parent])
+def test_no_tool_writes_the_logs_and_every_tool_reads_them(place: WorkspacePath) -> None:
+    for caller in (person(), agent()):
+        PathGuard(caller, "write").check_read(place)
+        with pytest.raises(ReadOnlyMount, match="only Toolcrib writes @state/logs"):
+            PathGuard(caller, "write").check_write(place)
+
+
+def test_the_rest_of_state_is_written() -> None:
+    PathGuard(agent(), "write").check_write(WorkspacePath(Mount.STATE, "/logs.md"))
+
+
+@pytest.mark.req("WS-4", part="one place at a time")
+def test_an_agent_is_kept_from_protected_names_and_a_person_is_not() -> None:
+    PathGuard(person(), "read").check_read(project("/.env"))
+    PathGuard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
+    with pytest.raises(ProtectedPath, match=r"may not read @project/\.env: `\.env` is protected.*`unprotect`"):
+        PathGuard(agent(), "read").check_read(project("/.env"))
+    with pytest.raises(ProtectedPath, match="may not write"):
+        PathGuard(agent(), "write").check_write(project("/.vscode/tasks.json"))
+
+
+@pytest.mark.req("WS-4", part="who is to be asked")
+def test_what_becomes_code_is_handed_to_who_asks_and_a_secret_never_is() -> None:
+    closed: list[WorkspacePath] = []
+    guard = PathGuard(agent(), "write", ask=closed.append)
+    for place in (project("/a"), project("/.vscode/tasks.json")):
+        guard.check_write(place)
+    with pytest.raises(ProtectedPath):
+        guard.check_write(project("/.vscode/.env"))
+    assert closed == [project("/.vscode/tasks.json")]
+
+
+@pytest.mark.req("WS-4", part="lifting single patterns")
+def test_an_owner_lifts_a_pattern_for_one_agent() -> None:
+    PathGuard(agent(unprotect=[".env"]), "read").check_read(project("/.env"))
+    with pytest.raises(ProtectedPath):
+        PathGuard(agent(unprotect=[".env"]), "read").check_read(project("/.env.local"))
+
+
+@pytest.mark.req("PO-1", part="path globs")
+def test_an_agent_stays_on_the_paths_of_the_tool_it_uses() -> None:
+    caller = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": True}})
+    PathGuard(caller, "write").check_write(project("/src/a.py"))
+    PathGuard(caller, "read").check_read(project("/docs/a.md"))
+    with pytest.raises(
+        PermissionDenied, match=r"may not write @project/docs/a\.md with `write`: its paths are src/\*\*"
+    ):
+        PathGuard(caller, "write").check_write(project("/docs/a.md"))

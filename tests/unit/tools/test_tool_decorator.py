@@ -1,0 +1,205 @@
+"""A tool from one decorated function: its schema, its words, its effects, and what is told when one is missing."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from tests.wait_until import PATIENCE
+from toolcrib import ToolContext, tool
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments, Misconfigured
+from toolcrib.core.ids import UserId, WorkspaceId, new_id
+from toolcrib.core.paths import AbsolutePath, Mount, MountPath, WorkspacePath
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.tools.tool import Tool
+
+pytestmark = pytest.mark.req("TL-10")
+
+
+@tool()
+def word_count(path: AbsolutePath, words: list[str], case: bool = True, most: Annotated[int, Field(ge=1)] = 10) -> int:
+    """Count how often words stand in a file.
+
+    Longer words first.
+
+    Args:
+        path: The file to look in.
+        words (list of str): What to count,
+            one by one.
+        case: Whether case counts.
+
+    Returns:
+        case: not an argument.
+    """
+    return len(words) * most * case * len(path.path)
+
+
+async def run(made: Tool, arguments: dict[str, Any]) -> Any:
+    """The tool's function, with surroundings that these functions do not look at."""
+    caller = Caller(WorkspaceId(new_id()), UserId(new_id()))
+    nowhere: Any = None
+    context = ToolContext(caller, nowhere, nowhere, deadline=0.0, emit=lambda _: None)
+    return await made.function(made.parse(arguments), context)
+
+
+def test_the_name_is_the_functions_and_the_description_its_docstring() -> None:
+    assert isinstance(word_count, Tool)
+    assert word_count.name == "word_count"
+    assert word_count.description == "Count how often words stand in a file.\n\nLonger words first."
+
+
+def test_the_decorator_needs_no_parentheses() -> None:
+    @tool
+    def ring(times: int) -> None:
+        """Ring the bell."""
+
+    assert (ring.name, ring.danger, ring.idempotent) == ("ring", Danger.DANGEROUS, False)
+
+
+def test_the_schema_comes_from_signature_and_docstring() -> None:
+    schema = word_count.input_schema
+
+    assert schema["required"] == ["path", "words"]
+    assert schema["additionalProperties"] is False
+    fields = schema["properties"]
+    assert fields["path"]["type"] == "string"
+    assert fields["path"]["description"] == "The file to look in."
+    assert fields["words"] == {
+        "type": "array",
+        "items": {"type": "string"},
+        "title": "Words",
+        "description": "What to count, one by one.",
+    }
+    assert fields["case"]["default"] is True
+    assert fields["case"]["description"] == "Whether case counts."
+    assert (fields["most"]["minimum"], fields["most"]["default"]) == (1, 10)
+
+
+async def test_arguments_are_checked_and_handed_over_by_name() -> None:
+    assert await run(word_count, {"path": "/ab", "words": ["x", "y"]}) == 60
+
+    with pytest.raises(BadArguments) as caught:
+        word_count.parse({"path": "/a", "words": "x", "most": 0, "speed": 3})
+    assert set(caught.value.fields) == {"words", "most", "speed"}
+
+
+def test_a_new_tool_is_dangerous_and_not_idempotent_until_its_author_says_otherwise() -> None:
+    assert (word_count.danger, word_count.idempotent) == (Danger.DANGEROUS, False)
+    assert (word_count.toolset, word_count.category) == ("custom", ToolCategory.FILE)
+
+    @tool(name="lookup", toolset="mine", category=ToolCategory.SEARCH, danger=Danger.SAFE, idempotent=True)
+    def other() -> None:
+        """Look something up."""
+
+    assert (other.name, other.toolset, other.danger, other.idempotent) == ("lookup", "mine", Danger.SAFE, True)
+
+
+def test_paths_are_written_by_a_dangerous_tool_and_read_by_a_safe_one() -> None:
+    @tool()
+    def change(source: AbsolutePath, others: list[MountPath], note: str) -> None:
+        """Change files."""
+
+    @tool(danger=Danger.SAFE)
+    def look(source: AbsolutePath) -> None:
+        """Look at a file."""
+
+    a, b = WorkspacePath(Mount.PROJECT, "/a"), WorkspacePath(Mount.CENTRAL, "/b")
+    arguments = change.parse({"source": "/a", "others": ["@central/b"], "note": "/c"})
+    assert change.effects(arguments) == Effects(reads=(a, b), writes=(a, b))
+    assert look.effects(look.parse({"source": "/a"})) == Effects(reads=(a,))
+
+
+def test_effects_may_be_said_by_the_author() -> None:
+    @tool(effects=lambda arguments: Effects(hosts=(arguments.host,)))
+    def ping(host: str) -> None:
+        """Ping a host."""
+
+    assert ping.effects(ping.parse({"host": "example.org"})) == Effects(hosts=("example.org",))
+
+
+async def test_the_context_is_filled_in_and_is_no_argument() -> None:
+    @tool()
+    async def who(greeting: str, surroundings: ToolContext) -> tuple[str, bool]:
+        """Say who calls."""
+        return greeting, isinstance(surroundings.caller, Caller)
+
+    assert set(who.input_schema["properties"]) == {"greeting"}
+    assert await run(who, {"greeting": "hello"}) == ("hello", True)
+
+
+async def test_an_async_function_runs_on_the_loop_and_a_plain_one_beside_it() -> None:
+    @tool()
+    async def on_loop() -> threading.Thread:
+        """Run on the loop."""
+        await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(None, int), PATIENCE)
+        return threading.current_thread()
+
+    @tool()
+    def beside() -> threading.Thread:
+        """Run beside the loop."""
+        return threading.current_thread()
+
+    assert await run(on_loop, {}) is threading.current_thread()
+    assert await run(beside, {}) is not threading.current_thread()
+
+
+def test_a_parameter_without_a_type_is_told_with_the_tool_and_the_remedy() -> None:
+    with pytest.raises(Misconfigured, match=r"'unclear' has the parameter 'thing' without a type. Annotate every"):
+
+        @tool()
+        def unclear(thing) -> None:  # type: ignore[no-untyped-def]
+            """Do something."""
+
+
+def test_a_function_without_a_docstring_is_told_with_the_tool_and_the_reason() -> None:
+    with pytest.raises(Misconfigured, match="'silent' has no docstring"):
+
+        @tool()
+        def silent(thing: str) -> None:
+            pass
+
+
+def test_any_number_of_arguments_is_no_signature() -> None:
+    with pytest.raises(Misconfigured, match="'rest'"):
+
+        @tool()
+        def many(*rest: str) -> None:
+            """Take many."""
+
+    with pytest.raises(Misconfigured, match="'options'"):
+
+        @tool()
+        def optioned(**options: str) -> None:
+            """Take options."""
+
+
+def test_a_parameter_that_can_only_be_given_by_position_is_refused_when_the_tool_is_made() -> None:
+    with pytest.raises(Misconfigured, match="'thing'"):
+
+        @tool()
+        def positional(thing: str, /) -> None:
+            """Take a thing."""
+
+
+def test_importing_the_package_alone_is_light() -> None:
+    program = "import sys, toolcrib; print(*sys.modules); toolcrib.tool; print('toolcrib.tools.tool' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
+
+    loaded, then = done.stdout.splitlines()
+    assert not {"pydantic", "psycopg", "fastapi", "toolcrib.tools", "toolcrib.sdk"} & set(loaded.split())
+    assert then == "True"
+
+
+def test_the_package_offers_nothing_that_it_does_not_have() -> None:
+    import toolcrib
+
+    with pytest.raises(AttributeError, match="hammer"):
+        _ = toolcrib.hammer
+    offered = {"tool", "ToolContext", "Toolcrib", "AsyncToolcrib", "ApprovalData", "RunResult", "RunUnfinished"}
+    assert offered <= set(dir(toolcrib))
+    assert all(getattr(toolcrib, name) is not None for name in toolcrib._OFFERED)

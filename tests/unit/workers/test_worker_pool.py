@@ -1,0 +1,83 @@
+"""Work in worker processes: what it gives and raises comes back, and what takes too much is ended."""
+
+import asyncio
+import math
+import resource
+from pathlib import Path
+
+import pytest
+
+from tests.wait_until import PATIENCE
+from toolcrib.core.errors import InvalidFrontmatter, TooCostly
+from toolcrib.workers.worker_pool import AT_ONCE, in_worker
+from toolcrib.workspace.text import frontmatter
+from toolcrib.workspace.text.text_diff import plainly_unified
+
+pytestmark = pytest.mark.req("SY-1", part="workers")
+
+ENDLESS = 10**9
+
+
+async def test_plain_values_go_there_and_back() -> None:
+    fields = await in_worker(frontmatter.fields_of, b"---\ntitle: x\nnumbers: [1, 2.5, null, true]\n---\n")
+
+    assert fields == {"title": "x", "numbers": [1, 2.5, None, True]}
+
+
+async def test_an_error_of_ours_is_raised_here() -> None:
+    with pytest.raises(InvalidFrontmatter, match="Mend it with `edit`"):
+        await in_worker(frontmatter.fields_of, b"---\n[\n---\n")
+
+
+async def test_what_computes_too_long_is_ended_and_the_next_is_done() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with pytest.raises(TooCostly):
+        await in_worker(math.factorial, ENDLESS, seconds=1)
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - used < 1, "It computed in this process."
+    assert await in_worker(frontmatter.fields_of, b"---\na: 1\n---\n") == {"a": 1}
+
+
+async def test_what_takes_too_much_memory_is_told_so() -> None:
+    with pytest.raises(TooCostly, match="memory"):
+        await in_worker(bytes, 4 << 30)
+
+
+async def test_a_fault_of_ours_is_no_error_of_a_tool() -> None:
+    with pytest.raises(RuntimeError, match="ValueError"):
+        await in_worker(math.factorial, -1)
+
+
+async def test_what_a_worker_prints_is_not_its_answer() -> None:
+    await in_worker(print, "done")
+
+    assert await in_worker(math.factorial, 3) == 6
+
+
+async def test_a_worker_imports_nothing_from_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "difflib.py").write_text("raise SystemExit('planted')")
+    (tmp_path / "toolcrib.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    with pytest.raises(TooCostly):
+        await in_worker(math.factorial, ENDLESS, seconds=1)
+    # In a new process, for the old one was ended.
+    added, removed, _ = await in_worker(plainly_unified, b"a\n", b"b\n", ("x", "y"))
+
+    assert (added, removed) == (1, 1)
+
+
+async def test_a_call_that_is_cancelled_frees_its_worker() -> None:
+    calls = [asyncio.create_task(in_worker(math.factorial, ENDLESS, seconds=PATIENCE)) for _ in range(AT_ONCE)]
+    # Each has a worker, or waits for one, once the loop has come round.
+    for _ in range(10):
+        await asyncio.to_thread(lambda: None)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+    async with asyncio.timeout(PATIENCE):
+        assert await in_worker(frontmatter.fields_of, b"---\na: 1\n---\n") == {"a": 1}
