@@ -6,9 +6,12 @@ PYTEST := $(PYTHON) -m pytest
 CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
+# One file for each idea: the gate, approvals, commits, undo, the shell's transaction, durable runs, tenants.
+TELLING := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py runs/test_durable.py workspace/test_undo.py)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
-        check-long race crash test-real first-minute bench reqs lock clean
+        test-fast clients check-long race crash redteam redteam-root test-real first-minute bench reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +62,13 @@ docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 test: ## Run the tests that belong to the gate
-	$(PYTEST) -n 2 --dist loadgroup --durations 25 --durations-min 5 -m "not long and not race and not crash and not real"
+	$(PYTEST) -n 2 --dist loadgroup --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
+
+test-fast: ## Run the unit tests and the most telling others
+	$(PYTEST) -n 2 --dist loadgroup -m "not long" --ignore tests/unit/test_wheel.py tests/unit $(TELLING)
+
+clients: ## Play the four clients' tables against a server; prints what is shown, deviates and is not shown
+	@$(PYTHON) -m tests.clients
 
 check-long: ## Run the long tests (minutes)
 	$(PYTEST) -m long tests
@@ -69,6 +78,12 @@ race: ## Run the long races against the disk module
 
 crash: ## Kill servers some hundred times and look at what is left
 	$(PYTEST) -m crash tests
+
+redteam: ## Try every attack of the red team again (minutes); fails on any that succeeds
+	$(PYTEST) -n 2 --dist loadgroup -m "not root" tests/redteam tests/adversarial
+
+redteam-root: ## The attacks that need root and a second user of the machine
+	$(PYTEST) -n 0 -m root tests/redteam
 
 first-minute: ## A new user's first minute, from the wheel to undo, with times
 	$(PYTHON) -m scripts.first_minute

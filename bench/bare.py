@@ -20,7 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel
 
 import bench
-from toolcrib.domain.ids import new_id
+from toolcrib.core.ids import new_id
 
 DSN, FOLDER, WORKSPACE, USER, PORT = sys.argv[1:6] if len(sys.argv) > 5 else ("", ".", str(UUID(int=0)), "", "0")
 

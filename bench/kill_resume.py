@@ -26,17 +26,16 @@ from typing import Protocol
 import httpx2
 import psycopg
 
-from bench.office import model_server
+from bench.cluster import model_server
 from bench.servers import fresh_database, url_of
-from toolcrib.domain.ids import new_id
+from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
-from toolcrib.storage.access import Access, StoredAccess
-from toolcrib.storage.accounts import Accounts, Person
-from toolcrib.storage.agents import Agents
-from toolcrib.storage.credentials import Lock
+from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.sessions import Sessions
-from toolcrib.storage.workspaces import Workspaces
+from toolcrib.storage.provider_credentials import Encryptor, ProviderCredentialStore, StoredProviderCredentials
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.users import ActingUser, UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
 
 CALLS = 20
 # So long a process must be silent before another takes its runs over.
@@ -185,8 +184,8 @@ class Ours:
 
     async def _new_session(self) -> str:
         async with Database.open(*self.database_urls, pool_size=2) as database:
-            agent = await Agents(database).create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
-            return str((await Sessions(database).create(self.tenant, agent_id=agent.id)).id)
+            agent = await AgentStore(database).create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
+            return str((await SessionStore(database).create(self.tenant, agent_id=agent.id)).id)
 
     def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]:
         who = [str(self.tenant.workspace_id), str(self.tenant.user_id)]
@@ -217,17 +216,19 @@ def ours(scratch: Path, model_url: str, *, think_ms: int = 0) -> Iterator[Ours]:
             "TOOLCRIB_LEASE_SECONDS": str(_LEASE),
             "TOOLCRIB_NODE": _NODE,
         }
-        lock = Lock(environment["TOOLCRIB_JWT_SECRET"])
+        lock = Encryptor(environment["TOOLCRIB_JWT_SECRET"])
         tenant = asyncio.run(_tenant(urls, lock, model_url))
         yield Ours(url_of(name), urls, environment, tenant, _RULES.format(calls=CALLS, think_ms=think_ms))
 
 
-async def _tenant(urls: tuple[str, str], lock: Lock, model_url: str) -> Tenant:
+async def _tenant(urls: tuple[str, str], lock: Encryptor, model_url: str) -> Tenant:
     async with Database.open(*urls, pool_size=2) as database:
-        profile = await Accounts(database).create_user(email="ada@example.org", full_name=None, password_hash="x")
-        person = Person(profile.user_id)
-        workspace = await Workspaces(database).create(person, name="bench", node=_NODE)
-        await Access(database, lock).store(person, "openai-compatible", StoredAccess("x", model_url))
+        profile = await UserStore(database).create_user(email="ada@example.org", full_name=None, password_hash="x")
+        person = ActingUser(profile.user_id)
+        workspace = await WorkspaceStore(database).create(person, name="bench", node=_NODE)
+        await ProviderCredentialStore(database, lock).store(
+            person, "openai-compatible", StoredProviderCredentials("x", model_url)
+        )
         return Tenant(workspace.id, profile.user_id)
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from uuid import UUID
 
 from bench import BODY
-from toolcrib.domain.effects import Category, Danger, Effects
-from toolcrib.domain.ids import SessionId, UserId, WorkspaceId
-from toolcrib.domain.runs import RunState
+from toolcrib.core.ids import SessionId, UserId, WorkspaceId
+from toolcrib.core.runs import RunState
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.define import tool
-from toolcrib.tools.tool import Tool
+from toolcrib.tools.tool import Tool, tool
 from toolcrib.wiring import services
 
 _LOOK_SECONDS = 0.02
@@ -48,10 +47,10 @@ def _reader(folder: Path) -> Tool:
     @tool(
         name="read_sample",
         toolset="bench",
-        category=Category.FILE,
+        category=ToolCategory.FILE,
         danger=Danger.SAFE,
         effects=lambda _: Effects(),
-        repeatable=False,
+        idempotent=False,
     )
     async def read_sample(path: str, context: ToolContext) -> str:
         """Reads one of the sample files.

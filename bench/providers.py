@@ -21,12 +21,12 @@ import openai
 import uvloop
 
 from tests.fakes import wires
-from tests.fakes.scenes import Scene, SceneCall
+from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.fakes.tools import TOOLS
-from toolcrib.domain.messages import UserMessage
-from toolcrib.domain.streams import Finish, FinishReason, Reception
-from toolcrib.providers.provider import Credentials, ModelRequest
-from toolcrib.providers.registry import Providers, open_providers
+from toolcrib.core.messages import UserMessage
+from toolcrib.core.model_stream import FinishReason, MessageBuilder, StreamFinish
+from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 
 Turn = Callable[[], Awaitable[int]]
 
@@ -89,15 +89,15 @@ async def _milliseconds(turn: Turn, turns: int) -> float:
     return (time.process_time() - before) / turns * 1000
 
 
-def _ours(providers: Providers, name: str, address: str) -> Turn:
+def _ours(providers: ProviderRegistry, name: str, address: str) -> Turn:
     request = ModelRequest("m", (UserMessage("Go."),), tools=TOOLS)
-    credentials = Credentials("key", base_url=address)
+    credentials = ProviderCredentials("key", base_url=address)
 
     async def turn() -> int:
-        reception = Reception()
-        async for event in providers.turn(name, request, credentials):
-            reception.take(event)
-        assert isinstance(reception.finish, Finish), reception.error
+        reception = MessageBuilder()
+        async for event in providers.stream_turn(name, request, credentials):
+            reception.add(event)
+        assert isinstance(reception.finish, StreamFinish), reception.error
         message = reception.message()
         return len(message.text) + len(message.tool_calls)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx2
 from websockets.asyncio.client import connect
 
-from bench.office import ModelProcess, model_server
+from bench.cluster import ModelProcess, model_server
 from bench.servers import fresh_database, member, our_server, url_of
 from toolcrib.storage import migrate
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from bench.office import FILES, Office, model_server, office
+from bench.cluster import FILES, Office, model_server, office
 from bench.servers import fresh_database, url_of
 from toolcrib.storage import migrate
 

@@ -20,15 +20,15 @@ from typing import Any
 from pydantic import SecretStr
 
 from bench.servers import fresh_database, url_of
-from toolcrib.domain.callers import Caller
-from toolcrib.domain.ids import CallId, new_id
-from toolcrib.engine.executor import Executor
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.gate.call_pipeline import Gate
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
-from toolcrib.storage.accounts import Accounts, Person
 from toolcrib.storage.database import Database
-from toolcrib.storage.workspaces import Workspaces
-from toolcrib.tools.call import ToolCall
+from toolcrib.storage.users import ActingUser, UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.wiring import assemble
 
 # From what is nowhere to what is everywhere. The last is a page of it: all of it is more than any result holds.
@@ -123,7 +123,7 @@ def _run(bare: list[str], tree: Path) -> None:
 class Desk:
     """Someone who calls tools in one workspace."""
 
-    executor: Executor
+    executor: Gate
     caller: Caller
 
     async def call(self, tool: str, **arguments: Any) -> None:
@@ -135,8 +135,10 @@ class Desk:
 
 async def workspace_on(database: Database, tree: Path) -> Caller:
     email = f"{new_id()}@example.org"
-    person = await Accounts(database).create_user(email=email, full_name=None, password_hash="x")
-    workspace = await Workspaces(database).create(Person(person.user_id), name="bench", node="bench", tree=str(tree))
+    person = await UserStore(database).create_user(email=email, full_name=None, password_hash="x")
+    workspace = await WorkspaceStore(database).create(
+        ActingUser(person.user_id), name="bench", node="bench", tree=str(tree)
+    )
     return Caller(workspace.id, person.user_id)
 
 

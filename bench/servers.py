@@ -77,6 +77,7 @@ def our_server(scratch: Path, url: str) -> Iterator[Ours]:
         "TOOLCRIB_DATA_DIR": str(scratch / "data"),
         "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
         "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+        "TOOLCRIB_OPEN_REGISTRATION": "true",
     }
     command = [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)]
     with _running(command, environment, port, "/health") as pid:

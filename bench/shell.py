@@ -23,20 +23,20 @@ from pydantic import SecretStr
 
 from bench.search import workspace_on
 from bench.servers import fresh_database, url_of
-from bench.stages import Profile, watched
-from toolcrib.domain.agents import AgentRules, ToolPermission, Trust
-from toolcrib.domain.callers import Agent, Caller
-from toolcrib.domain.ids import AgentId, CallId, new_id
-from toolcrib.policy.rules import rules_to_yaml
-from toolcrib.sandbox.command import Command
+from bench.turn_stages import Profile, watched
+from toolcrib.core.agents import AgentRules, ToolPermission, TrustLevel
+from toolcrib.core.callers import Agent, Caller
+from toolcrib.core.ids import AgentId, CallId, new_id
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.policy.agent_definition import render_definition
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.zones import Zone
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
-from toolcrib.storage.agents import Agents
+from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.tools.call import ToolCall
-from toolcrib.wiring import Engine, assemble
+from toolcrib.wiring import ToolRuntime, assemble
 
 Case = Callable[[], Awaitable[None]]
 
@@ -104,7 +104,7 @@ async def _profile(title: str, run: Case, runs: int) -> None:
 
 
 @asynccontextmanager
-async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[Engine, Database]]:
+async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[ToolRuntime, Database]]:
     with fresh_database() as name:
         migrate.upgrade(url_of(name))
         settings = Settings(
@@ -121,13 +121,13 @@ async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[Engine, D
 
 async def _agent(database: Database, person: Caller) -> Caller:
     rules = AgentRules(
-        trust=Trust.AUTONOMOUS, toolsets=("studio",), tool_permissions={"bash": ToolPermission(allowed=True)}
+        trust=TrustLevel.AUTONOMOUS, toolsets=("studio",), tool_permissions={"bash": ToolPermission(allowed=True)}
     )
-    stored = await Agents(database).create(Tenant.of(person), name="bench", definition=rules_to_yaml(rules))
+    stored = await AgentStore(database).create(Tenant.of(person), name="bench", definition=render_definition(rules))
     return replace(person, agent=Agent(AgentId(stored.id), "bench", rules))
 
 
-def _call(engine: Engine, caller: Caller, command: str) -> Case:
+def _call(engine: ToolRuntime, caller: Caller, command: str) -> Case:
     numbers = count()
 
     async def run() -> None:
@@ -144,8 +144,8 @@ async def _bare() -> None:
 
 def _case(sandbox: Sandbox, tree: Path, folder: Path, *, writable: bool) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
-        async with sandbox.transaction([Zone("tree", tree, "/tree", writable=writable)], folder) as view:
-            result = await view.run(Command("true"))
+        async with sandbox.transaction([ViewMount("tree", tree, "/tree", writable=writable)], folder) as view:
+            result = await view.run(SandboxCommand("true"))
             assert result.exit_code == 0, result.output.text
             assert len(await view.effect()) == 0
 

@@ -20,9 +20,9 @@ from bench.servers import fresh_database, member, our_server, url_of
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
-from tests.web.cast import begin, hire
+from tests.web.builders import begin, hire
 from tests.web.conftest import CHROMIUM, FLAGS, WIDE
-from toolcrib.domain.ids import new_id
+from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
 
 MESSAGES, CALLS, LINES = 2_000, 500, 10_000
@@ -149,8 +149,8 @@ async def _traced(browser: Browser, page: Page, work: Any) -> tuple[float, float
 
 async def _open_diff(page: Page, workspace: Workspace) -> float:
     await page.goto(f"/w/{workspace.id}/files")
-    await page.get_by_role("link", name="Decisions").first.wait_for()
+    await page.get_by_role("link", name="Approvals").first.wait_for()
     began = time.monotonic()
-    await page.get_by_role("link", name="Decisions").first.click()
+    await page.get_by_role("link", name="Approvals").first.click()
     await page.get_by_role("region", name="Diff of /long.txt").get_by_text("line 0", exact=True).wait_for()
     return time.monotonic() - began

@@ -1,9 +1,9 @@
 """An agent on the current directory, asked one thing; you are asked before it changes something."""
 
-from toolcrib import Approval, Toolcrib
+from toolcrib import ApprovalData, Toolcrib
 
 
-def ask(approval: Approval) -> bool:
+def ask(approval: ApprovalData) -> bool:
     print(approval.tool, approval.shown, approval.diff, sep="\n")
     return input("Allow it? [y/n] ") == "y"
 

@@ -1,6 +1,6 @@
 """A tool of one's own: a typed function. Its docstring is what the model reads."""
 
-from toolcrib import Called, Calling, Danger, Text, Toolcrib, tool
+from toolcrib import Danger, TextChunk, ToolCallFinished, ToolCallStarted, Toolcrib, tool
 
 
 @tool(danger=Danger.SAFE)
@@ -17,10 +17,10 @@ def lookup_part(number: str, *, depot: str = "main") -> dict[str, str | int]:
 with Toolcrib(".", tools=[lookup_part], instructions="You answer questions about spare parts.") as crib:
     for event in crib.stream("How many of A-113 do we have?"):
         match event:
-            case Text(text):
+            case TextChunk(text):
                 print(text, end="", flush=True)
-            case Calling(tool=name, arguments=given):
+            case ToolCallStarted(tool=name, arguments=given):
                 print(f"[{name} {dict(given)}]")
-            case Called(ok=False, result=reason):
+            case ToolCallFinished(ok=False, result=reason):
                 print(f"[failed: {reason}]")
     print()

@@ -3,12 +3,12 @@
 import asyncio
 import sys
 
-from toolcrib import Approval, AsyncToolcrib, Deny
+from toolcrib import ApprovalData, AsyncToolcrib, Reject
 
 
-async def only_python_files(approval: Approval) -> bool | Deny:
+async def only_python_files(approval: ApprovalData) -> bool | Reject:
     paths = [change["path"] for change in approval.changes]
-    return all(path.endswith(".py") for path in paths) or Deny("Change Python files only.")
+    return all(path.endswith(".py") for path in paths) or Reject("Change Python files only.")
 
 
 async def main() -> int:

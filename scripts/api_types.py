@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from toolcrib.server.app import create_app
+from toolcrib.api.app import create_app
 
 WEB = Path(__file__).parent.parent / "web"
 TYPES = WEB / "src" / "api" / "schema.d.ts"
@@ -28,7 +28,7 @@ def main() -> int:
 
 def document() -> dict[str, Any]:
     """The OpenAPI document. Nothing is served, so the services need only be there."""
-    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1)
+    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
     return create_app(cast("Any", SimpleNamespace(settings=settings))).openapi()
 
 

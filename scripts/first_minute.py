@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.acceptance.laptop import Laptop, laptop
+from tests.acceptance.local_machine import Laptop, laptop
 from tests.integration.runs.conftest import says
 
 ROOT = Path(__file__).parent.parent

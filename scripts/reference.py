@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import toolcrib
-from toolcrib.domain.agents import AgentRules, ToolPermission
-from toolcrib.server.app import create_app
+from toolcrib.api.app import create_app
+from toolcrib.core.agents import AgentRules, ToolPermission
 from toolcrib.settings import Settings
 from toolcrib.tools.tool import Tool
 from toolcrib.wiring import assemble
@@ -59,7 +59,7 @@ def api() -> dict[str, Any]:
 
 def application() -> FastAPI:
     """Nothing is served, so the services need only be there."""
-    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1)
+    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
     return create_app(cast("Any", SimpleNamespace(settings=settings)))
 
 
@@ -160,7 +160,7 @@ def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping
 def _answer(told: Mapping[str, Any]) -> str:
     content = told.get("content", {}).get("application/json", {}).get("schema", {})
     name = _kind(content) if content else ""
-    return f"`{name}`" if name and name != "ErrorAnswer" else ""
+    return f"`{name}`" if name and name != "ErrorOut" else ""
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

@@ -1,11 +1,15 @@
-"""Lists which tests show which requirement. Reads the tests as text; runs none of them.
+"""Lists which tests show which requirement, and which part of it. Reads the tests as text; runs none of them.
 
-A test names the requirement ids that it shows, and which part of them if it is not the whole:
+docs/requirements.md has every requirement with the parts that together are the whole of it, as a list of boxes. A test
+names a part, or a requirement that is not split into parts:
 
     @pytest.mark.req("WS-3", part="the fallback walk")
+    @pytest.mark.req("TL-9")
 
-The mark may stand on a function, a class, a parameter set, or in a `pytestmark`. Ids are those of
-docs/requirements.md. Ends with 1 if a test names an unknown id, or if no test shows an id that was asked for.
+A requirement is shown when every part of it is. A mark that names a part which is not on the page, or none where there
+are parts, is listed and shows nothing. The mark may stand on a function, a class, a parameter set, or in a
+`pytestmark`. Ends with 1 if a test names an unknown id, if a box on the page is not as the tests have it (`--write`
+mends that), or if an id that was asked for is not shown.
 """
 
 import argparse
@@ -17,7 +21,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE_ROW = re.compile(r"^\|\s*([A-Z]{2}-\d+)\s*\|\s*(.+?)\s*\|\s*$", re.MULTILINE)
+PAGE = Path("docs") / "requirements.md"
+HEADING = re.compile(r"^### ([A-Z]{2}-\d+) (.+)$")
+BOX = re.compile(r"^- \[([ x])\] (.+)$")
+# The one part of a requirement that is not split.
+WHOLE = "the whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement of the page, and its parts: whether the page says that they are shown."""
+
+    title: str
+    parts: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +44,9 @@ class Showing:
     part: str | None
     test: str
 
-    def __str__(self) -> str:
-        return f"{self.test}  ({self.part})" if self.part else self.test
+    @property
+    def shows(self) -> str:
+        return self.part or WHOLE
 
 
 class BadMark(Exception):
@@ -38,25 +55,37 @@ class BadMark(Exception):
 
 def main(argv: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     options = _options(argv)
-    titles = read_titles(root / "docs" / "requirements.md")
     try:
         showings = sorted(set(scan(root / "tests")), key=lambda showing: (showing.test, showing.part or ""))
     except BadMark as error:
         print(error, file=sys.stderr)
         return 1
+    if options.write:
+        _write(root / PAGE, showings)
+    page = read_requirements(root / PAGE)
+    shown = {id_ for id_, one in page.items() if all(_is_shown(id_, part, showings) for part in one.parts)}
     if not options.quiet:
-        _print_listing(titles, showings, only=options.need)
-    shown = titles.keys() & {showing.requirement for showing in showings}
-    print(f"{len(shown)} of {len(titles)} requirements are shown by a test.")
-    faults = [*_unknown(titles, showings), *_unmet(titles, shown, options.need)]
+        _print_listing(page, showings, shown, only=options.need)
+    parts = [(id_, part) for id_, one in page.items() for part in one.parts]
+    count = sum(_is_shown(id_, part, showings) for id_, part in parts)
+    print(f"{len(shown)} of {len(page)} requirements are shown by tests, and {count} of their {len(parts)} parts.")
+    faults = [*_unknown(page, showings), *_wrong_boxes(page, showings), *_unmet(page, shown, options.need)]
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
 
 
-def read_titles(table: Path) -> dict[str, str]:
-    """The requirement ids and their titles, in the order of the page."""
-    return dict(TABLE_ROW.findall(table.read_text(encoding="utf-8")))
+def read_requirements(page: Path) -> dict[str, Requirement]:
+    """The requirements by their ids, in the order of the page."""
+    found: dict[str, Requirement] = {}
+    parts: dict[str, bool] = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if heading := HEADING.match(line):
+            parts = {}
+            found[heading[1]] = Requirement(heading[2], parts)
+        elif box := BOX.match(line):
+            parts[box[2]] = box[1] == "x"
+    return found
 
 
 def scan(tests: Path) -> Iterator[Showing]:
@@ -68,7 +97,8 @@ def scan(tests: Path) -> Iterator[Showing]:
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="List which tests show which requirement.")
-    parser.add_argument("need", nargs="*", metavar="ID", help="an id that some test must show")
+    parser.add_argument("need", nargs="*", metavar="ID", help="an id that tests must show, every part of it")
+    parser.add_argument("--write", action="store_true", help="set the boxes on the page as the tests have them")
     parser.add_argument("--quiet", action="store_true", help="print faults and the count only")
     return parser.parse_args(argv)
 
@@ -113,28 +143,61 @@ def _text(node: ast.expr, test: str) -> str:
     raise BadMark(f"{test}: a req mark holds plain strings only, not {ast.unparse(node)}")
 
 
-def _print_listing(titles: dict[str, str], showings: Sequence[Showing], *, only: Sequence[str]) -> None:
-    for requirement, title in titles.items():
-        if only and requirement not in only:
+def _is_shown(requirement: str, part: str, showings: Collection[Showing]) -> bool:
+    return any(showing.requirement == requirement and showing.shows == part for showing in showings)
+
+
+def _write(page: Path, showings: Collection[Showing]) -> None:
+    lines, id_ = [], ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if heading := HEADING.match(line):
+            id_ = heading[1]
+        if box := BOX.match(line):
+            line = f"- [{'x' if _is_shown(id_, box[2], showings) else ' '}] {box[2]}"
+        lines.append(line)
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _print_listing(
+    page: dict[str, Requirement], showings: Sequence[Showing], shown: Collection[str], *, only: Sequence[str]
+) -> None:
+    for id_, one in page.items():
+        if only and id_ not in only:
             continue
-        tests = [showing for showing in showings if showing.requirement == requirement]
-        print(f"{requirement:<6} {title}" + ("" if tests else "  [no test]"))
+        print(f"{id_:<6} {one.title}" + ("" if id_ in shown else "  [not shown]"))
+        tests = [showing for showing in showings if showing.requirement == id_]
+        for part in one.parts:
+            mine = [showing.test for showing in tests if showing.shows == part]
+            print(f"         {part}" + ("" if mine else "  [no test]"))
+            for test in mine:
+                print(f"           {test}")
         for showing in tests:
-            print(f"         {showing}")
+            if showing.shows not in one.parts:
+                print(f"         shows no part of it: {showing.test}" + (f"  ({showing.part})" if showing.part else ""))
 
 
-def _unknown(titles: Collection[str], showings: Sequence[Showing]) -> Iterator[str]:
+def _unknown(page: Collection[str], showings: Sequence[Showing]) -> Iterator[str]:
     for showing in showings:
-        if showing.requirement not in titles:
-            yield f"{showing.test}: {showing.requirement} is not in docs/requirements.md"
+        if showing.requirement not in page:
+            yield f"{showing.test}: {showing.requirement} is not in {PAGE}"
 
 
-def _unmet(titles: dict[str, str], shown: Collection[str], needed: Sequence[str]) -> Iterator[str]:
+def _wrong_boxes(page: dict[str, Requirement], showings: Sequence[Showing]) -> Iterator[str]:
+    for id_, one in page.items():
+        if not one.parts:
+            yield f"{PAGE}: {id_} has no box. Add its parts, or `- [ ] {WHOLE}`."
+        for part, is_checked in one.parts.items():
+            if is_checked != _is_shown(id_, part, showings):
+                how = "checked, and no test shows it" if is_checked else "not checked, and a test shows it"
+                yield f"{PAGE}: {id_}, {part!r} is {how}. Run: python scripts/reqs.py --write"
+
+
+def _unmet(page: dict[str, Requirement], shown: Collection[str], needed: Sequence[str]) -> Iterator[str]:
     for need in needed:
-        if need not in titles:
-            yield f"{need}: not in docs/requirements.md"
+        if need not in page:
+            yield f"{need}: not in {PAGE}"
         elif need not in shown:
-            yield f"{need}: no test shows it ({titles[need]})"
+            yield f"{need}: tests do not show all of it ({page[need].title})"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
-const OUT = "../src/toolcrib/server/web";
+const OUT = "../src/toolcrib/api/web";
 
 /** Writes each asset compressed beside itself, once, so that the server need not do it for every visitor. */
 function precompressed(): Plugin {

@@ -1,10 +1,10 @@
-/** The typed client of the server's API. Who is logged in is known by cookies, which scripts cannot read. */
+/** The typed client of the HTTP API. HTTP-only cookies hold the login. */
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
 
 export type Schema = components["schemas"];
 
-/** What the server said when it refused. `code` is stable; `message` is for people. */
+/** An error response. `code` is stable; `message` is for people. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -18,32 +18,46 @@ export class ApiError extends Error {
 
 const listeners = new Set<() => void>();
 
-/** Calls back when nobody is logged in any longer. */
+/** Calls the listener when the login has expired. */
 export function onLoggedOut(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
+const MAX_PAUSE = 2_000;
+
 let refreshing: Promise<boolean> | null = null;
 
-/** Spends the refresh cookie for new ones; whether it worked. Those who ask meanwhile share the answer. */
+/** Exchanges the refresh cookie for new cookies. Returns whether it succeeded. Concurrent callers share one request. */
 export function refresh(): Promise<boolean> {
-  refreshing ??= fetch("/api/v1/auth/refresh", { method: "POST" })
-    .then((answer) => answer.ok)
-    .finally(() => {
-      refreshing = null;
-    });
+  refreshing ??= withTabLock(spendRefreshCookie).finally(() => {
+    refreshing = null;
+  });
   return refreshing;
 }
 
-/** Asks, and if the access token has expired asks once more with a new one. */
+/** Tabs share the single-use cookie. Without the Web Locks API (insecure pages), the server responds with 409. */
+async function withTabLock(work: () => Promise<boolean>): Promise<boolean> {
+  return navigator.locks ? await navigator.locks.request("toolcrib-refresh", work) : work();
+}
+
+async function spendRefreshCookie(): Promise<boolean> {
+  for (let pause = 100; ; pause *= 2) {
+    const response = await fetch("/api/v1/auth/refresh", { method: "POST" });
+    // Another tab has just used it, and its response sets the next cookie.
+    if (response.status !== 409 || pause > MAX_PAUSE) return response.ok;
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
+/** Sends a request, and repeats it once with a new access token if the old one has expired. */
 async function fetchLoggedIn(request: Request): Promise<Response> {
   const again = request.clone();
-  const answer = await fetch(request);
-  if (answer.status !== 401 || isLogin(request.url)) return answer;
+  const response = await fetch(request);
+  if (response.status !== 401 || isLogin(request.url)) return response;
   if (await refresh()) return fetch(again);
-  for (const tell of listeners) tell();
-  return answer;
+  for (const listener of listeners) listener();
+  return response;
 }
 
 function isLogin(url: string): boolean {
@@ -52,23 +66,23 @@ function isLogin(url: string): boolean {
 
 export const api = createClient<paths>({ baseUrl: location.origin, fetch: fetchLoggedIn });
 
-interface Answered<T> {
+interface ApiResult<T> {
   data?: T;
   error?: unknown;
   response: Response;
 }
 
-/** The data of an answer; `ApiError` if the server refused. */
-export async function taken<T>(asked: Promise<Answered<T>>): Promise<T> {
-  const { data, error, response } = await asked;
+/** Returns the data of a response. Throws `ApiError` on an error response. */
+export async function unwrap<T>(request: Promise<ApiResult<T>>): Promise<T> {
+  const { data, error, response } = await request;
   if (response.ok) return data as T;
   throw errorOf(response.status, error);
 }
 
 function errorOf(status: number, body: unknown): ApiError {
   if (typeof body === "object" && body !== null && "error" in body) {
-    const said = body as { error?: unknown; code?: unknown; fields?: Record<string, string> | null };
-    return new ApiError(status, String(said.code), String(said.error), said.fields ?? {});
+    const problem = body as { error?: unknown; code?: unknown; fields?: Record<string, string> | null };
+    return new ApiError(status, String(problem.code), String(problem.error), problem.fields ?? {});
   }
-  return new ApiError(status, "UNREADABLE", `The server answered ${status} and did not say why.`);
+  return new ApiError(status, "UNREADABLE", `The server returned status ${status} without an error message.`);
 }

@@ -1,6 +1,6 @@
-/** What the server tells as a file's content: text, a value that was written as JSON, or what is neither. */
+/** File content from the server: text, a JSON value, or binary. */
 
-/** A content as text; null for what is none. */
+/** Returns the content as text; null for binary content. */
 export function asText(content: unknown): string | null {
   if (content === null || content === undefined || isBinary(content)) return null;
   return typeof content === "string" ? content : JSON.stringify(content, null, 2);

@@ -523,6 +523,9 @@ export interface paths {
         /**
          * Store Credentials
          * @description Stores your own access to a provider, in place of an earlier one.
+         *
+         *     `brave` is a search engine: with a key to it, your searches and those of agents that act for you ask it first, and
+         *     never use the server's key.
          */
         put: operations["store_credentials"];
         post?: never;
@@ -603,7 +606,7 @@ export interface paths {
         head?: never;
         /**
          * Change Session
-         * @description Gives a session another title, trust or mode; for members.
+         * @description Gives a session another title, trust, model, phase or mode; for members.
          */
         patch: operations["change_session"];
         trace?: never;
@@ -716,10 +719,10 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rename Workspace
-         * @description Gives a workspace another name; for owners.
+         * Change Workspace
+         * @description Gives a workspace another name, a ceiling of trust, or a default agent; for owners.
          */
-        patch: operations["rename_workspace"];
+        patch: operations["change_workspace"];
         trace?: never;
     };
     "/api/v1/workspaces/{workspace_id}/usage": {
@@ -788,6 +791,50 @@ export interface paths {
          * @description Gives a member another role; for owners. The last owner stays one.
          */
         patch: operations["change_member_role"];
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Invitations
+         * @description The invitations that can still be accepted, the oldest first; for owners.
+         */
+        get: operations["list_invitations"];
+        put?: never;
+        /**
+         * Create Invitation
+         * @description Invites someone who has no account; for owners. An earlier invitation of the address counts no more.
+         */
+        post: operations["create_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/invitations/{invitation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Invitation
+         * @description Ends an invitation that nobody has accepted; for owners.
+         */
+        delete: operations["revoke_invitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/workspaces/{workspace_id}/agents": {
@@ -954,6 +1001,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/packages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Packages
+         * @description The workspace's package, if it has one.
+         */
+        get: operations["list_packages"];
+        put?: never;
+        /**
+         * Install Package
+         * @description Installs a zip, tar or tar.gz, or another version of what is installed; for owners.
+         */
+        post: operations["install_package"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/packages/{package_name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove Package
+         * @description Removes a package and its agents; for owners. Sessions that run its workflow go on.
+         */
+        delete: operations["remove_package"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/audit": {
         parameters: {
             query?: never;
@@ -984,8 +1075,30 @@ export interface paths {
         /**
          * Verify Audit Records
          * @description Recomputes a part of the seals, from the one after `after` on; for owners. Ask until `last` is `newest`.
+         *
+         *     Without `after` it begins where the last verification ended; 0 is the beginning.
          */
         get: operations["verify_audit_records"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/audit/checkpoint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Audit Checkpoint
+         * @description A signed statement of where the chain ends, to be kept where nobody who can change it can; for owners.
+         */
+        get: operations["get_audit_checkpoint"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1049,9 +1162,29 @@ export interface paths {
         put?: never;
         /**
          * Register
-         * @description Makes an account.
+         * @description Makes an account: for anyone where registration is open, and by a setup link while there is no account.
          */
         post: operations["register"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/registration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Registration
+         * @description Whether anyone may make an account.
+         */
+        get: operations["registration"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1110,6 +1243,8 @@ export interface paths {
         /**
          * Refresh
          * @description Spends a refresh token for new tokens. One that was spent already ends the login it came of.
+         *
+         *     Tabs of a browser share a cookie: one that was spent seconds ago is answered 409 and ends nothing. Ask again.
          */
         post: operations["refresh"];
         delete?: never;
@@ -1152,6 +1287,26 @@ export interface paths {
         get: operations["me"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept Invitation
+         * @description Makes the account that an invitation is for, a member at once, and logs in. An invitation is good once.
+         */
+        post: operations["accept_invitation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1203,22 +1358,46 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * Accepted
-         * @description A call that was accepted, and will be carried out if a person allows it.
+         * Acceptance
+         * @description The address and the role are the invitation's.
          */
-        Accepted: {
+        Acceptance: {
             /**
-             * Success
-             * @default true
-             * @constant
+             * Token
+             * Format: password
+             * @description What follows `#invitation=` in the link.
              */
-            success: true;
-            result: components["schemas"]["Pending"];
-            /** Error */
-            error?: null;
+            token: string;
+            /**
+             * Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            password: string;
+            /**
+             * Full Name
+             * @example Ada Lovelace
+             */
+            full_name?: string | null;
         };
-        /** AgentAnswer */
-        AgentAnswer: {
+        /** AgentCreate */
+        AgentCreate: {
+            /**
+             * Name
+             * @example writer
+             */
+            name: string;
+            /**
+             * Definition
+             * @description The agent's rules, as YAML.
+             * @example trust: guided
+             *     tool_permissions:
+             *       write: {allowed: true, paths: [docs/**]}
+             */
+            definition: string;
+        };
+        /** AgentOut */
+        AgentOut: {
             /**
              * Id
              * Format: uuid
@@ -1233,6 +1412,13 @@ export interface components {
             definition: string;
             /** @description What the definition says, defaults filled in. */
             rules: components["schemas"]["AgentRules"];
+            /** @description The most that a session may trust it: the lower of its own ceiling and the workspace's. */
+            max_trust: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Package
+             * @description The package that brought it; null: an owner wrote it.
+             */
+            package: string | null;
             /**
              * Created By
              * Format: uuid
@@ -1249,13 +1435,6 @@ export interface components {
              */
             updated_at: string;
         };
-        /** AgentChange */
-        AgentChange: {
-            /** Name */
-            name?: string | null;
-            /** Definition */
-            definition?: string | null;
-        };
         /**
          * AgentRules
          * @description What an agent may do and how it thinks. ``tool_permissions`` absent means read-only.
@@ -1267,7 +1446,9 @@ export interface components {
              * @description How often a person is asked: `supervised` always, `guided` before what is dangerous, else never.
              * @default guided
              */
-            trust: components["schemas"]["Trust"];
+            trust: components["schemas"]["TrustLevel"];
+            /** @description The most that a session may trust it. Without it, only owners go beyond `trust` in a session. */
+            max_trust?: components["schemas"]["TrustLevel"] | null;
             /**
              * Toolsets
              * @description Whose dialects it speaks; a tool that is allowed by name needs none.
@@ -1283,6 +1464,12 @@ export interface components {
             tool_permissions?: {
                 [key: string]: components["schemas"]["ToolPermission"];
             } | null;
+            /**
+             * Phases
+             * @description In place of `tool_permissions`: each phase states its own. A session begins in the first.
+             * @default []
+             */
+            phases: components["schemas"]["Phase"][];
             /**
              * Max Read Bytes
              * @description The most that one `fs.read` gives; more is cut.
@@ -1345,6 +1532,12 @@ export interface components {
              */
             max_turns: number;
             /**
+             * Budget Reserve
+             * @description The share of the context window that is kept free: below it, a run makes room or concludes.
+             * @default 0.2
+             */
+            budget_reserve: number;
+            /**
              * Max Sandbox Violations
              * @description A run that touches what is out of bounds more often is stopped.
              * @default 0
@@ -1362,11 +1555,18 @@ export interface components {
              */
             run_seconds?: number | null;
         };
+        /** AgentUpdate */
+        AgentUpdate: {
+            /** Name */
+            name?: string | null;
+            /** Definition */
+            definition?: string | null;
+        };
         /**
-         * Answered
+         * AnswersIn
          * @description An answer to each question, by its name.
          */
-        Answered: {
+        AnswersIn: {
             /**
              * Answers
              * @example {
@@ -1384,10 +1584,10 @@ export interface components {
             by_button: string[];
         };
         /**
-         * AnyCalled
+         * AnyToolCallOut
          * @description A call that succeeded. What ``result`` is depends on the tool: `ToolResults` has it by the tool's name.
          */
-        AnyCalled: {
+        AnyToolCallOut: {
             /**
              * Success
              * @default true
@@ -1398,21 +1598,84 @@ export interface components {
             result: unknown;
             /** Error */
             error?: null;
-            cut?: components["schemas"]["Cut"] | null;
+            cut?: components["schemas"]["TruncationOut"] | null;
         };
-        /** Approval */
-        Approval: {
+        /** ApiKeyCreate */
+        ApiKeyCreate: {
             /**
-             * Sha256
-             * @description The hash of the list that you looked at: `seen_sha256`.
+             * Name
+             * @example laptop
              */
-            sha256: string;
+            name: string;
+            /**
+             * Expires In Days
+             * @description Without it, until it is revoked.
+             */
+            expires_in_days?: number | null;
+        };
+        /** ApiKeyCreatedOut */
+        ApiKeyCreatedOut: {
+            key: components["schemas"]["ApiKeyOut"];
+            /**
+             * Secret
+             * @description Shown this once.
+             * @example tck_9fQ2xA…
+             */
+            secret: string;
+        };
+        /** ApiKeyOut */
+        ApiKeyOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Name
+             * @example laptop
+             */
+            name: string;
+            /**
+             * Hint
+             * @description How the key begins.
+             * @example tck_9fQ2xA
+             */
+            hint: string;
+            /**
+             * Workspace Id
+             * @description Set for an agent's key: it acts there only.
+             */
+            workspace_id: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Expires At */
+            expires_at: string | null;
         };
         /**
-         * ApprovalAnswer
+         * ApprovalDecisionIn
+         * @description A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read.
+         */
+        ApprovalDecisionIn: {
+            /** Approved */
+            approved: boolean;
+            /** @default once */
+            scope: components["schemas"]["GrantScope"];
+            /** Reason */
+            reason?: string | null;
+            rule?: components["schemas"]["GrantRuleIn"] | null;
+            /** Arguments Sha256 */
+            arguments_sha256?: string | null;
+        };
+        /**
+         * ApprovalOut
          * @description A call that waits, or waited, for a person, with what it would do.
          */
-        ApprovalAnswer: {
+        ApprovalOut: {
             /**
              * Id
              * Format: uuid
@@ -1449,8 +1712,8 @@ export interface components {
              * Changes
              * @description What would become of each file, with diffs where known.
              */
-            changes: components["schemas"]["ForeseenChange"][];
-            effects: components["schemas"]["ForeseenEffects"];
+            changes: components["schemas"]["PreviewChangeOut"][];
+            effects: components["schemas"]["EffectsOut"];
             /**
              * Rule
              * @description The rule that asks.
@@ -1461,9 +1724,9 @@ export interface components {
             /** Isolation */
             isolation: string | null;
             /** @description The narrowest rule that would cover the like of this call. */
-            offered: components["schemas"]["ShownRule"];
+            offered: components["schemas"]["GrantRuleOut"];
             state: components["schemas"]["ApprovalState"];
-            scope: components["schemas"]["Scope"] | null;
+            scope: components["schemas"]["GrantScope"] | null;
             /** Decided By */
             decided_by: string | null;
             /** Decided By Name */
@@ -1489,6 +1752,12 @@ export interface components {
             expires_at: string;
         };
         /**
+         * ApprovalPoint
+         * @description What a person is asked about a command: whether it may run, or, once it ran in the sandbox, its effect.
+         * @enum {string}
+         */
+        ApprovalPoint: "command" | "effect";
+        /**
          * ApprovalState
          * @description ``stale``: what it was asked about has changed since, and it is asked anew in another approval.
          *
@@ -1497,344 +1766,10 @@ export interface components {
          */
         ApprovalState: "open" | "allowed" | "denied" | "expired" | "stale" | "withdrawn";
         /**
-         * Approve
-         * @description What a person is asked about a command: whether it may run, or, once it ran in the sandbox, its effect.
-         * @enum {string}
-         */
-        Approve: "command" | "effect";
-        /** Author */
-        Author: {
-            kind: components["schemas"]["AuthorKind"];
-            /** User Id */
-            user_id: string | null;
-            /** Agent Id */
-            agent_id: string | null;
-            /** Run Id */
-            run_id: string | null;
-            /** Call Id */
-            call_id: string | null;
-        };
-        /**
-         * AuthorKind
-         * @enum {string}
-         */
-        AuthorKind: "user" | "agent" | "external" | "system";
-        /** ButtonShape */
-        ButtonShape: {
-            /** Label */
-            label: string;
-            /** Value */
-            value: string;
-        };
-        /** Called[Comparison] */
-        Called_Comparison_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["Comparison"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /** Called[DeletedFiles] */
-        Called_DeletedFiles_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["DeletedFiles"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /** Called[FileInfo] */
-        Called_FileInfo_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["FileInfo"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /** Called[FileVersions] */
-        Called_FileVersions_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["FileVersions"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /** Called[Restored] */
-        Called_Restored_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["Restored"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /** Called[VersionWithContent] */
-        Called_VersionWithContent_: {
-            /**
-             * Success
-             * @default true
-             * @constant
-             */
-            success: true;
-            result: components["schemas"]["VersionWithContent"];
-            /** Error */
-            error?: null;
-            cut?: components["schemas"]["Cut"] | null;
-        };
-        /**
-         * ChangeKind
-         * @enum {string}
-         */
-        ChangeKind: "made" | "changed" | "moved" | "deleted" | "touched";
-        /** Comparison */
-        Comparison: {
-            from: components["schemas"]["FileVersion"];
-            to: components["schemas"]["FileVersion"];
-            /** Added */
-            added: number;
-            /** Removed */
-            removed: number;
-            /**
-             * Diff
-             * @description Unified.
-             */
-            diff: string;
-        };
-        /** Credentials */
-        Credentials: {
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            /**
-             * Password
-             * Format: password
-             * @example correct horse battery staple
-             */
-            password: string;
-        };
-        /** CredentialsAnswer */
-        CredentialsAnswer: {
-            /** Provider */
-            provider: string;
-            /** Base Url */
-            base_url: string | null;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-        };
-        /**
-         * Cut
-         * @description A result was shortened for a model; the whole is fetched by the call's id.
-         */
-        Cut: {
-            /**
-             * Cut
-             * @constant
-             */
-            cut: true;
-            /**
-             * Bytes
-             * @description Of the whole.
-             */
-            bytes: number;
-            /**
-             * Call Id
-             * Format: uuid
-             */
-            call_id: string;
-        };
-        /**
-         * Decided
-         * @description A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read.
-         */
-        Decided: {
-            /** Approved */
-            approved: boolean;
-            /** @default once */
-            scope: components["schemas"]["Scope"];
-            /** Reason */
-            reason?: string | null;
-            rule?: components["schemas"]["RuleShape"] | null;
-            /** Arguments Sha256 */
-            arguments_sha256?: string | null;
-        };
-        /**
-         * DecisionAnswer
-         * @description What was put to a person about a call, and what became of it.
-         */
-        DecisionAnswer: {
-            /**
-             * Approval Id
-             * Format: uuid
-             */
-            approval_id: string;
-            state: components["schemas"]["ApprovalState"];
-            scope: components["schemas"]["Scope"] | null;
-            /**
-             * Rule
-             * @description The rule that asked.
-             */
-            rule: string;
-            /** Reason */
-            reason: string;
-            /** Decided By */
-            decided_by: string | null;
-            /** Decided By Name */
-            decided_by_name: string | null;
-            /** Decided At */
-            decided_at: string | null;
-            /** Denial */
-            denial: string | null;
-        };
-        /** DeletedFiles */
-        DeletedFiles: {
-            /** Files */
-            files: components["schemas"]["HistoryFile"][];
-        };
-        /**
-         * Ending
-         * @description Why a run ended.
-         * @enum {string}
-         */
-        Ending: "done" | "turn-limit" | "budget" | "deadline" | "cancelled" | "violation" | "failed";
-        /**
-         * ErrorAnswer
-         * @description Every answer that is not a success.
-         */
-        ErrorAnswer: {
-            /**
-             * Success
-             * @default false
-             * @constant
-             */
-            success: false;
-            /**
-             * Error
-             * @description What is wrong, and what would help; for people.
-             */
-            error: string;
-            /**
-             * Code
-             * @description What is wrong; for programs. Stable.
-             * @enum {string}
-             */
-            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "NOT_ON_DISK" | "TIMED_OUT";
-            /**
-             * Fields
-             * @description For each wrong field, what was expected.
-             */
-            fields?: {
-                [key: string]: string;
-            } | null;
-        };
-        /** EventAnswer */
-        EventAnswer: {
-            /** Seq */
-            seq: number;
-            /**
-             * Type
-             * @example tool-result
-             */
-            type: string;
-            /**
-             * Payload
-             * @description In camelCase, as the WebSocket tells it.
-             */
-            payload: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * EventPage
-         * @description Events in their order. Ask again with the last number as ``after``, until there are none.
-         */
-        EventPage: {
-            /** Items */
-            items: components["schemas"]["EventAnswer"][];
-        };
-        /**
-         * Explained
-         * @description What the gate would do with a call, and every rule that it would look at.
-         */
-        Explained: {
-            /** Tool */
-            tool: string;
-            /** Agent */
-            agent: string | null;
-            verdict: components["schemas"]["Verdict"];
-            /** Rule */
-            rule: string;
-            /** Reason */
-            reason: string;
-            needs_role: components["schemas"]["Role"];
-            /** Considered */
-            considered: string[];
-            /** Withheld */
-            withheld: components["schemas"]["WithheldFile"][];
-        };
-        /** FileInfo */
-        FileInfo: {
-            /** Path */
-            path: string;
-            file_type: components["schemas"]["FileType"];
-            /** Synced */
-            synced: boolean;
-            /** Is Virtual */
-            is_virtual: boolean;
-            /** Size */
-            size: number | null;
-            /** Line Count */
-            line_count: number | null;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-            /** Hash */
-            hash: string | null;
-        };
-        /**
-         * FileTouched
+         * AuditFileOut
          * @description A file that a call changed. The hashes are null where there was no content, or none is kept.
          */
-        FileTouched: {
+        AuditFileOut: {
             /** Path */
             path: string;
             change: components["schemas"]["ChangeKind"];
@@ -1844,1066 +1779,27 @@ export interface components {
             after: string | null;
         };
         /**
-         * FileType
-         * @description What a file is for; chosen by its author, not by its bytes.
-         * @enum {string}
-         */
-        FileType: "document" | "folder" | "canvas" | "chat" | "whiteboard" | "agent" | "skill" | "plan";
-        /** FileVersion */
-        FileVersion: {
-            /**
-             * Version Id
-             * Format: uuid
-             */
-            version_id: string;
-            /**
-             * File Id
-             * Format: uuid
-             */
-            file_id: string;
-            /** Number */
-            number: number;
-            /**
-             * Change Set Id
-             * Format: uuid
-             */
-            change_set_id: string;
-            /** Path */
-            path: string;
-            kind: components["schemas"]["NodeKind"];
-            /** Deleted */
-            deleted: boolean;
-            /** Size */
-            size: number;
-            /** Line Count */
-            line_count: number | null;
-            /** Mode */
-            mode: string;
-            /** Hash */
-            hash: string | null;
-            author: components["schemas"]["Author"];
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-        };
-        /** FileVersions */
-        FileVersions: {
-            file: components["schemas"]["HistoryFile"];
-            /** Versions */
-            versions: components["schemas"]["FileVersion"][];
-        };
-        /**
-         * ForeseenChange
-         * @description What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent.
-         */
-        ForeseenChange: {
-            /** Path */
-            path: string | null;
-            /** Change */
-            change: components["schemas"]["ChangeKind"] | "more";
-            kind?: components["schemas"]["NodeKind"] | null;
-            /** From */
-            from?: string | null;
-            /**
-             * Target
-             * @description Of a link.
-             */
-            target?: string | null;
-            before?: components["schemas"]["Side"] | null;
-            after?: components["schemas"]["Side"] | null;
-            /** Added */
-            added?: number | null;
-            /** Removed */
-            removed?: number | null;
-            /**
-             * Diff
-             * @description Unified.
-             */
-            diff?: string | null;
-            /**
-             * Cut
-             * @description There is a diff, and it is too long for a list.
-             */
-            cut?: boolean | null;
-            /** Count */
-            count?: number | null;
-        };
-        /** ForeseenEffects */
-        ForeseenEffects: {
-            /** Reads */
-            reads: string[];
-            /** Writes */
-            writes: string[];
-            /** Runs */
-            runs: string | null;
-            /** Contacts */
-            contacts: string[];
-            /**
-             * Protected
-             * @description Names that only a person can let pass.
-             */
-            protected?: string[] | null;
-            /**
-             * Output
-             * @description What a command said whose effect is asked about.
-             */
-            output?: unknown;
-        };
-        /** FunctionShape */
-        FunctionShape: {
-            /** Name */
-            name: string;
-            /**
-             * Arguments
-             * @description JSON, as the model wrote it.
-             */
-            arguments: string;
-        };
-        /**
-         * GapAnswer
-         * @description One thing that does not hold here.
-         */
-        GapAnswer: {
-            /** Name */
-            name: string;
-            /** Fact */
-            fact: string;
-            /** Remedy */
-            remedy: string;
-            /**
-             * Open
-             * @description It lowers the level; otherwise it is made good by something else.
-             */
-            open: boolean;
-        };
-        /**
-         * GrantAnswer
-         * @description A rule that a decision left behind.
-         */
-        GrantAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /**
-             * Agent Id
-             * Format: uuid
-             */
-            agent_id: string;
-            /** Session Id */
-            session_id: string | null;
-            rule: components["schemas"]["ShownRule"];
-            /**
-             * Approval Id
-             * Format: uuid
-             */
-            approval_id: string;
-            /**
-             * Created By
-             * Format: uuid
-             */
-            created_by: string;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-        };
-        /** HealthAnswer */
-        HealthAnswer: {
-            /**
-             * Status
-             * @default ok
-             * @constant
-             */
-            status: "ok";
-            /**
-             * Database
-             * @default ok
-             * @constant
-             */
-            database: "ok";
-            /**
-             * Version
-             * @example 0.1.0
-             */
-            version: string;
-            /**
-             * Node
-             * @example node-1
-             */
-            node: string;
-        };
-        /**
-         * HistoryFile
-         * @description A file of the history, deleted or not.
-         */
-        HistoryFile: {
-            /**
-             * File Id
-             * Format: uuid
-             */
-            file_id: string;
-            /**
-             * Version Id
-             * Format: uuid
-             */
-            version_id: string;
-            /** Path */
-            path: string;
-            file_type: components["schemas"]["FileType"];
-            /** Is Virtual */
-            is_virtual: boolean;
-            /** Deleted */
-            deleted: boolean;
-            /** Number */
-            number: number;
-            /** Size */
-            size: number;
-            /** Line Count */
-            line_count: number | null;
-            /**
-             * Mode
-             * @example 0644
-             */
-            mode: string;
-            /** Hash */
-            hash: string | null;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-        };
-        /**
-         * HostContacted
+         * AuditHostOut
          * @description Whom a program spoke to, or tried to.
          */
-        HostContacted: {
+        AuditHostOut: {
             /**
              * Contacted
              * @example example.org:443
              */
             contacted: string;
-            /** Refused */
-            refused: boolean;
+            /**
+             * Refused
+             * @description Why it was not reached; null if it was.
+             * @example not granted
+             */
+            refused: string | null;
         };
         /**
-         * IsolationAnswer
-         * @description How well commands are held, found out by attempted escapes when the server started.
+         * AuditRecordOut
+         * @description One call: who, what, what was decided by which rule, how it ended. Or one change of who may do what.
          */
-        IsolationAnswer: {
-            level: components["schemas"]["Level"];
-            /** @description Below it, commands are off. */
-            minimum: components["schemas"]["Level"];
-            /**
-             * Offered
-             * @description Whether commands are run at all.
-             */
-            offered: boolean;
-            /** Held */
-            held: string[];
-            /** Gaps */
-            gaps: components["schemas"]["GapAnswer"][];
-            /** Overlay */
-            overlay: boolean;
-        };
-        /** ItemShape */
-        ItemShape: {
-            /** Name */
-            name: string;
-            /** Question */
-            question: string;
-            /**
-             * Schema
-             * @description JSON Schema of the answer.
-             */
-            schema: {
-                [key: string]: unknown;
-            };
-            /** Buttons */
-            buttons?: components["schemas"]["ButtonShape"][] | null;
-        };
-        /**
-         * KeptCall
-         * @description A call as it was kept, with its whole result.
-         */
-        KeptCall: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /** Tool */
-            tool: string;
-            /**
-             * Arguments
-             * @description Contents only as size and sha256.
-             */
-            arguments: {
-                [key: string]: unknown;
-            };
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "running" | "done" | "refused" | "waiting" | "unknown";
-            /**
-             * Result
-             * @description `ToolResults` has its shape by the tool's name.
-             */
-            result: unknown;
-            error: components["schemas"]["KeptError"] | null;
-            /** Change Set Id */
-            change_set_id: string | null;
-            /**
-             * Started At
-             * Format: date-time
-             */
-            started_at: string;
-            /** Ended At */
-            ended_at: string | null;
-        };
-        /**
-         * KeptError
-         * @description An error as it is kept with what it ended.
-         */
-        KeptError: {
-            /**
-             * Code
-             * @example TOOL_FAILED
-             */
-            code: string;
-            /** Message */
-            message: string;
-            /** Fields */
-            fields?: {
-                [key: string]: string;
-            } | null;
-        };
-        /** KeyAnswer */
-        KeyAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /**
-             * Name
-             * @example laptop
-             */
-            name: string;
-            /**
-             * Hint
-             * @description How the key begins.
-             * @example tck_9fQ2xA
-             */
-            hint: string;
-            /**
-             * Workspace Id
-             * @description Set for an agent's key: it acts there only.
-             */
-            workspace_id: string | null;
-            /** Agent Id */
-            agent_id: string | null;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /** Expires At */
-            expires_at: string | null;
-        };
-        /**
-         * Level
-         * @description From the strongest to none. Only ``namespaces`` is offered unless an operator says otherwise in words.
-         * @enum {string}
-         */
-        Level: "namespaces" | "process" | "none";
-        /**
-         * LimitsAnswer
-         * @description What the server's operator allows every workspace.
-         */
-        LimitsAnswer: {
-            /** Max File Bytes */
-            max_file_bytes: number;
-            /** Max Request Bytes */
-            max_request_bytes: number;
-            /** Trash Bytes */
-            trash_bytes: number;
-            /** Trash Days */
-            trash_days: number;
-            /**
-             * Keep Versions Days
-             * @description Null: versions are kept for ever.
-             */
-            keep_versions_days: number | null;
-            /**
-             * Approval Seconds
-             * @description How long an approval or a question waits for a person.
-             */
-            approval_seconds: number;
-        };
-        /** LinkUse */
-        LinkUse: {
-            /**
-             * Link
-             * Format: password
-             * @description What follows `#login=` in a login link.
-             */
-            link: string;
-        };
-        /** LogoutRequest */
-        LogoutRequest: {
-            /**
-             * Refresh Token
-             * @description Without it, the cookie is taken.
-             */
-            refresh_token?: string | null;
-            /**
-             * Everywhere
-             * @description End every login of this person; needs an access token.
-             * @default false
-             */
-            everywhere: boolean;
-        };
-        /** MadeKey */
-        MadeKey: {
-            key: components["schemas"]["KeyAnswer"];
-            /**
-             * Secret
-             * @description Shown this once.
-             * @example tck_9fQ2xA…
-             */
-            secret: string;
-        };
-        /**
-         * McpServerAnswer
-         * @description A server. Its tools can be used once their list was approved; one that changes then is off until it is again.
-         */
-        McpServerAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /** Name */
-            name: string;
-            /**
-             * Toolset
-             * @example mcp:everything
-             */
-            toolset: string;
-            transport: components["schemas"]["Transport"];
-            /** Command */
-            command: string[];
-            /** Url */
-            url: string | null;
-            /** Enabled */
-            enabled: boolean;
-            /** Safe Tools */
-            safe_tools: string[];
-            /** Approved */
-            approved: components["schemas"]["ToolAnswer"][];
-            /** Approved By */
-            approved_by: string | null;
-            /** Approved At */
-            approved_at: string | null;
-            /**
-             * Seen
-             * @description What it offered when it was last looked at.
-             */
-            seen: components["schemas"]["ToolAnswer"][] | null;
-            /** Seen Sha256 */
-            seen_sha256: string | null;
-            /** Seen At */
-            seen_at: string | null;
-            /**
-             * Changed
-             * @description Approved tools that are off, because they are not as they were.
-             */
-            changed: string[];
-            /** Awaits Approval */
-            awaits_approval: boolean;
-            /** Problem */
-            problem: string | null;
-            /**
-             * Created By
-             * Format: uuid
-             */
-            created_by: string;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-        };
-        /** McpServerChange */
-        McpServerChange: {
-            /** Enabled */
-            enabled?: boolean | null;
-            /** Safe Tools */
-            safe_tools?: string[] | null;
-        };
-        /** MemberAnswer */
-        MemberAnswer: {
-            /**
-             * User Id
-             * Format: uuid
-             */
-            user_id: string;
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            /**
-             * Full Name
-             * @example Ada Lovelace
-             */
-            full_name: string | null;
-            role: components["schemas"]["Role"];
-            /**
-             * Joined At
-             * Format: date-time
-             */
-            joined_at: string;
-        };
-        /**
-         * MessageAnswer
-         * @description A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`.
-         */
-        MessageAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /** Position */
-            position: number;
-            /** Run Id */
-            run_id: string | null;
-            /**
-             * Role
-             * @enum {string}
-             */
-            role: "user" | "assistant" | "summary";
-            /** Content */
-            content: string;
-            metadata: components["schemas"]["MessageMetadata"] | null;
-            /** Created At */
-            created_at: string | null;
-        };
-        /**
-         * MessageMetadata
-         * @description What there is besides the text; all of it only where it applies.
-         */
-        MessageMetadata: {
-            /** Tool Calls */
-            tool_calls?: components["schemas"]["ToolCallShape"][] | null;
-            /** Thinking */
-            thinking?: string | null;
-            /**
-             * Note
-             * @description What the provider wants to get back.
-             */
-            note?: {
-                [key: string]: unknown;
-            } | null;
-            /** Concluded */
-            concluded?: boolean | null;
-            /**
-             * Cut
-             * @description The answer was broken off.
-             */
-            cut?: boolean | null;
-            /** Summarised By */
-            summarised_by?: ("model" | "rule") | null;
-            /**
-             * Messages
-             * @description Those that a summary stands for.
-             */
-            messages?: string[] | null;
-        };
-        /**
-         * Mode
-         * @description ``plan``: look and write plans. ``build``: do what the agent may.
-         * @enum {string}
-         */
-        Mode: "plan" | "build";
-        /** ModelAnswer */
-        ModelAnswer: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            /** Context Window */
-            context_window: number | null;
-            /** Supports Tools */
-            supports_tools: boolean;
-            /** Max Output Tokens */
-            max_output_tokens: number | null;
-        };
-        /** NewAgent */
-        NewAgent: {
-            /**
-             * Name
-             * @example writer
-             */
-            name: string;
-            /**
-             * Definition
-             * @description The agent's rules, as YAML.
-             * @example trust: guided
-             *     tool_permissions:
-             *       write: {allowed: true, paths: [docs/**]}
-             */
-            definition: string;
-        };
-        /**
-         * NewCredentials
-         * @description Access to a provider. The secret is encrypted, and never shown again.
-         */
-        NewCredentials: {
-            /**
-             * Secret
-             * Format: password
-             * @description The provider's API key.
-             * @default
-             */
-            secret: string;
-            /**
-             * Base Url
-             * @description For servers that imitate a provider.
-             */
-            base_url?: string | null;
-            /**
-             * Check
-             * @description Ask the provider first whether it accepts them.
-             * @default true
-             */
-            check: boolean;
-        };
-        /** NewKey */
-        NewKey: {
-            /**
-             * Name
-             * @example laptop
-             */
-            name: string;
-            /**
-             * Expires In Days
-             * @description Without it, until it is revoked.
-             */
-            expires_in_days?: number | null;
-        };
-        /**
-         * NewMcpServer
-         * @description A program (`command`) that runs in the sandbox, or an address (`url`).
-         */
-        NewMcpServer: {
-            /**
-             * Name
-             * @example everything
-             */
-            name: string;
-            /**
-             * Command
-             * @example [
-             *       "node",
-             *       "server.js"
-             *     ]
-             */
-            command?: string[] | null;
-            /** Url */
-            url?: string | null;
-            /**
-             * Secrets
-             * @description Headers of requests, or variables of the environment. Never shown again.
-             * @default {}
-             */
-            secrets: {
-                [key: string]: string;
-            };
-            /**
-             * Safe Tools
-             * @description Tools that need no approval by trust.
-             * @default []
-             */
-            safe_tools: string[];
-        };
-        /** NewMember */
-        NewMember: {
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            /** @default member */
-            role: components["schemas"]["Role"];
-        };
-        /**
-         * NewMessage
-         * @description What a person says to the session's agent.
-         */
-        NewMessage: {
-            /**
-             * Text
-             * @example Add a test for the parser.
-             */
-            text: string;
-        };
-        /** NewSession */
-        NewSession: {
-            /** Title */
-            title?: string | null;
-            /**
-             * Agent Id
-             * @description The agent that acts in it; without one, you do.
-             */
-            agent_id?: string | null;
-            /** @default build */
-            mode: components["schemas"]["Mode"];
-            /** @description By default the agent's own. */
-            trust?: components["schemas"]["Trust"] | null;
-        };
-        /**
-         * NodeKind
-         * @description What stands on disk.
-         * @enum {string}
-         */
-        NodeKind: "file" | "folder" | "link";
-        /** Page[AgentAnswer] */
-        Page_AgentAnswer_: {
-            /** Items */
-            items: components["schemas"]["AgentAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[ApprovalAnswer] */
-        Page_ApprovalAnswer_: {
-            /** Items */
-            items: components["schemas"]["ApprovalAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[CredentialsAnswer] */
-        Page_CredentialsAnswer_: {
-            /** Items */
-            items: components["schemas"]["CredentialsAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[GrantAnswer] */
-        Page_GrantAnswer_: {
-            /** Items */
-            items: components["schemas"]["GrantAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[KeyAnswer] */
-        Page_KeyAnswer_: {
-            /** Items */
-            items: components["schemas"]["KeyAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[McpServerAnswer] */
-        Page_McpServerAnswer_: {
-            /** Items */
-            items: components["schemas"]["McpServerAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[MemberAnswer] */
-        Page_MemberAnswer_: {
-            /** Items */
-            items: components["schemas"]["MemberAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[MessageAnswer] */
-        Page_MessageAnswer_: {
-            /** Items */
-            items: components["schemas"]["MessageAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[ModelAnswer] */
-        Page_ModelAnswer_: {
-            /** Items */
-            items: components["schemas"]["ModelAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[PastCallAnswer] */
-        Page_PastCallAnswer_: {
-            /** Items */
-            items: components["schemas"]["PastCallAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[QuestionAnswer] */
-        Page_QuestionAnswer_: {
-            /** Items */
-            items: components["schemas"]["QuestionAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[RecordAnswer] */
-        Page_RecordAnswer_: {
-            /** Items */
-            items: components["schemas"]["RecordAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[RunAnswer] */
-        Page_RunAnswer_: {
-            /** Items */
-            items: components["schemas"]["RunAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[SessionAnswer] */
-        Page_SessionAnswer_: {
-            /** Items */
-            items: components["schemas"]["SessionAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /** Page[WorkspaceAnswer] */
-        Page_WorkspaceAnswer_: {
-            /** Items */
-            items: components["schemas"]["WorkspaceAnswer"][];
-            /**
-             * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
-             */
-            next?: string | null;
-        };
-        /**
-         * PastCallAnswer
-         * @description A call of a session, without its result: that is fetched by its id.
-         */
-        PastCallAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /**
-             * Run Id
-             * @description Null for a call that was made outside runs.
-             */
-            run_id: string | null;
-            /**
-             * User Id
-             * Format: uuid
-             */
-            user_id: string;
-            /** Agent Id */
-            agent_id: string | null;
-            /**
-             * Tool
-             * @example write
-             */
-            tool: string;
-            /**
-             * Arguments
-             * @description Contents only as size and sha256.
-             */
-            arguments: {
-                [key: string]: unknown;
-            };
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "running" | "done" | "refused" | "waiting" | "unknown";
-            error: components["schemas"]["KeptError"] | null;
-            /**
-             * Files
-             * @description How many files it changed, counted up to 1,000.
-             */
-            files: number;
-            /**
-             * Started At
-             * Format: date-time
-             */
-            started_at: string;
-            /** Ended At */
-            ended_at: string | null;
-            decision: components["schemas"]["DecisionAnswer"] | null;
-            /**
-             * Undone By
-             * @description The undo that took it back and stands. Undo that call to do this one again.
-             */
-            undone_by: string | null;
-        };
-        /**
-         * Pending
-         * @description A call that waits for a person.
-         */
-        Pending: {
-            /**
-             * Status
-             * @constant
-             */
-            status: "approval_pending";
-            /**
-             * Approval Id
-             * Format: uuid
-             */
-            approval_id: string;
-            /**
-             * Call Id
-             * Format: uuid
-             */
-            call_id: string;
-            /** Reason */
-            reason: string;
-            /**
-             * Expires At
-             * Format: date-time
-             */
-            expires_at: string;
-        };
-        /**
-         * Question
-         * @description A call that might be made, by you or by one of the workspace's agents.
-         */
-        Question: {
-            /**
-             * Tool
-             * @example write
-             */
-            tool: string;
-            /**
-             * Args
-             * @example {
-             *       "content": "x",
-             *       "path": "/notes/x.md"
-             *     }
-             */
-            args: {
-                [key: string]: unknown;
-            };
-            /** Agent Id */
-            agent_id?: string | null;
-        };
-        /**
-         * QuestionAnswer
-         * @description A question, and its answers once there are some.
-         */
-        QuestionAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /**
-             * Call Id
-             * Format: uuid
-             */
-            call_id: string;
-            /** Session Id */
-            session_id: string | null;
-            /** Run Id */
-            run_id: string | null;
-            /** Agent Id */
-            agent_id: string | null;
-            /**
-             * Questions
-             * @description One to four: name, question, JSON Schema, buttons.
-             */
-            questions: components["schemas"]["ItemShape"][];
-            state: components["schemas"]["QuestionState"];
-            /** Answers */
-            answers: {
-                [key: string]: unknown;
-            } | null;
-            /** By Button */
-            by_button: string[];
-            /** Answered By */
-            answered_by: string | null;
-            /** Answered At */
-            answered_at: string | null;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Expires At
-             * Format: date-time
-             */
-            expires_at: string;
-        };
-        /**
-         * QuestionState
-         * @enum {string}
-         */
-        QuestionState: "open" | "answered" | "expired" | "withdrawn";
-        /**
-         * RecordAnswer
-         * @description One call: who, what, what was decided by which rule, how it ended.
-         */
-        RecordAnswer: {
+        AuditRecordOut: {
             /** Position */
             position: number;
             /**
@@ -2911,6 +1807,12 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /**
+             * Kind
+             * @description `admin` is a change of members, agents, grants, keys, trust, MCP servers or the workspace: its `tool` says which, such as `member.created`, and its `input` has `subject`, `before` and `after`, no secrets.
+             * @enum {string}
+             */
+            kind: "call" | "admin";
             /**
              * At
              * Format: date-time
@@ -2962,48 +1864,425 @@ export interface components {
              * Outcome
              * @enum {string}
              */
-            outcome: "done" | "failed" | "refused";
+            outcome: "done" | "failed" | "refused" | "changed" | "ended";
             /** Error Code */
             error_code: string | null;
             /**
              * Files
              * @description Hashes before and after, for every file changed, and whom a program spoke to.
              */
-            files: (components["schemas"]["FileTouched"] | components["schemas"]["HostContacted"])[];
+            files: (components["schemas"]["AuditFileOut"] | components["schemas"]["FileDisplaced"] | components["schemas"]["AuditHostOut"])[];
             /** Isolation */
             isolation: string | null;
             /** Duration Us */
             duration_us: number;
         };
-        /** RefreshRequest */
-        RefreshRequest: {
+        /**
+         * AuditVerificationOut
+         * @description What was found in a part of the chain of seals. There is one chain for all workspaces of the server.
+         */
+        AuditVerificationOut: {
             /**
-             * Refresh Token
-             * @description Without it, the cookie is taken.
+             * Whole
+             * @description Whether nothing was found in this part.
              */
-            refresh_token?: string | null;
+            whole: boolean;
+            /** Problems */
+            problems: string[];
+            /**
+             * First
+             * @description The seal after which this part begins; 0 is the beginning of the chain.
+             */
+            first: number;
+            /**
+             * First Mac
+             * @description The keyed hash of that seal, for comparing it with a checkpoint.
+             */
+            first_mac: string;
+            /**
+             * Last
+             * @description The last seal that was looked at. Give it as `after` for the next part.
+             */
+            last: number;
+            /**
+             * Newest
+             * @description The newest seal there is. When `last` has reached it, the chain is verified.
+             */
+            newest: number;
+            /**
+             * Sealed
+             * @description How many records of the server were looked at in this part.
+             */
+            sealed: number;
+            /**
+             * Unsealed
+             * @description How many records of this workspace came after `last`: while it is the newest, nothing is said about them. Counted up to 20,000.
+             */
+            unsealed: number;
         };
-        /** Registration */
-        Registration: {
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            /**
-             * Password
-             * Format: password
-             * @example correct horse battery staple
-             */
-            password: string;
-            /**
-             * Full Name
-             * @example Ada Lovelace
-             */
-            full_name?: string | null;
+        /**
+         * AuthorKind
+         * @enum {string}
+         */
+        AuthorKind: "user" | "agent" | "external" | "system";
+        /**
+         * AuthorizationAction
+         * @enum {string}
+         */
+        AuthorizationAction: "allow" | "ask" | "refuse";
+        /** ButtonOut */
+        ButtonOut: {
+            /** Label */
+            label: string;
+            /** Value */
+            value: string;
         };
-        /** Restored */
-        Restored: {
+        /**
+         * CallDecisionOut
+         * @description What was put to a person about a call, and what became of it.
+         */
+        CallDecisionOut: {
+            /**
+             * Approval Id
+             * Format: uuid
+             */
+            approval_id: string;
+            state: components["schemas"]["ApprovalState"];
+            scope: components["schemas"]["GrantScope"] | null;
+            /**
+             * Rule
+             * @description The rule that asked.
+             */
+            rule: string;
+            /** Reason */
+            reason: string;
+            /** Decided By */
+            decided_by: string | null;
+            /** Decided By Name */
+            decided_by_name: string | null;
+            /** Decided At */
+            decided_at: string | null;
+            /** Denial */
+            denial: string | null;
+        };
+        /**
+         * CallSummaryOut
+         * @description A call of a session, without its result: that is fetched by its id.
+         */
+        CallSummaryOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Run Id
+             * @description Null for a call that was made outside runs.
+             */
+            run_id: string | null;
+            /**
+             * User Id
+             * Format: uuid
+             */
+            user_id: string;
+            /** Agent Id */
+            agent_id: string | null;
+            /**
+             * Tool
+             * @example write
+             */
+            tool: string;
+            /**
+             * Arguments
+             * @description Contents only as size and sha256.
+             */
+            arguments: {
+                [key: string]: unknown;
+            };
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "done" | "refused" | "waiting" | "unknown";
+            error: components["schemas"]["ErrorInfo"] | null;
+            /**
+             * Files
+             * @description How many files it changed, counted up to 1,000.
+             */
+            files: number;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Ended At */
+            ended_at: string | null;
+            decision: components["schemas"]["CallDecisionOut"] | null;
+            /**
+             * Undone By
+             * @description The undo that took it back and stands. Undo that call to do this one again.
+             */
+            undone_by: string | null;
+        };
+        /**
+         * ChangeKind
+         * @enum {string}
+         */
+        ChangeKind: "made" | "changed" | "moved" | "deleted" | "touched";
+        /**
+         * CheckpointAnswer
+         * @description Where the audit chain ends, signed by Ed25519 over the other fields as JSON with sorted keys and no blanks.
+         *
+         *     A chain that does not contain this seal later on was truncated, rolled back or sealed anew.
+         */
+        CheckpointAnswer: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "toolcrib-audit-checkpoint";
+            /**
+             * Version
+             * @constant
+             */
+            version: 1;
+            /** Number */
+            number: number;
+            /** Mac */
+            mac: string;
+            /** Top */
+            top: number;
+            /** At */
+            at: string;
+            /** Public Key */
+            public_key: string;
+            /** Signature */
+            signature: string;
+        };
+        /** DeletedFilesResult */
+        DeletedFilesResult: {
+            /** Files */
+            files: components["schemas"]["HistoryEntry"][];
+        };
+        /**
+         * DeniedFileOut
+         * @description A file of a batch that would not be given, though the others would.
+         */
+        DeniedFileOut: {
+            /** Path */
+            path: string;
+            /** Rule */
+            rule: string;
+            /** Reason */
+            reason: string;
+        };
+        /** EffectsOut */
+        EffectsOut: {
+            /** Reads */
+            reads: string[];
+            /** Writes */
+            writes: string[];
+            /** Runs */
+            runs: string | null;
+            /** Contacts */
+            contacts: string[];
+            /**
+             * Protected
+             * @description Names that only a person can let pass.
+             */
+            protected?: string[] | null;
+            /**
+             * Output
+             * @description What a command said whose effect is asked about.
+             */
+            output?: unknown;
+        };
+        /**
+         * EntryKind
+         * @description What stands on disk.
+         * @enum {string}
+         */
+        EntryKind: "file" | "folder" | "link";
+        /**
+         * ErrorInfo
+         * @description An error as it is kept with what it ended.
+         */
+        ErrorInfo: {
+            /**
+             * Code
+             * @example TOOL_FAILED
+             */
+            code: string;
+            /** Message */
+            message: string;
+            /** Fields */
+            fields?: {
+                [key: string]: string;
+            } | null;
+        };
+        /**
+         * ErrorOut
+         * @description Every answer that is not a success.
+         */
+        ErrorOut: {
+            /**
+             * Success
+             * @default false
+             * @constant
+             */
+            success: false;
+            /**
+             * Error
+             * @description What is wrong, and what would help; for people.
+             */
+            error: string;
+            /**
+             * Code
+             * @description What is wrong; for programs. Stable.
+             * @enum {string}
+             */
+            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "NOT_ON_DISK" | "TIMED_OUT";
+            /**
+             * Fields
+             * @description For each wrong field, what was expected.
+             */
+            fields?: {
+                [key: string]: string;
+            } | null;
+        };
+        /** EventOut */
+        EventOut: {
+            /** Seq */
+            seq: number;
+            /**
+             * Type
+             * @example tool-result
+             */
+            type: string;
+            /**
+             * Payload
+             * @description In camelCase, as the WebSocket tells it.
+             */
+            payload: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * EventPage
+         * @description Events in their order. Ask again with the last number as ``after``, until there are none.
+         */
+        EventPage: {
+            /** Items */
+            items: components["schemas"]["EventOut"][];
+        };
+        /**
+         * ExplainIn
+         * @description A call that might be made: by you, by one of the workspace's agents, or in a session by its agent.
+         */
+        ExplainIn: {
+            /**
+             * Tool
+             * @example write
+             */
+            tool: string;
+            /**
+             * Args
+             * @example {
+             *       "content": "x",
+             *       "path": "/notes/x.md"
+             *     }
+             */
+            args: {
+                [key: string]: unknown;
+            };
+            /** Agent Id */
+            agent_id?: string | null;
+            /**
+             * Session Id
+             * @description A session, whose agent, phase, mode, trust and grants then count.
+             */
+            session_id?: string | null;
+            /**
+             * Phase
+             * @description One of the agent's phases; without it, the session's, or the agent's first.
+             */
+            phase?: string | null;
+        };
+        /**
+         * ExplanationOut
+         * @description What the gate would do with a call, and every rule that it would look at.
+         */
+        ExplanationOut: {
+            /** Tool */
+            tool: string;
+            /** Agent */
+            agent: string | null;
+            verdict: components["schemas"]["AuthorizationAction"];
+            /** Rule */
+            rule: string;
+            /** Reason */
+            reason: string;
+            needs_role: components["schemas"]["WorkspaceRole"];
+            /** Considered */
+            considered: string[];
+            /** Withheld */
+            withheld: components["schemas"]["DeniedFileOut"][];
+        };
+        /** FileCompareResult */
+        FileCompareResult: {
+            from: components["schemas"]["VersionEntry"];
+            to: components["schemas"]["VersionEntry"];
+            /** Added */
+            added: number;
+            /** Removed */
+            removed: number;
+            /**
+             * Diff
+             * @description Unified.
+             */
+            diff: string;
+        };
+        /**
+         * FileDisplaced
+         * @description A file that a background process made under a name that is closed to agents: it was moved away.
+         */
+        FileDisplaced: {
+            /** Path */
+            path: string;
+            /**
+             * Displaced
+             * @constant
+             */
+            displaced: true;
+        };
+        /** FileInfoResult */
+        FileInfoResult: {
+            /** Path */
+            path: string;
+            file_type: components["schemas"]["FileType"];
+            /** Synced */
+            synced: boolean;
+            /** Is Virtual */
+            is_virtual: boolean;
+            /** Size */
+            size: number | null;
+            /** Line Count */
+            line_count: number | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Hash */
+            hash: string | null;
+        };
+        /** FileRestoreResult */
+        FileRestoreResult: {
             /** Path */
             path: string;
             /**
@@ -3025,28 +2304,122 @@ export interface components {
             hash: string | null;
         };
         /**
-         * Restoring
-         * @description Which version to bring back; of a deleted file, by default its last one.
+         * FileSideOut
+         * @description A file before or after.
          */
-        Restoring: {
-            /** Version Id */
-            version_id?: string | null;
+        FileSideOut: {
+            /** Sha256 */
+            sha256: string | null;
+            /** Size */
+            size: number;
+            /** Mode */
+            mode: string;
         };
         /**
-         * Role
-         * @description A member's role in a workspace.
+         * FileType
+         * @description What a file is for; chosen by its author, not by its bytes.
          * @enum {string}
          */
-        Role: "viewer" | "member" | "owner";
-        /** RoleChange */
-        RoleChange: {
-            role: components["schemas"]["Role"];
+        FileType: "document" | "folder" | "canvas" | "chat" | "whiteboard" | "agent" | "skill" | "plan";
+        /** FileVersionResult */
+        FileVersionResult: {
+            /**
+             * Version Id
+             * Format: uuid
+             */
+            version_id: string;
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /** Number */
+            number: number;
+            /**
+             * Change Set Id
+             * Format: uuid
+             */
+            change_set_id: string;
+            /** Path */
+            path: string;
+            kind: components["schemas"]["EntryKind"];
+            /** Deleted */
+            deleted: boolean;
+            /** Size */
+            size: number;
+            /** Line Count */
+            line_count: number | null;
+            /** Mode */
+            mode: string;
+            /** Hash */
+            hash: string | null;
+            author: components["schemas"]["VersionAuthor"];
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Content
+             * @description Text, or the value of a file that was written as JSON; null if none was kept.
+             */
+            content: unknown;
+        };
+        /** FileVersionsResult */
+        FileVersionsResult: {
+            file: components["schemas"]["HistoryEntry"];
+            /** Versions */
+            versions: components["schemas"]["VersionEntry"][];
+        };
+        /** FunctionOut */
+        FunctionOut: {
+            /** Name */
+            name: string;
+            /**
+             * Arguments
+             * @description JSON, as the model wrote it.
+             */
+            arguments: string;
         };
         /**
-         * RuleShape
+         * GrantOut
+         * @description A rule that a decision left behind.
+         */
+        GrantOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Agent Id
+             * Format: uuid
+             */
+            agent_id: string;
+            /** Session Id */
+            session_id: string | null;
+            rule: components["schemas"]["GrantRuleOut"];
+            /**
+             * Approval Id
+             * Format: uuid
+             */
+            approval_id: string;
+            /**
+             * Created By
+             * Format: uuid
+             */
+            created_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+        };
+        /**
+         * GrantRuleIn
          * @description What a grant covers: a tool and, if named, only these paths (globs) or exactly these commands.
          */
-        RuleShape: {
+        GrantRuleIn: {
             /**
              * Tool
              * @example write
@@ -3062,11 +2435,1043 @@ export interface components {
             /** Commands */
             commands?: string[] | null;
         };
+        /** GrantRuleOut */
+        GrantRuleOut: {
+            /** Tool */
+            tool: string;
+            /** Paths */
+            paths: string[] | null;
+            /** Commands */
+            commands: string[] | null;
+        };
         /**
-         * RunAnswer
+         * GrantScope
+         * @description How far an allowance reaches: this call, its like in this session, or its like for good.
+         * @enum {string}
+         */
+        GrantScope: "once" | "session" | "always";
+        /** HealthOut */
+        HealthOut: {
+            /**
+             * Status
+             * @default ok
+             * @constant
+             */
+            status: "ok";
+            /**
+             * Database
+             * @default ok
+             * @constant
+             */
+            database: "ok";
+            /**
+             * Version
+             * @example 0.1.0
+             */
+            version: string;
+            /**
+             * Node
+             * @example node-1
+             */
+            node: string;
+        };
+        /**
+         * HistoryEntry
+         * @description A file of the history, deleted or not.
+         */
+        HistoryEntry: {
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Version Id
+             * Format: uuid
+             */
+            version_id: string;
+            /** Path */
+            path: string;
+            file_type: components["schemas"]["FileType"];
+            /** Is Virtual */
+            is_virtual: boolean;
+            /** Deleted */
+            deleted: boolean;
+            /** Number */
+            number: number;
+            /** Size */
+            size: number;
+            /** Line Count */
+            line_count: number | null;
+            /**
+             * Mode
+             * @example 0644
+             */
+            mode: string;
+            /** Hash */
+            hash: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** InvitationAnswer */
+        InvitationAnswer: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Invited By
+             * Format: uuid
+             */
+            invited_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+        };
+        /**
+         * IsolationGapOut
+         * @description One thing that does not hold here.
+         */
+        IsolationGapOut: {
+            /** Name */
+            name: string;
+            /** Fact */
+            fact: string;
+            /** Remedy */
+            remedy: string;
+            /**
+             * Open
+             * @description It lowers the level; otherwise it is made good by something else.
+             */
+            open: boolean;
+        };
+        /**
+         * IsolationLevel
+         * @description From the strongest to none. Only ``namespaces`` is offered unless an operator says otherwise in words.
+         * @enum {string}
+         */
+        IsolationLevel: "namespaces" | "process" | "none";
+        /**
+         * IsolationOut
+         * @description How well commands are held, found out by attempted escapes when the server started.
+         */
+        IsolationOut: {
+            level: components["schemas"]["IsolationLevel"];
+            /** @description Below it, commands are off. */
+            minimum: components["schemas"]["IsolationLevel"];
+            /**
+             * Offered
+             * @description Whether commands are run at all.
+             */
+            offered: boolean;
+            /** Held */
+            held: string[];
+            /** Gaps */
+            gaps: components["schemas"]["IsolationGapOut"][];
+            /** Overlay */
+            overlay: boolean;
+        };
+        /**
+         * LimitsOut
+         * @description What the server's operator allows every workspace.
+         */
+        LimitsOut: {
+            /** Max File Bytes */
+            max_file_bytes: number;
+            /** Max Request Bytes */
+            max_request_bytes: number;
+            /** Trash Bytes */
+            trash_bytes: number;
+            /** Trash Days */
+            trash_days: number;
+            /**
+             * Keep Versions Days
+             * @description Null: versions are kept for ever.
+             */
+            keep_versions_days: number | null;
+            /**
+             * Approval Seconds
+             * @description How long an approval or a question waits for a person.
+             */
+            approval_seconds: number;
+        };
+        /** LoginIn */
+        LoginIn: {
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            password: string;
+        };
+        /** LoginLinkIn */
+        LoginLinkIn: {
+            /**
+             * Link
+             * Format: password
+             * @description What follows `#login=` in a login link.
+             */
+            link: string;
+        };
+        /** LogoutIn */
+        LogoutIn: {
+            /**
+             * Refresh Token
+             * @description Without it, the cookie is taken.
+             */
+            refresh_token?: string | null;
+            /**
+             * Everywhere
+             * @description End every login of this person; needs an access token.
+             * @default false
+             */
+            everywhere: boolean;
+        };
+        /** McpApprovalIn */
+        McpApprovalIn: {
+            /**
+             * Sha256
+             * @description The hash of the list that you looked at: `seen_sha256`.
+             */
+            sha256: string;
+        };
+        /**
+         * McpServerCreate
+         * @description A program (`command`) that runs in the sandbox, or an address (`url`).
+         */
+        McpServerCreate: {
+            /**
+             * Name
+             * @example everything
+             */
+            name: string;
+            /**
+             * Command
+             * @example [
+             *       "node",
+             *       "server.js"
+             *     ]
+             */
+            command?: string[] | null;
+            /** Url */
+            url?: string | null;
+            /**
+             * Secrets
+             * @description Headers of requests, or variables of the environment. Never shown again.
+             * @default {}
+             */
+            secrets: {
+                [key: string]: string;
+            };
+            /**
+             * Safe Tools
+             * @description Tools that need no approval by trust.
+             * @default []
+             */
+            safe_tools: string[];
+        };
+        /**
+         * McpServerOut
+         * @description A server. Its tools can be used once their list was approved; one that changes then is off until it is again.
+         */
+        McpServerOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Toolset
+             * @example mcp:everything
+             */
+            toolset: string;
+            transport: components["schemas"]["McpTransport"];
+            /** Command */
+            command: string[];
+            /** Url */
+            url: string | null;
+            /** Enabled */
+            enabled: boolean;
+            /** Safe Tools */
+            safe_tools: string[];
+            /** Approved */
+            approved: components["schemas"]["McpToolOut"][];
+            /** Approved By */
+            approved_by: string | null;
+            /** Approved At */
+            approved_at: string | null;
+            /**
+             * Seen
+             * @description What it offered when it was last looked at.
+             */
+            seen: components["schemas"]["McpToolOut"][] | null;
+            /** Seen Sha256 */
+            seen_sha256: string | null;
+            /** Seen At */
+            seen_at: string | null;
+            /**
+             * Changed
+             * @description Approved tools that are off, because they are not as they were.
+             */
+            changed: string[];
+            /** Awaits Approval */
+            awaits_approval: boolean;
+            /** Problem */
+            problem: string | null;
+            /**
+             * Created By
+             * Format: uuid
+             */
+            created_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** McpServerUpdate */
+        McpServerUpdate: {
+            /** Enabled */
+            enabled?: boolean | null;
+            /** Safe Tools */
+            safe_tools?: string[] | null;
+        };
+        /** McpToolOut */
+        McpToolOut: {
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /** Input Schema */
+            input_schema: {
+                [key: string]: unknown;
+            };
+            /** Sha256 */
+            sha256: string;
+        };
+        /**
+         * McpTransport
+         * @description ``stdio``: a program that runs in the sandbox. ``http``: an address.
+         * @enum {string}
+         */
+        McpTransport: "stdio" | "http";
+        /** MemberCreate */
+        MemberCreate: {
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /** @default member */
+            role: components["schemas"]["WorkspaceRole"];
+        };
+        /** MemberOut */
+        MemberOut: {
+            /**
+             * User Id
+             * Format: uuid
+             */
+            user_id: string;
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Full Name
+             * @example Ada Lovelace
+             */
+            full_name: string | null;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Joined At
+             * Format: date-time
+             */
+            joined_at: string;
+        };
+        /** MemberUpdate */
+        MemberUpdate: {
+            role: components["schemas"]["WorkspaceRole"];
+        };
+        /**
+         * MessageCreate
+         * @description What a person says to the session's agent.
+         */
+        MessageCreate: {
+            /**
+             * Text
+             * @example Add a test for the parser.
+             */
+            text: string;
+        };
+        /**
+         * MessageMetadataOut
+         * @description What there is besides the text; all of it only where it applies.
+         */
+        MessageMetadataOut: {
+            /** Tool Calls */
+            tool_calls?: components["schemas"]["MessageToolCallOut"][] | null;
+            /** Thinking */
+            thinking?: string | null;
+            /**
+             * Note
+             * @description What the provider wants to get back.
+             */
+            note?: {
+                [key: string]: unknown;
+            } | null;
+            /** Concluded */
+            concluded?: boolean | null;
+            /**
+             * Cut
+             * @description The answer was broken off.
+             */
+            cut?: boolean | null;
+            /**
+             * Tool Call Id
+             * @description Of a tool's message: the call that it answers.
+             */
+            tool_call_id?: string | null;
+            /** Call Id */
+            call_id?: string | null;
+            /** Is Error */
+            is_error?: boolean | null;
+            /** Summarised By */
+            summarised_by?: ("model" | "rule") | null;
+            /**
+             * Messages
+             * @description Those that a summary stands for.
+             */
+            messages?: string[] | null;
+        };
+        /**
+         * MessageOut
+         * @description A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`.
+         */
+        MessageOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Position */
+            position: number;
+            /** Run Id */
+            run_id: string | null;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "user" | "assistant" | "summary" | "tool";
+            /** Content */
+            content: string;
+            metadata: components["schemas"]["MessageMetadataOut"] | null;
+            /** Created At */
+            created_at: string | null;
+        };
+        /** MessageToolCallOut */
+        MessageToolCallOut: {
+            /**
+             * Id
+             * @description The provider's name for it.
+             */
+            id: string;
+            /**
+             * Type
+             * @constant
+             */
+            type: "function";
+            function: components["schemas"]["FunctionOut"];
+            /**
+             * Call Id
+             * Format: uuid
+             */
+            call_id: string;
+        };
+        /** ModelOut */
+        ModelOut: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Context Window */
+            context_window: number | null;
+            /** Supports Tools */
+            supports_tools: boolean;
+            /** Max Output Tokens */
+            max_output_tokens: number | null;
+        };
+        /** NewInvitation */
+        NewInvitation: {
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /** @default member */
+            role: components["schemas"]["WorkspaceRole"];
+        };
+        /** NewInvitationAnswer */
+        NewInvitationAnswer: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Invited By
+             * Format: uuid
+             */
+            invited_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /**
+             * Token
+             * @description Shown this once; good for one account.
+             * @example tci_…
+             */
+            token: string;
+            /**
+             * Link
+             * @description Where the person makes the account. Give it to nobody else.
+             */
+            link: string;
+        };
+        /**
+         * PackageAnswer
+         * @description A package, which `@pkg` shows. Its agents are the workspace's, and bounded as every package's are.
+         */
+        PackageAnswer: {
+            /**
+             * Name
+             * @example demo
+             */
+            name: string;
+            /**
+             * Version
+             * @example 1.0.0
+             */
+            version: string;
+            /**
+             * Sha256
+             * @description Of the archive.
+             */
+            sha256: string;
+            /** Files */
+            files: number;
+            /**
+             * Bytes
+             * @description Of all its files, unpacked.
+             */
+            bytes: number;
+            /**
+             * Agents
+             * @description Their names in the workspace.
+             * @example [
+             *       "demo.planner"
+             *     ]
+             */
+            agents: string[];
+            /**
+             * Has Workflow
+             * @description Whether sessions can run it.
+             */
+            has_workflow: boolean;
+            /**
+             * Installed By
+             * Format: uuid
+             */
+            installed_by: string;
+            /**
+             * Installed At
+             * Format: date-time
+             */
+            installed_at: string;
+        };
+        /** Page[AgentOut] */
+        Page_AgentOut_: {
+            /** Items */
+            items: components["schemas"]["AgentOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[ApiKeyOut] */
+        Page_ApiKeyOut_: {
+            /** Items */
+            items: components["schemas"]["ApiKeyOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[ApprovalOut] */
+        Page_ApprovalOut_: {
+            /** Items */
+            items: components["schemas"]["ApprovalOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[AuditRecordOut] */
+        Page_AuditRecordOut_: {
+            /** Items */
+            items: components["schemas"]["AuditRecordOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[CallSummaryOut] */
+        Page_CallSummaryOut_: {
+            /** Items */
+            items: components["schemas"]["CallSummaryOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[GrantOut] */
+        Page_GrantOut_: {
+            /** Items */
+            items: components["schemas"]["GrantOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[InvitationAnswer] */
+        Page_InvitationAnswer_: {
+            /** Items */
+            items: components["schemas"]["InvitationAnswer"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[McpServerOut] */
+        Page_McpServerOut_: {
+            /** Items */
+            items: components["schemas"]["McpServerOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[MemberOut] */
+        Page_MemberOut_: {
+            /** Items */
+            items: components["schemas"]["MemberOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[MessageOut] */
+        Page_MessageOut_: {
+            /** Items */
+            items: components["schemas"]["MessageOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[ModelOut] */
+        Page_ModelOut_: {
+            /** Items */
+            items: components["schemas"]["ModelOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[PackageAnswer] */
+        Page_PackageAnswer_: {
+            /** Items */
+            items: components["schemas"]["PackageAnswer"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[ProviderCredentialsOut] */
+        Page_ProviderCredentialsOut_: {
+            /** Items */
+            items: components["schemas"]["ProviderCredentialsOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[QuestionPauseOut] */
+        Page_QuestionPauseOut_: {
+            /** Items */
+            items: components["schemas"]["QuestionPauseOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[RunOut] */
+        Page_RunOut_: {
+            /** Items */
+            items: components["schemas"]["RunOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[SessionOut] */
+        Page_SessionOut_: {
+            /** Items */
+            items: components["schemas"]["SessionOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /** Page[WorkspaceOut] */
+        Page_WorkspaceOut_: {
+            /** Items */
+            items: components["schemas"]["WorkspaceOut"][];
+            /**
+             * Next
+             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             */
+            next?: string | null;
+        };
+        /**
+         * PausedCallAccepted
+         * @description A call that was accepted, and will be carried out if a person allows it.
+         */
+        PausedCallAccepted: {
+            /**
+             * Success
+             * @default true
+             * @constant
+             */
+            success: true;
+            result: components["schemas"]["PausedCallRef"];
+            /** Error */
+            error?: null;
+        };
+        /**
+         * PausedCallRef
+         * @description A call that waits for a person.
+         */
+        PausedCallRef: {
+            /**
+             * Status
+             * @constant
+             */
+            status: "approval_pending";
+            /**
+             * Approval Id
+             * Format: uuid
+             */
+            approval_id: string;
+            /**
+             * Call Id
+             * Format: uuid
+             */
+            call_id: string;
+            /** Reason */
+            reason: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+        };
+        /**
+         * Phase
+         * @description One phase of an agent's workflow: a session is in one of them, and the agent may do there what it states.
+         */
+        Phase: {
+            /** Name */
+            name: string;
+            /**
+             * Tool Permissions
+             * @description What it may use in this phase, and where; empty, it reads only.
+             */
+            tool_permissions: {
+                [key: string]: components["schemas"]["ToolPermission"];
+            };
+        };
+        /**
+         * PreviewChangeOut
+         * @description What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent.
+         */
+        PreviewChangeOut: {
+            /** Path */
+            path: string | null;
+            /** Change */
+            change: components["schemas"]["ChangeKind"] | "more";
+            kind?: components["schemas"]["EntryKind"] | null;
+            /** From */
+            from?: string | null;
+            /**
+             * Target
+             * @description Of a link.
+             */
+            target?: string | null;
+            before?: components["schemas"]["FileSideOut"] | null;
+            after?: components["schemas"]["FileSideOut"] | null;
+            /** Added */
+            added?: number | null;
+            /** Removed */
+            removed?: number | null;
+            /**
+             * Diff
+             * @description Unified.
+             */
+            diff?: string | null;
+            /**
+             * Cut
+             * @description There is a diff, and it is too long for a list.
+             */
+            cut?: boolean | null;
+            /** Count */
+            count?: number | null;
+        };
+        /**
+         * ProviderCredentialsIn
+         * @description Access to a provider. The secret is encrypted, and never shown again.
+         */
+        ProviderCredentialsIn: {
+            /**
+             * Secret
+             * Format: password
+             * @description The provider's API key.
+             * @default
+             */
+            secret: string;
+            /**
+             * Base Url
+             * @description For servers that imitate a provider.
+             */
+            base_url?: string | null;
+            /**
+             * Check
+             * @description Ask the provider first whether it accepts them.
+             * @default true
+             */
+            check: boolean;
+        };
+        /** ProviderCredentialsOut */
+        ProviderCredentialsOut: {
+            /** Provider */
+            provider: string;
+            /**
+             * Kind
+             * @description What they give access to.
+             * @enum {string}
+             */
+            kind: "models" | "search";
+            /** Base Url */
+            base_url: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** QuestionOut */
+        QuestionOut: {
+            /** Name */
+            name: string;
+            /** Question */
+            question: string;
+            /**
+             * Schema
+             * @description JSON Schema of the answer.
+             */
+            schema: {
+                [key: string]: unknown;
+            };
+            /** Buttons */
+            buttons?: components["schemas"]["ButtonOut"][] | null;
+        };
+        /**
+         * QuestionPauseOut
+         * @description A question, and its answers once there are some.
+         */
+        QuestionPauseOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Call Id
+             * Format: uuid
+             */
+            call_id: string;
+            /** Session Id */
+            session_id: string | null;
+            /** Run Id */
+            run_id: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+            /**
+             * Questions
+             * @description One to four: name, question, JSON Schema, buttons.
+             */
+            questions: components["schemas"]["QuestionOut"][];
+            state: components["schemas"]["QuestionState"];
+            /** Answers */
+            answers: {
+                [key: string]: unknown;
+            } | null;
+            /** By Button */
+            by_button: string[];
+            /** Answered By */
+            answered_by: string | null;
+            /** Answered At */
+            answered_at: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+        };
+        /**
+         * QuestionState
+         * @enum {string}
+         */
+        QuestionState: "open" | "answered" | "expired" | "withdrawn";
+        /** RefreshIn */
+        RefreshIn: {
+            /**
+             * Refresh Token
+             * @description Without it, the cookie is taken.
+             */
+            refresh_token?: string | null;
+        };
+        /** RegisterIn */
+        RegisterIn: {
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            password: string;
+            /**
+             * Full Name
+             * @example Ada Lovelace
+             */
+            full_name?: string | null;
+            /**
+             * Setup
+             * @description What follows `#setup=` in the link to make the first account.
+             */
+            setup?: string | null;
+        };
+        /** RegistrationAnswer */
+        RegistrationAnswer: {
+            /** Open */
+            open: boolean;
+        };
+        /**
+         * RestoreIn
+         * @description Which version to bring back; of a deleted file, by default its last one.
+         */
+        RestoreIn: {
+            /** Version Id */
+            version_id?: string | null;
+        };
+        /**
+         * RunEnding
+         * @description Why a run ended.
+         * @enum {string}
+         */
+        RunEnding: "done" | "turn-limit" | "budget" | "deadline" | "cancelled" | "violation" | "failed";
+        /**
+         * RunOut
          * @description A run, and how far it is.
          */
-        RunAnswer: {
+        RunOut: {
             /**
              * Id
              * Format: uuid
@@ -3091,8 +3496,8 @@ export interface components {
             asked: string;
             state: components["schemas"]["RunState"];
             /** @description Why it ended; null while it has not. */
-            ending: components["schemas"]["Ending"] | null;
-            error: components["schemas"]["KeptError"] | null;
+            ending: components["schemas"]["RunEnding"] | null;
+            error: components["schemas"]["ErrorInfo"] | null;
             /** Turns */
             turns: number;
             /** Input Tokens */
@@ -3122,14 +3527,48 @@ export interface components {
          * @enum {string}
          */
         RunState: "queued" | "ready" | "running" | "waiting" | "ended";
+        /** SessionCreate */
+        SessionCreate: {
+            /** Title */
+            title?: string | null;
+            /**
+             * Agent Id
+             * @description The agent that acts in it; without one, you do.
+             */
+            agent_id?: string | null;
+            /** @default build */
+            mode: components["schemas"]["SessionMode"];
+            /** @description By default the agent's own. */
+            trust?: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Provider
+             * @description Whose model answers; by default the agent's own.
+             */
+            provider?: string | null;
+            /**
+             * Model
+             * @description The model, as its provider calls it.
+             */
+            model?: string | null;
+            /**
+             * Phase
+             * @description One of the agent's phases; by default its first.
+             */
+            phase?: string | null;
+            /**
+             * Package
+             * @description An installed package: the session is a run of its workflow.
+             */
+            package?: string | null;
+        };
         /**
-         * Scope
-         * @description How far an allowance reaches: this call, its like in this session, or its like for good.
+         * SessionMode
+         * @description ``plan``: look and write plans. ``build``: do what the agent may.
          * @enum {string}
          */
-        Scope: "once" | "session" | "always";
-        /** SessionAnswer */
-        SessionAnswer: {
+        SessionMode: "plan" | "build";
+        /** SessionOut */
+        SessionOut: {
             /**
              * Id
              * Format: uuid
@@ -3139,8 +3578,25 @@ export interface components {
             title: string | null;
             /** Agent Id */
             agent_id: string | null;
-            mode: components["schemas"]["Mode"];
-            trust: components["schemas"]["Trust"] | null;
+            mode: components["schemas"]["SessionMode"];
+            trust: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Provider
+             * @description Whose model answers; null: the agent's own.
+             */
+            provider: string | null;
+            /** Model */
+            model: string | null;
+            /**
+             * Phase
+             * @description The phase whose permissions bind the agent; null: its first, if it has any.
+             */
+            phase: string | null;
+            /**
+             * Package
+             * @description The package whose workflow it runs.
+             */
+            package: string | null;
             /**
              * Created By
              * Format: uuid
@@ -3158,43 +3614,34 @@ export interface components {
             last_seq: number;
         };
         /**
-         * SessionChange
+         * SessionUpdate
          * @description What is not named stays as it is.
          */
-        SessionChange: {
+        SessionUpdate: {
             /** Title */
             title?: string | null;
             /** @description Null: the agent's own. Counts from the next message on. */
-            trust?: components["schemas"]["Trust"] | null;
+            trust?: components["schemas"]["TrustLevel"] | null;
             /** @description Plan or build; a run that is under way goes on in it. */
-            mode?: components["schemas"]["Mode"] | null;
-        };
-        /** ShownRule */
-        ShownRule: {
-            /** Tool */
-            tool: string;
-            /** Paths */
-            paths: string[] | null;
-            /** Commands */
-            commands: string[] | null;
-        };
-        /**
-         * Side
-         * @description A file before or after.
-         */
-        Side: {
-            /** Sha256 */
-            sha256: string | null;
-            /** Size */
-            size: number;
-            /** Mode */
-            mode: string;
+            mode?: components["schemas"]["SessionMode"] | null;
+            /**
+             * Provider
+             * @description With `model`; null: the agent's own.
+             */
+            provider?: string | null;
+            /** Model */
+            model?: string | null;
+            /**
+             * Phase
+             * @description One of the agent's phases; null: its first. Counts from the next turn on.
+             */
+            phase?: string | null;
         };
         /**
-         * StatusAnswer
+         * StatusOut
          * @description How a node stands.
          */
-        StatusAnswer: {
+        StatusOut: {
             /**
              * Status
              * @default ok
@@ -3217,10 +3664,50 @@ export interface components {
              * @example node-1
              */
             node: string;
-            isolation: components["schemas"]["IsolationAnswer"];
+            isolation: components["schemas"]["IsolationOut"];
         };
-        /** TicketAnswer */
-        TicketAnswer: {
+        /**
+         * StoredCallOut
+         * @description A call as it was kept, with its whole result.
+         */
+        StoredCallOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Tool */
+            tool: string;
+            /**
+             * Arguments
+             * @description Contents only as size and sha256.
+             */
+            arguments: {
+                [key: string]: unknown;
+            };
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "running" | "done" | "refused" | "waiting" | "unknown";
+            /**
+             * Result
+             * @description `ToolResults` has its shape by the tool's name.
+             */
+            result: unknown;
+            error: components["schemas"]["ErrorInfo"] | null;
+            /** Change Set Id */
+            change_set_id: string | null;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Ended At */
+            ended_at: string | null;
+        };
+        /** TicketOut */
+        TicketOut: {
             /**
              * Ticket
              * @example tct_…
@@ -3233,7 +3720,7 @@ export interface components {
             expires_in: number;
         };
         /**
-         * TokenAnswer
+         * TokenOut
          * @example {
          *       "access_token": "eyJhbGciOiJIUzI1NiIs…",
          *       "expires_in": 900,
@@ -3241,7 +3728,7 @@ export interface components {
          *       "token_type": "bearer"
          *     }
          */
-        TokenAnswer: {
+        TokenOut: {
             /** Access Token */
             access_token: string;
             /**
@@ -3261,37 +3748,83 @@ export interface components {
              */
             refresh_token: string;
         };
-        /** ToolAnswer */
-        ToolAnswer: {
-            /** Name */
-            name: string;
-            /** Description */
-            description: string;
-            /** Input Schema */
-            input_schema: {
-                [key: string]: unknown;
-            };
-            /** Sha256 */
-            sha256: string;
-        };
-        /** ToolCallShape */
-        ToolCallShape: {
+        /** ToolCallOut[DeletedFilesResult] */
+        ToolCallOut_DeletedFilesResult_: {
             /**
-             * Id
-             * @description The provider's name for it.
-             */
-            id: string;
-            /**
-             * Type
+             * Success
+             * @default true
              * @constant
              */
-            type: "function";
-            function: components["schemas"]["FunctionShape"];
+            success: true;
+            result: components["schemas"]["DeletedFilesResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
+        };
+        /** ToolCallOut[FileCompareResult] */
+        ToolCallOut_FileCompareResult_: {
             /**
-             * Call Id
-             * Format: uuid
+             * Success
+             * @default true
+             * @constant
              */
-            call_id: string;
+            success: true;
+            result: components["schemas"]["FileCompareResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
+        };
+        /** ToolCallOut[FileInfoResult] */
+        ToolCallOut_FileInfoResult_: {
+            /**
+             * Success
+             * @default true
+             * @constant
+             */
+            success: true;
+            result: components["schemas"]["FileInfoResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
+        };
+        /** ToolCallOut[FileRestoreResult] */
+        ToolCallOut_FileRestoreResult_: {
+            /**
+             * Success
+             * @default true
+             * @constant
+             */
+            success: true;
+            result: components["schemas"]["FileRestoreResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
+        };
+        /** ToolCallOut[FileVersionResult] */
+        ToolCallOut_FileVersionResult_: {
+            /**
+             * Success
+             * @default true
+             * @constant
+             */
+            success: true;
+            result: components["schemas"]["FileVersionResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
+        };
+        /** ToolCallOut[FileVersionsResult] */
+        ToolCallOut_FileVersionsResult_: {
+            /**
+             * Success
+             * @default true
+             * @constant
+             */
+            success: true;
+            result: components["schemas"]["FileVersionsResult"];
+            /** Error */
+            error?: null;
+            cut?: components["schemas"]["TruncationOut"] | null;
         };
         /**
          * ToolDefinition
@@ -3332,7 +3865,7 @@ export interface components {
              * @description Of `bash`: whether to ask before it runs, or about what it would change.
              * @default command
              */
-            approve: components["schemas"]["Approve"];
+            approve: components["schemas"]["ApprovalPoint"];
             /**
              * Hosts
              * @description Of `bash`: what it may contact, as `example.com`, `*.example.org` or `host:8080`.
@@ -3341,27 +3874,42 @@ export interface components {
             hosts: string[];
         };
         /**
-         * Transport
-         * @description ``stdio``: a program that runs in the sandbox. ``http``: an address.
-         * @enum {string}
+         * TruncationOut
+         * @description A result was shortened for a model; the whole is fetched by the call's id.
          */
-        Transport: "stdio" | "http";
+        TruncationOut: {
+            /**
+             * Cut
+             * @constant
+             */
+            cut: true;
+            /**
+             * Bytes
+             * @description Of the whole.
+             */
+            bytes: number;
+            /**
+             * Call Id
+             * Format: uuid
+             */
+            call_id: string;
+            /**
+             * Offset
+             * @description Up to which character of its text nothing is missing; `read_result` reads on.
+             */
+            offset: number;
+        };
         /**
-         * Trust
+         * TrustLevel
          * @description How often a person is asked. Trust adds questions; it never adds permissions.
          * @enum {string}
          */
-        Trust: "supervised" | "guided" | "autonomous";
-        /** UsageAndLimits */
-        UsageAndLimits: {
-            usage: components["schemas"]["UsageAnswer"];
-            limits: components["schemas"]["LimitsAnswer"];
-        };
+        TrustLevel: "supervised" | "guided" | "autonomous";
         /**
-         * UsageAnswer
+         * UsageOut
          * @description What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before.
          */
-        UsageAnswer: {
+        UsageOut: {
             /** Files */
             files: number;
             /** Deleted Files */
@@ -3394,8 +3942,8 @@ export interface components {
              */
             pending: number;
         };
-        /** UserAnswer */
-        UserAnswer: {
+        /** UserOut */
+        UserOut: {
             /**
              * Id
              * Format: uuid
@@ -3417,46 +3965,20 @@ export interface components {
              */
             created_at: string;
         };
-        /**
-         * Verdict
-         * @enum {string}
-         */
-        Verdict: "allow" | "ask" | "refuse";
-        /**
-         * Verified
-         * @description What was found in a part of the chain of seals. There is one chain for all workspaces of the server.
-         */
-        Verified: {
-            /**
-             * Whole
-             * @description Whether nothing was found in this part.
-             */
-            whole: boolean;
-            /** Problems */
-            problems: string[];
-            /**
-             * Last
-             * @description The last seal that was looked at. Give it as `after` for the next part.
-             */
-            last: number;
-            /**
-             * Newest
-             * @description The newest seal there is. When `last` has reached it, the chain is verified.
-             */
-            newest: number;
-            /**
-             * Sealed
-             * @description How many records of the server were looked at in this part.
-             */
-            sealed: number;
-            /**
-             * Unsealed
-             * @description How many records of this workspace came after `last`: while it is the newest, nothing is said about them. Counted up to 20,000.
-             */
-            unsealed: number;
+        /** VersionAuthor */
+        VersionAuthor: {
+            kind: components["schemas"]["AuthorKind"];
+            /** User Id */
+            user_id: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+            /** Run Id */
+            run_id: string | null;
+            /** Call Id */
+            call_id: string | null;
         };
-        /** VersionWithContent */
-        VersionWithContent: {
+        /** VersionEntry */
+        VersionEntry: {
             /**
              * Version Id
              * Format: uuid
@@ -3476,7 +3998,7 @@ export interface components {
             change_set_id: string;
             /** Path */
             path: string;
-            kind: components["schemas"]["NodeKind"];
+            kind: components["schemas"]["EntryKind"];
             /** Deleted */
             deleted: boolean;
             /** Size */
@@ -3487,32 +4009,41 @@ export interface components {
             mode: string;
             /** Hash */
             hash: string | null;
-            author: components["schemas"]["Author"];
+            author: components["schemas"]["VersionAuthor"];
             /**
              * Created At
              * Format: date-time
              */
             created_at: string;
-            /**
-             * Content
-             * @description Text, or the value of a file that was written as JSON; null if none was kept.
-             */
-            content: unknown;
         };
         /**
-         * WithheldFile
-         * @description A file of a batch that would not be given, though the others would.
+         * WorkspaceChange
+         * @description What is not named stays as it is.
          */
-        WithheldFile: {
-            /** Path */
-            path: string;
-            /** Rule */
-            rule: string;
-            /** Reason */
-            reason: string;
+        WorkspaceChange: {
+            /**
+             * Name
+             * @example website
+             */
+            name?: string | null;
+            /** @description The most that any session here may trust an agent. Null: no ceiling. */
+            max_trust?: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Default Agent Id
+             * @description Who answers in sessions that name no agent; null: the oldest that names a model.
+             */
+            default_agent_id?: string | null;
         };
-        /** WorkspaceAnswer */
-        WorkspaceAnswer: {
+        /** WorkspaceIn */
+        WorkspaceIn: {
+            /**
+             * Name
+             * @example website
+             */
+            name: string;
+        };
+        /** WorkspaceOut */
+        WorkspaceOut: {
             /**
              * Id
              * Format: uuid
@@ -3524,23 +4055,56 @@ export interface components {
              */
             name: string;
             /** @description Of whoever asks. */
-            role: components["schemas"]["Role"];
+            role: components["schemas"]["WorkspaceRole"];
             /**
              * Created At
              * Format: date-time
              */
             created_at: string;
+            /** @description The most that any session here may trust an agent. */
+            max_trust: components["schemas"]["TrustLevel"] | null;
+            /** Default Agent Id */
+            default_agent_id?: string | null;
         };
-        /** WorkspaceRequest */
-        WorkspaceRequest: {
-            /**
-             * Name
-             * @example website
-             */
-            name: string;
+        /**
+         * WorkspaceRole
+         * @description A member's role in a workspace.
+         * @enum {string}
+         */
+        WorkspaceRole: "viewer" | "member" | "owner";
+        /** WorkspaceUsageOut */
+        WorkspaceUsageOut: {
+            usage: components["schemas"]["UsageOut"];
+            limits: components["schemas"]["LimitsOut"];
         };
-        /** Changed */
-        Changed: {
+        /** CatFile */
+        CatFile: {
+            /** Path */
+            path: string;
+            /** Content */
+            content: string | null;
+            /** Line Count */
+            line_count: number | null;
+            /** Synced */
+            synced: boolean | null;
+            /** Offset */
+            offset: number | null;
+            /** Limit */
+            limit: number | null;
+            /** Total Lines */
+            total_lines: number | null;
+            /** Error */
+            error: string | null;
+        };
+        /** CatResult */
+        CatResult: {
+            /** Content */
+            content: string;
+            /** Files */
+            files: components["schemas"]["CatFile"][];
+        };
+        /** ChangedFile */
+        ChangedFile: {
             /** Path */
             path: string;
             /** From Path */
@@ -3550,7 +4114,7 @@ export interface components {
              * @enum {string}
              */
             change: "made" | "changed" | "moved" | "deleted";
-            kind: components["schemas"]["NodeKind"];
+            kind: components["schemas"]["EntryKind"];
             /**
              * File Id
              * Format: uuid
@@ -3574,26 +4138,17 @@ export interface components {
             diff: string | null;
         };
         /**
-         * Changes
+         * ChangesResult
          * @description What calls, a run or a session did, file by file: from before the first of them to what the last left.
          */
-        Changes: {
+        ChangesResult: {
             /** Changes */
-            changes: components["schemas"]["Changed"][];
+            changes: components["schemas"]["ChangedFile"][];
             /** Total */
             total: number;
         };
-        /** Clash */
-        Clash: {
-            /** Path */
-            path: string;
-            /** Reason */
-            reason: string;
-            ours: components["schemas"]["FileVersion"];
-            theirs: components["schemas"]["FileVersion"] | null;
-        };
-        /** Edited */
-        Edited: {
+        /** EditResult */
+        EditResult: {
             /** Path */
             path: string;
             /**
@@ -3615,8 +4170,124 @@ export interface components {
              */
             note: string | null;
         };
-        /** Entry */
-        Entry: {
+        /** ExitPlanModeResult */
+        ExitPlanModeResult: {
+            /**
+             * Mode
+             * @constant
+             */
+            mode: "build";
+            /** Plan File */
+            plan_file: string;
+        };
+        /** FindEntry */
+        FindEntry: {
+            /** Path */
+            path: string;
+            /** Name */
+            name: string;
+            /** Synced */
+            synced: boolean;
+            file_type: components["schemas"]["FileType"];
+            /**
+             * Size
+             * @description Null for folders.
+             */
+            size: number | null;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /** FindResult */
+        FindResult: {
+            /** Matches */
+            matches: components["schemas"]["FindEntry"][];
+        };
+        /** GlobEntry */
+        GlobEntry: {
+            /** Path */
+            path: string;
+            /** Name */
+            name: string;
+            /** Synced */
+            synced: boolean;
+            file_type: components["schemas"]["FileType"];
+            /**
+             * Size
+             * @description Null for folders.
+             */
+            size: number | null;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Is Virtual */
+            is_virtual: boolean;
+        };
+        /** GlobResult */
+        GlobResult: {
+            /** Pattern */
+            pattern: string;
+            /** Base Path */
+            base_path: string;
+            /** Matches */
+            matches: components["schemas"]["GlobEntry"][];
+        };
+        /** GrepMatch */
+        GrepMatch: {
+            /** Path */
+            path: string;
+            /** Line Number */
+            line_number: number;
+            /** Line Text */
+            line_text: string;
+            /**
+             * Before Context
+             * @default null
+             */
+            before_context: string[] | null;
+            /**
+             * After Context
+             * @default null
+             */
+            after_context: string[] | null;
+            /**
+             * Context
+             * @default null
+             */
+            context: string[] | null;
+        };
+        /** GrepResult */
+        GrepResult: {
+            /** Matches */
+            matches: components["schemas"]["GrepMatch"][];
+            /**
+             * Timed Out
+             * @default null
+             */
+            timed_out: boolean | null;
+            /**
+             * Truncated
+             * @default null
+             */
+            truncated: boolean | null;
+            /**
+             * Files Withheld
+             * @default null
+             */
+            files_withheld: number | null;
+            /**
+             * Hint
+             * @description What to know of a result that is not all.
+             * @default null
+             */
+            hint: string | null;
+        };
+        /** LsEntry */
+        LsEntry: {
             /**
              * Id
              * @description Null for what only the disk knows.
@@ -3651,135 +4322,29 @@ export interface components {
              */
             updated_at: string;
         };
-        /** FilesByGlob */
-        FilesByGlob: {
-            /** Pattern */
-            pattern: string;
-            /** Base Path */
-            base_path: string;
-            /** Matches */
-            matches: components["schemas"]["FoundByGlob"][];
-        };
-        /** Found */
-        Found: {
-            /** Path */
-            path: string;
-            /** Name */
-            name: string;
-            /** Synced */
-            synced: boolean;
-            file_type: components["schemas"]["FileType"];
-            /**
-             * Size
-             * @description Null for folders.
-             */
-            size: number | null;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-        };
-        /** FoundByGlob */
-        FoundByGlob: {
-            /** Path */
-            path: string;
-            /** Name */
-            name: string;
-            /** Synced */
-            synced: boolean;
-            file_type: components["schemas"]["FileType"];
-            /**
-             * Size
-             * @description Null for folders.
-             */
-            size: number | null;
-            /**
-             * Updated At
-             * Format: date-time
-             */
-            updated_at: string;
-            /** Is Virtual */
-            is_virtual: boolean;
-        };
-        /** FoundFiles */
-        FoundFiles: {
-            /** Matches */
-            matches: components["schemas"]["Found"][];
-        };
-        /** Listing */
-        Listing: {
+        /** LsResult */
+        LsResult: {
             /** Path */
             path: string;
             /** Entries */
-            entries: components["schemas"]["Entry"][];
+            entries: components["schemas"]["LsEntry"][];
         };
-        /** Match */
-        Match: {
-            /** Path */
-            path: string;
-            /** Line Number */
-            line_number: number;
-            /** Line Text */
-            line_text: string;
-            /**
-             * Before Context
-             * @default null
-             */
-            before_context: string[] | null;
-            /**
-             * After Context
-             * @default null
-             */
-            after_context: string[] | null;
-            /**
-             * Context
-             * @default null
-             */
-            context: string[] | null;
-        };
-        /** Matches */
-        Matches: {
-            /** Matches */
-            matches: components["schemas"]["Match"][];
-            /**
-             * Timed Out
-             * @default null
-             */
-            timed_out: boolean | null;
-            /**
-             * Truncated
-             * @default null
-             */
-            truncated: boolean | null;
-            /**
-             * Files Withheld
-             * @default null
-             */
-            files_withheld: number | null;
-            /**
-             * Hint
-             * @description What to know of a result that is not all.
-             * @default null
-             */
-            hint: string | null;
-        };
-        /** Moved */
-        Moved: {
+        /** MvResult */
+        MvResult: {
             /** From Path */
             from_path: string;
             /** To Path */
             to_path: string;
         };
-        /** Named */
-        Named: {
+        /** PathResult */
+        PathResult: {
             /** Path */
             path: string;
             /** File Id */
             file_id: string | null;
         };
-        /** Plan */
-        Plan: {
+        /** PlanEntry */
+        PlanEntry: {
             /** Path */
             path: string;
             /** Name */
@@ -3794,18 +4359,15 @@ export interface components {
              */
             error: string | null;
         };
-        /** PlanModeLeft */
-        PlanModeLeft: {
-            /**
-             * Mode
-             * @constant
-             */
-            mode: "build";
-            /** Plan File */
-            plan_file: string;
+        /** PlanListResult */
+        PlanListResult: {
+            /** Plans */
+            plans: components["schemas"]["PlanEntry"][];
+            /** Total */
+            total: number;
         };
-        /** PlanReading */
-        PlanReading: {
+        /** PlanReadResult */
+        PlanReadResult: {
             /** Path */
             path: string;
             /**
@@ -3822,8 +4384,8 @@ export interface components {
             /** Total Lines */
             total_lines: number;
         };
-        /** PlanWritten */
-        PlanWritten: {
+        /** PlanWriteResult */
+        PlanWriteResult: {
             /** Path */
             path: string;
             /**
@@ -3843,15 +4405,32 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        /** Plans */
-        Plans: {
-            /** Plans */
-            plans: components["schemas"]["Plan"][];
-            /** Total */
-            total: number;
+        /** ReadManyEntry */
+        ReadManyEntry: {
+            /** Path */
+            path: string;
+            /** Success */
+            success: boolean;
+            /** Content */
+            content: unknown;
+            /** Hash */
+            hash: string | null;
+            /** Synced */
+            synced: boolean | null;
+            /** Error */
+            error: string | null;
+            /** Total Lines */
+            total_lines: number | null;
+            /** Truncated */
+            truncated: boolean | null;
         };
-        /** Reading */
-        Reading: {
+        /** ReadManyResult */
+        ReadManyResult: {
+            /** Files */
+            files: components["schemas"]["ReadManyEntry"][];
+        };
+        /** ReadResult */
+        ReadResult: {
             /** Path */
             path: string;
             /**
@@ -3875,32 +4454,8 @@ export interface components {
             /** Synced */
             synced: boolean;
         };
-        /** ReadingOfMany */
-        ReadingOfMany: {
-            /** Path */
-            path: string;
-            /** Success */
-            success: boolean;
-            /** Content */
-            content: unknown;
-            /** Hash */
-            hash: string | null;
-            /** Synced */
-            synced: boolean | null;
-            /** Error */
-            error: string | null;
-            /** Total Lines */
-            total_lines: number | null;
-            /** Truncated */
-            truncated: boolean | null;
-        };
-        /** Readings */
-        Readings: {
-            /** Files */
-            files: components["schemas"]["ReadingOfMany"][];
-        };
-        /** Reversed */
-        Reversed: {
+        /** RevertedFile */
+        RevertedFile: {
             /** Path */
             path: string;
             /** From Path */
@@ -3910,7 +4465,7 @@ export interface components {
              * @enum {string}
              */
             change: "made" | "changed" | "moved" | "deleted";
-            kind: components["schemas"]["NodeKind"];
+            kind: components["schemas"]["EntryKind"];
             /**
              * File Id
              * Format: uuid
@@ -3932,34 +4487,17 @@ export interface components {
             /** Hash Then */
             hash_then: string | null;
         };
-        /** ShownFile */
-        ShownFile: {
+        /** UndoConflictEntry */
+        UndoConflictEntry: {
             /** Path */
             path: string;
-            /** Content */
-            content: string | null;
-            /** Line Count */
-            line_count: number | null;
-            /** Synced */
-            synced: boolean | null;
-            /** Offset */
-            offset: number | null;
-            /** Limit */
-            limit: number | null;
-            /** Total Lines */
-            total_lines: number | null;
-            /** Error */
-            error: string | null;
+            /** Reason */
+            reason: string;
+            ours: components["schemas"]["VersionEntry"];
+            theirs: components["schemas"]["VersionEntry"] | null;
         };
-        /** ShownFiles */
-        ShownFiles: {
-            /** Content */
-            content: string;
-            /** Files */
-            files: components["schemas"]["ShownFile"][];
-        };
-        /** Undone */
-        Undone: {
+        /** UndoResult */
+        UndoResult: {
             /** Dry Run */
             dry_run: boolean;
             /**
@@ -3969,15 +4507,18 @@ export interface components {
              */
             call_id: string;
             /** Changes */
-            changes: components["schemas"]["Reversed"][];
+            changes: components["schemas"]["RevertedFile"][];
             /**
              * Conflicts
              * @description Files that are left alone.
              */
-            conflicts: components["schemas"]["Clash"][];
+            conflicts: components["schemas"]["UndoConflictEntry"][];
         };
-        /** Written */
-        Written: {
+        /**
+         * WriteResult
+         * @description A folder has no version of its content, and no hash.
+         */
+        WriteResult: {
             /** Path */
             path: string;
             /**
@@ -3985,45 +4526,42 @@ export interface components {
              * Format: uuid
              */
             file_id: string;
-            /**
-             * Version Id
-             * Format: uuid
-             */
-            version_id: string;
+            /** Version Id */
+            version_id: string | null;
             /** Hash */
-            hash: string;
+            hash: string | null;
         };
         /**
          * ToolResults
          * @description What the result of each tool is, by the tool's name. No answer has this shape itself.
          */
         ToolResults: {
-            ls: components["schemas"]["Listing"];
-            read: components["schemas"]["Reading"];
-            read_multiple_files: components["schemas"]["Readings"];
-            cat: components["schemas"]["ShownFiles"];
-            write: components["schemas"]["Written"];
-            edit: components["schemas"]["Edited"];
-            rm: components["schemas"]["Named"];
-            mkdir: components["schemas"]["Named"];
-            touch: components["schemas"]["Named"];
-            mv: components["schemas"]["Moved"];
-            grep: components["schemas"]["Matches"];
-            find: components["schemas"]["FoundFiles"];
-            glob: components["schemas"]["FilesByGlob"];
-            file_info: components["schemas"]["FileInfo"];
-            plan_list: components["schemas"]["Plans"];
-            plan_read: components["schemas"]["PlanReading"];
-            plan_write: components["schemas"]["PlanWritten"];
-            plan_edit: components["schemas"]["Edited"];
-            exit_plan_mode: components["schemas"]["PlanModeLeft"];
-            file_versions: components["schemas"]["FileVersions"];
-            file_version: components["schemas"]["VersionWithContent"];
-            file_compare: components["schemas"]["Comparison"];
-            file_restore: components["schemas"]["Restored"];
-            deleted_files: components["schemas"]["DeletedFiles"];
-            changes: components["schemas"]["Changes"];
-            undo: components["schemas"]["Undone"];
+            ls: components["schemas"]["LsResult"];
+            read: components["schemas"]["ReadResult"];
+            read_multiple_files: components["schemas"]["ReadManyResult"];
+            cat: components["schemas"]["CatResult"];
+            write: components["schemas"]["WriteResult"];
+            edit: components["schemas"]["EditResult"];
+            rm: components["schemas"]["PathResult"];
+            mkdir: components["schemas"]["PathResult"];
+            touch: components["schemas"]["PathResult"];
+            mv: components["schemas"]["MvResult"];
+            grep: components["schemas"]["GrepResult"];
+            find: components["schemas"]["FindResult"];
+            glob: components["schemas"]["GlobResult"];
+            file_info: components["schemas"]["FileInfoResult"];
+            plan_list: components["schemas"]["PlanListResult"];
+            plan_read: components["schemas"]["PlanReadResult"];
+            plan_write: components["schemas"]["PlanWriteResult"];
+            plan_edit: components["schemas"]["EditResult"];
+            exit_plan_mode: components["schemas"]["ExitPlanModeResult"];
+            file_versions: components["schemas"]["FileVersionsResult"];
+            file_version: components["schemas"]["FileVersionResult"];
+            file_compare: components["schemas"]["FileCompareResult"];
+            file_restore: components["schemas"]["FileRestoreResult"];
+            deleted_files: components["schemas"]["DeletedFilesResult"];
+            changes: components["schemas"]["ChangesResult"];
+            undo: components["schemas"]["UndoResult"];
         };
     };
     responses: never;
@@ -4060,7 +4598,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4069,7 +4607,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4115,7 +4653,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AnyCalled"];
+                    "application/json": components["schemas"]["AnyToolCallOut"];
                 };
             };
             /** @description A person must decide first; fetch the outcome by the call's id. */
@@ -4124,7 +4662,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Accepted"];
+                    "application/json": components["schemas"]["PausedCallAccepted"];
                 };
             };
             /** @description Bad Request */
@@ -4133,7 +4671,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4142,7 +4680,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4151,7 +4689,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4160,7 +4698,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -4169,7 +4707,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4185,7 +4723,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Question"];
+                "application/json": components["schemas"]["ExplainIn"];
             };
         };
         responses: {
@@ -4195,7 +4733,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Explained"];
+                    "application/json": components["schemas"]["ExplanationOut"];
                 };
             };
             /** @description Bad Request */
@@ -4204,7 +4742,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4213,7 +4751,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4222,7 +4760,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4231,7 +4769,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4254,7 +4792,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["KeptCall"];
+                    "application/json": components["schemas"]["StoredCallOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4263,7 +4801,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4272,7 +4810,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4281,7 +4819,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4305,7 +4843,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_FileInfo_"];
+                    "application/json": components["schemas"]["ToolCallOut_FileInfoResult_"];
                 };
             };
             /** @description Unauthorized */
@@ -4314,7 +4852,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4323,7 +4861,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4332,7 +4870,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4356,7 +4894,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_DeletedFiles_"];
+                    "application/json": components["schemas"]["ToolCallOut_DeletedFilesResult_"];
                 };
             };
             /** @description Unauthorized */
@@ -4365,7 +4903,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4374,7 +4912,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4383,7 +4921,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4409,7 +4947,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_FileVersions_"];
+                    "application/json": components["schemas"]["ToolCallOut_FileVersionsResult_"];
                 };
             };
             /** @description Unauthorized */
@@ -4418,7 +4956,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4427,7 +4965,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4436,7 +4974,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4459,7 +4997,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_VersionWithContent_"];
+                    "application/json": components["schemas"]["ToolCallOut_FileVersionResult_"];
                 };
             };
             /** @description Unauthorized */
@@ -4468,7 +5006,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4477,7 +5015,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4486,7 +5024,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4510,7 +5048,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_Comparison_"];
+                    "application/json": components["schemas"]["ToolCallOut_FileCompareResult_"];
                 };
             };
             /** @description Unauthorized */
@@ -4519,7 +5057,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4528,7 +5066,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4537,7 +5075,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4554,7 +5092,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Restoring"];
+                "application/json": components["schemas"]["RestoreIn"];
             };
         };
         responses: {
@@ -4564,7 +5102,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Called_Restored_"];
+                    "application/json": components["schemas"]["ToolCallOut_FileRestoreResult_"];
                 };
             };
             /** @description A person must decide first; fetch the outcome by the call's id. */
@@ -4573,7 +5111,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Accepted"];
+                    "application/json": components["schemas"]["PausedCallAccepted"];
                 };
             };
             /** @description Unauthorized */
@@ -4582,7 +5120,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4591,7 +5129,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4600,7 +5138,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -4609,7 +5147,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4618,7 +5156,7 @@ export interface operations {
         parameters: {
             query?: {
                 session_id?: string | null;
-                /** @description Decided and ended ones too. */
+                /** @description ApprovalDecisionIn and ended ones too. */
                 all?: boolean;
                 after?: string | null;
                 limit?: number;
@@ -4637,7 +5175,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_ApprovalAnswer_"];
+                    "application/json": components["schemas"]["Page_ApprovalOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -4646,7 +5184,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4655,7 +5193,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4678,7 +5216,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApprovalAnswer"];
+                    "application/json": components["schemas"]["ApprovalOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4687,7 +5225,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4696,7 +5234,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4705,7 +5243,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4722,7 +5260,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Decided"];
+                "application/json": components["schemas"]["ApprovalDecisionIn"];
             };
         };
         responses: {
@@ -4732,7 +5270,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApprovalAnswer"];
+                    "application/json": components["schemas"]["ApprovalOut"];
                 };
             };
             /** @description Bad Request */
@@ -4741,7 +5279,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4750,7 +5288,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4759,7 +5297,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4768,7 +5306,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -4777,7 +5315,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4800,7 +5338,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApprovalAnswer"];
+                    "application/json": components["schemas"]["ApprovalOut"];
                 };
             };
             /** @description Unauthorized */
@@ -4809,7 +5347,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4818,7 +5356,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4827,7 +5365,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -4836,7 +5374,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4858,7 +5396,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_GrantAnswer_"];
+                    "application/json": components["schemas"]["Page_GrantOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -4867,7 +5405,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4876,7 +5414,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4906,7 +5444,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4915,7 +5453,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -4924,7 +5462,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4933,7 +5471,7 @@ export interface operations {
         parameters: {
             query?: {
                 session_id?: string | null;
-                /** @description Answered and ended ones too. */
+                /** @description AnswersIn and ended ones too. */
                 all?: boolean;
                 after?: string | null;
                 limit?: number;
@@ -4952,7 +5490,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_QuestionAnswer_"];
+                    "application/json": components["schemas"]["Page_QuestionPauseOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -4961,7 +5499,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -4970,7 +5508,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -4993,7 +5531,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["QuestionAnswer"];
+                    "application/json": components["schemas"]["QuestionPauseOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5002,7 +5540,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5011,7 +5549,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5020,7 +5558,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5037,7 +5575,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Answered"];
+                "application/json": components["schemas"]["AnswersIn"];
             };
         };
         responses: {
@@ -5047,7 +5585,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["QuestionAnswer"];
+                    "application/json": components["schemas"]["QuestionPauseOut"];
                 };
             };
             /** @description Bad Request */
@@ -5056,7 +5594,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5065,7 +5603,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5074,7 +5612,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5083,7 +5621,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -5092,7 +5630,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5102,6 +5640,8 @@ export interface operations {
             query?: {
                 after?: number;
                 limit?: number;
+                /** @description Also what the tools answered, as messages. */
+                results?: boolean;
             };
             header?: never;
             path: {
@@ -5118,7 +5658,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_MessageAnswer_"];
+                    "application/json": components["schemas"]["Page_MessageOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -5127,7 +5667,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5136,7 +5676,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5153,7 +5693,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewMessage"];
+                "application/json": components["schemas"]["MessageCreate"];
             };
         };
         responses: {
@@ -5163,7 +5703,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunAnswer"];
+                    "application/json": components["schemas"]["RunOut"];
                 };
             };
             /** @description Bad Request */
@@ -5172,7 +5712,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5181,7 +5721,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5190,7 +5730,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5199,7 +5739,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5225,7 +5765,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_RunAnswer_"];
+                    "application/json": components["schemas"]["Page_RunOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -5234,7 +5774,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5243,7 +5783,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5266,7 +5806,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunAnswer"];
+                    "application/json": components["schemas"]["RunOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5275,7 +5815,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5284,7 +5824,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5293,7 +5833,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5316,7 +5856,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunAnswer"];
+                    "application/json": components["schemas"]["RunOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5325,7 +5865,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5334,7 +5874,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5343,7 +5883,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -5352,7 +5892,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5378,7 +5918,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_PastCallAnswer_"];
+                    "application/json": components["schemas"]["Page_CallSummaryOut_"];
                 };
             };
             /** @description Bad Request */
@@ -5387,7 +5927,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5396,7 +5936,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5405,7 +5945,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5414,7 +5954,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5443,7 +5983,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5463,7 +6003,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_CredentialsAnswer_"];
+                    "application/json": components["schemas"]["Page_ProviderCredentialsOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -5472,7 +6012,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5488,7 +6028,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewCredentials"];
+                "application/json": components["schemas"]["ProviderCredentialsIn"];
             };
         };
         responses: {
@@ -5505,7 +6045,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5514,7 +6054,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5523,7 +6063,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5552,7 +6092,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5561,7 +6101,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5583,7 +6123,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_ModelAnswer_"];
+                    "application/json": components["schemas"]["Page_ModelOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -5592,7 +6132,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5601,7 +6141,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5626,7 +6166,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_SessionAnswer_"];
+                    "application/json": components["schemas"]["Page_SessionOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -5635,7 +6175,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5644,7 +6184,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5660,7 +6200,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewSession"];
+                "application/json": components["schemas"]["SessionCreate"];
             };
         };
         responses: {
@@ -5670,7 +6210,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionAnswer"];
+                    "application/json": components["schemas"]["SessionOut"];
                 };
             };
             /** @description Bad Request */
@@ -5679,7 +6219,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5688,7 +6228,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5697,7 +6237,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5706,7 +6246,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5729,7 +6278,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionAnswer"];
+                    "application/json": components["schemas"]["SessionOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5738,7 +6287,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5747,7 +6296,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5756,7 +6305,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5786,7 +6335,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5795,7 +6344,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5804,7 +6353,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5821,7 +6370,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SessionChange"];
+                "application/json": components["schemas"]["SessionUpdate"];
             };
         };
         responses: {
@@ -5831,7 +6380,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionAnswer"];
+                    "application/json": components["schemas"]["SessionOut"];
                 };
             };
             /** @description Bad Request */
@@ -5840,7 +6389,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5849,7 +6398,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5858,7 +6407,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5867,7 +6416,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5903,7 +6452,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5912,7 +6461,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5921,7 +6470,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5930,7 +6479,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -5970,7 +6519,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5979,7 +6528,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -5988,7 +6537,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -5997,7 +6546,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Too Many Requests */
@@ -6006,7 +6555,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6028,7 +6577,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TicketAnswer"];
+                    "application/json": components["schemas"]["TicketOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6037,7 +6586,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6046,7 +6595,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6069,7 +6618,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_WorkspaceAnswer_"];
+                    "application/json": components["schemas"]["Page_WorkspaceOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -6078,7 +6627,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6087,7 +6636,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6101,7 +6650,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WorkspaceRequest"];
+                "application/json": components["schemas"]["WorkspaceIn"];
             };
         };
         responses: {
@@ -6111,7 +6660,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkspaceAnswer"];
+                    "application/json": components["schemas"]["WorkspaceOut"];
                 };
             };
             /** @description Bad Request */
@@ -6120,7 +6669,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6129,7 +6678,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6138,7 +6687,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6160,7 +6718,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkspaceAnswer"];
+                    "application/json": components["schemas"]["WorkspaceOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6169,7 +6727,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6178,7 +6736,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6207,7 +6765,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6216,12 +6774,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
     };
-    rename_workspace: {
+    change_workspace: {
         parameters: {
             query?: never;
             header?: never;
@@ -6232,7 +6790,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WorkspaceRequest"];
+                "application/json": components["schemas"]["WorkspaceChange"];
             };
         };
         responses: {
@@ -6242,7 +6800,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WorkspaceAnswer"];
+                    "application/json": components["schemas"]["WorkspaceOut"];
                 };
             };
             /** @description Bad Request */
@@ -6251,7 +6809,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6260,7 +6818,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6269,7 +6827,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6291,7 +6858,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UsageAndLimits"];
+                    "application/json": components["schemas"]["WorkspaceUsageOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6300,7 +6867,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6309,7 +6876,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Service Unavailable */
@@ -6318,7 +6885,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6340,7 +6907,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_MemberAnswer_"];
+                    "application/json": components["schemas"]["Page_MemberOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -6349,7 +6916,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6358,7 +6925,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6374,7 +6941,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewMember"];
+                "application/json": components["schemas"]["MemberCreate"];
             };
         };
         responses: {
@@ -6384,7 +6951,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberAnswer"];
+                    "application/json": components["schemas"]["MemberOut"];
                 };
             };
             /** @description Bad Request */
@@ -6393,7 +6960,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6402,7 +6969,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6411,7 +6978,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6420,7 +6987,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6429,7 +6996,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6459,7 +7026,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6468,7 +7035,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6477,7 +7044,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6486,7 +7053,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6503,7 +7070,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleChange"];
+                "application/json": components["schemas"]["MemberUpdate"];
             };
         };
         responses: {
@@ -6513,7 +7080,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberAnswer"];
+                    "application/json": components["schemas"]["MemberOut"];
                 };
             };
             /** @description Bad Request */
@@ -6522,7 +7089,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6531,7 +7098,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6540,7 +7107,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6549,7 +7116,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6558,7 +7125,157 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_invitations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_InvitationAnswer_"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    create_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewInvitation"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewInvitationAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    revoke_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6580,7 +7297,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_AgentAnswer_"];
+                    "application/json": components["schemas"]["Page_AgentOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -6589,7 +7306,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6598,7 +7315,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6614,7 +7331,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewAgent"];
+                "application/json": components["schemas"]["AgentCreate"];
             };
         };
         responses: {
@@ -6624,7 +7341,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AgentAnswer"];
+                    "application/json": components["schemas"]["AgentOut"];
                 };
             };
             /** @description Bad Request */
@@ -6633,7 +7350,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6642,7 +7359,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6651,7 +7368,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6660,7 +7377,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6683,7 +7400,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AgentAnswer"];
+                    "application/json": components["schemas"]["AgentOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6692,7 +7409,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6701,7 +7418,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6710,7 +7427,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6740,7 +7457,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6749,7 +7466,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6758,7 +7475,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6775,7 +7492,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["AgentChange"];
+                "application/json": components["schemas"]["AgentUpdate"];
             };
         };
         responses: {
@@ -6785,7 +7502,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AgentAnswer"];
+                    "application/json": components["schemas"]["AgentOut"];
                 };
             };
             /** @description Bad Request */
@@ -6794,7 +7511,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6803,7 +7520,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6812,7 +7529,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6821,7 +7538,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6830,7 +7547,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6847,7 +7564,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewKey"];
+                "application/json": components["schemas"]["ApiKeyCreate"];
             };
         };
         responses: {
@@ -6857,7 +7574,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MadeKey"];
+                    "application/json": components["schemas"]["ApiKeyCreatedOut"];
                 };
             };
             /** @description Bad Request */
@@ -6866,7 +7583,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6875,7 +7592,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6884,7 +7601,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -6893,7 +7610,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6915,7 +7641,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_McpServerAnswer_"];
+                    "application/json": components["schemas"]["Page_McpServerOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -6924,7 +7650,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6933,7 +7659,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -6949,7 +7675,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewMcpServer"];
+                "application/json": components["schemas"]["McpServerCreate"];
             };
         };
         responses: {
@@ -6959,7 +7685,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["McpServerAnswer"];
+                    "application/json": components["schemas"]["McpServerOut"];
                 };
             };
             /** @description Bad Request */
@@ -6968,7 +7694,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -6977,7 +7703,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -6986,7 +7712,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -6995,7 +7721,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7018,7 +7744,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["McpServerAnswer"];
+                    "application/json": components["schemas"]["McpServerOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7027,7 +7753,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7036,7 +7762,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7045,7 +7771,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7075,7 +7801,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7084,7 +7810,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7093,7 +7819,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7110,7 +7836,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["McpServerChange"];
+                "application/json": components["schemas"]["McpServerUpdate"];
             };
         };
         responses: {
@@ -7120,7 +7846,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["McpServerAnswer"];
+                    "application/json": components["schemas"]["McpServerOut"];
                 };
             };
             /** @description Bad Request */
@@ -7129,7 +7855,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7138,7 +7864,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7147,7 +7873,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7156,7 +7882,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7179,7 +7905,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["McpServerAnswer"];
+                    "application/json": components["schemas"]["McpServerOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7188,7 +7914,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7197,7 +7923,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7206,7 +7932,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7223,7 +7949,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Approval"];
+                "application/json": components["schemas"]["McpApprovalIn"];
             };
         };
         responses: {
@@ -7233,7 +7959,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["McpServerAnswer"];
+                    "application/json": components["schemas"]["McpServerOut"];
                 };
             };
             /** @description Bad Request */
@@ -7242,7 +7968,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7251,7 +7977,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7260,7 +7986,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7269,7 +7995,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -7278,7 +8004,167 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_packages: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_PackageAnswer_"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    install_package: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        /** @description A zip, tar or tar.gz. By its first bytes it is known which, whatever its type is called. */
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PackageAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    remove_package: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                package_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7292,10 +8178,11 @@ export interface operations {
                 agent_id?: string | null;
                 session_id?: string | null;
                 tool?: string | null;
-                outcome?: ("done" | "failed" | "refused") | null;
+                outcome?: ("done" | "failed" | "refused" | "changed" | "ended") | null;
                 since?: string | null;
                 /** @description Records before this moment. */
                 until?: string | null;
+                kind?: ("call" | "admin") | null;
             };
             header?: never;
             path: {
@@ -7311,7 +8198,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_RecordAnswer_"];
+                    "application/json": components["schemas"]["Page_AuditRecordOut_"];
                 };
             };
             /** @description Bad Request */
@@ -7320,7 +8207,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7329,7 +8216,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7338,7 +8225,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7346,7 +8233,7 @@ export interface operations {
     verify_audit_records: {
         parameters: {
             query?: {
-                after?: number;
+                after?: number | null;
             };
             header?: never;
             path: {
@@ -7362,7 +8249,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Verified"];
+                    "application/json": components["schemas"]["AuditVerificationOut"];
                 };
             };
             /** @description Bad Request */
@@ -7371,7 +8258,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7380,7 +8267,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7389,7 +8276,65 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    get_audit_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7409,7 +8354,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_KeyAnswer_"];
+                    "application/json": components["schemas"]["Page_ApiKeyOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -7418,7 +8363,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7427,7 +8372,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7441,7 +8386,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewKey"];
+                "application/json": components["schemas"]["ApiKeyCreate"];
             };
         };
         responses: {
@@ -7451,7 +8396,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MadeKey"];
+                    "application/json": components["schemas"]["ApiKeyCreatedOut"];
                 };
             };
             /** @description Bad Request */
@@ -7460,7 +8405,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7469,7 +8414,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7478,7 +8423,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7507,7 +8461,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7516,7 +8470,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Not Found */
@@ -7525,7 +8479,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7539,7 +8493,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Registration"];
+                "application/json": components["schemas"]["RegisterIn"];
             };
         };
         responses: {
@@ -7549,7 +8503,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserAnswer"];
+                    "application/json": components["schemas"]["UserOut"];
                 };
             };
             /** @description Bad Request */
@@ -7558,7 +8512,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7567,7 +8521,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Conflict */
@@ -7576,7 +8530,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Too Many Requests */
@@ -7585,7 +8539,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    registration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RegistrationAnswer"];
                 };
             };
         };
@@ -7599,7 +8573,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Credentials"];
+                "application/json": components["schemas"]["LoginIn"];
             };
         };
         responses: {
@@ -7609,7 +8583,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenAnswer"];
+                    "application/json": components["schemas"]["TokenOut"];
                 };
             };
             /** @description Bad Request */
@@ -7618,7 +8592,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7627,7 +8601,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Too Many Requests */
@@ -7636,7 +8610,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7650,7 +8624,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["LinkUse"];
+                "application/json": components["schemas"]["LoginLinkIn"];
             };
         };
         responses: {
@@ -7660,7 +8634,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenAnswer"];
+                    "application/json": components["schemas"]["TokenOut"];
                 };
             };
             /** @description Bad Request */
@@ -7669,7 +8643,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7678,16 +8652,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7701,7 +8666,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RefreshRequest"] | null;
+                "application/json": components["schemas"]["RefreshIn"] | null;
             };
         };
         responses: {
@@ -7711,7 +8676,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenAnswer"];
+                    "application/json": components["schemas"]["TokenOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7720,7 +8685,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7729,7 +8694,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7743,7 +8717,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["LogoutRequest"] | null;
+                "application/json": components["schemas"]["LogoutIn"] | null;
             };
         };
         responses: {
@@ -7760,7 +8734,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7769,7 +8743,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7789,7 +8763,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserAnswer"];
+                    "application/json": components["schemas"]["UserOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7798,7 +8772,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7807,7 +8781,67 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    accept_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Acceptance"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7827,7 +8861,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StatusAnswer"];
+                    "application/json": components["schemas"]["StatusOut"];
                 };
             };
             /** @description Unauthorized */
@@ -7836,7 +8870,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Forbidden */
@@ -7845,7 +8879,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
             /** @description Service Unavailable */
@@ -7854,7 +8888,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };
@@ -7874,7 +8908,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HealthAnswer"];
+                    "application/json": components["schemas"]["HealthOut"];
                 };
             };
             /** @description Service Unavailable */
@@ -7883,7 +8917,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorOut"];
                 };
             };
         };

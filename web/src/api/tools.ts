@@ -1,39 +1,39 @@
-/** Calling a tool as oneself, with the type of what it results in. */
-import { api, type Schema, taken } from "./client";
+/** Calls tools as the current user, with typed results. */
+import { api, type Schema, unwrap } from "./client";
 
 /** The tools that the UI itself uses. */
 interface Results {
-  ls: Schema["Listing"];
-  read: Schema["Reading"];
-  write: Schema["Written"];
-  edit: Schema["Edited"];
-  rm: Schema["Named"];
-  mv: Schema["Moved"];
-  mkdir: Schema["Named"];
-  touch: Schema["Named"];
-  grep: Schema["Matches"];
-  find: Schema["FoundFiles"];
-  file_info: Schema["FileInfo"];
-  file_version: Schema["VersionWithContent"];
-  file_versions: Schema["FileVersions"];
-  file_restore: Schema["Restored"];
-  plan_read: Schema["PlanReading"];
-  changes: Schema["Changes"];
-  undo: Schema["Undone"];
+  ls: Schema["LsResult"];
+  read: Schema["ReadResult"];
+  write: Schema["WriteResult"];
+  edit: Schema["EditResult"];
+  rm: Schema["PathResult"];
+  mv: Schema["MvResult"];
+  mkdir: Schema["PathResult"];
+  touch: Schema["PathResult"];
+  grep: Schema["GrepResult"];
+  find: Schema["FindResult"];
+  file_info: Schema["FileInfoResult"];
+  file_version: Schema["FileVersionResult"];
+  file_versions: Schema["FileVersionsResult"];
+  file_restore: Schema["FileRestoreResult"];
+  plan_read: Schema["PlanReadResult"];
+  changes: Schema["ChangesResult"];
+  undo: Schema["UndoResult"];
 }
 
-/** The tool's result; `ApiError` if it refused. `sessionId`: of whose past the call is a part. */
+/** Calls a tool and returns its result. Throws `ApiError` on failure. The call belongs to the history of `sessionId`. */
 export async function callTool<Name extends keyof Results>(
   workspaceId: string,
   tool: Name,
   args: Record<string, unknown>,
   sessionId?: string,
 ): Promise<Results[Name]> {
-  const answer = await taken(
+  const response = await unwrap(
     api.POST("/api/v1/workspaces/{workspace_id}/tools", {
       params: { path: { workspace_id: workspaceId } },
       body: { tool, args, session_id: sessionId ?? null },
     }),
   );
-  return (answer as { result: unknown }).result as Results[Name];
+  return (response as { result: unknown }).result as Results[Name];
 }

@@ -1,11 +1,11 @@
-/** Who is logged in, the theme, the shortcuts, and the way out. */
+/** Account menu: user name, theme, keyboard shortcuts and logout. */
 import { CircleUserRound } from "lucide-react";
-import { Menu, MenuChoice, MenuItem, MenuLabel, MenuLine } from "../parts/Menu";
+import { Menu, MenuChoice, MenuItem, MenuLabel, MenuLine } from "../components/Menu";
 import { useLogout, useMe } from "./me";
 import { useShortcutList } from "./shortcuts";
 import { type Theme, useTheme } from "./theme";
 
-const THEMES: Record<Theme, string> = { system: "As the system", light: "Light", dark: "Dark" };
+const THEMES: Record<Theme, string> = { system: "System", light: "Light", dark: "Dark" };
 
 export function AccountMenu() {
   const me = useMe();

@@ -1,9 +1,9 @@
-/** The whole page: who is logged in, which workspace, which screen. */
+/** The root component: login, workspaces and screens. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { Redirect, Route, Switch } from "wouter";
 import { ApiError } from "../api/client";
-import { ErrorNote } from "../parts/ErrorNote";
-import { Loading } from "../parts/Loading";
+import { ErrorNote } from "../components/ErrorNote";
+import { Loading } from "../components/Loading";
 import { LoginPage } from "./LoginPage";
 import { useLoginByLink, useMe } from "./me";
 import { Shell } from "./Shell";
@@ -13,7 +13,7 @@ const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
-      // What the server refused it will refuse again; only a connection that failed is worth another try.
+      // Retry connection failures only: an error response stays the same.
       retry: (count, error) => !(error instanceof ApiError) && count < 3,
     },
   },
@@ -29,15 +29,15 @@ export function App() {
 
 function Pages() {
   const link = useLoginByLink();
-  return link.isPending ? <Loading what="Toolcrib" /> : <PagesOfSomeone refused={link.error} />;
+  return link.isPending ? <Loading what="Toolcrib" /> : <AccountPages linkError={link.error} />;
 }
 
-/** `refused` is why a link did not log in. Who was logged in before need not know. */
-function PagesOfSomeone({ refused }: { refused: Error | null }) {
+/** `linkError`: why a login link failed. Shown only without a login. */
+function AccountPages({ linkError }: { linkError: Error | null }) {
   const me = useMe();
   if (me.isPending) return <Loading what="Toolcrib" />;
   if (me.error) return <ErrorNote error={me.error} />;
-  if (me.data === null) return <LoginPage refused={refused} />;
+  if (me.data === null) return <LoginPage linkError={linkError} />;
   return (
     <Switch>
       <Route path="/w/:workspaceId/:screen/*?">

@@ -1,28 +1,82 @@
-/** Logging in, after a link did not; and making an account where the server lets anyone do so. */
+/** The login page, and registration where the server or an invitation allows it. */
 import { type FormEvent, useState } from "react";
-import { Button } from "../parts/Button";
-import { ErrorNote } from "../parts/ErrorNote";
-import { Field } from "../parts/Field";
+import { Button } from "../components/Button";
+import { ErrorNote } from "../components/ErrorNote";
+import { Field } from "../components/Field";
 import { Logo } from "./Logo";
-import { useLogin, useRegister } from "./me";
+import { invitation, setup, useAccept, useLogin, useRegister, useRegistration } from "./me";
 
-export function LoginPage({ refused }: { refused: Error | null }) {
-  const [isNew, setIsNew] = useState(false);
+export function LoginPage({ linkError }: { linkError: Error | null }) {
+  const [isGuest, setIsGuest] = useState(invitation !== null);
+  if (isGuest && invitation !== null) {
+    return <AcceptPage token={invitation} onLogin={() => setIsGuest(false)} />;
+  }
+  return <LoginForm linkError={linkError} />;
+}
+
+/** The form of an invited person. The invitation holds the e-mail address, so only a password is needed. */
+function AcceptPage({ token, onLogin }: { token: string; onLogin: () => void }) {
+  const [password, setPassword] = useState("");
+  const [name, setName] = useState("");
+  const accept = useAccept();
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    accept.mutate({ token, password, full_name: name.trim() || null });
+  }
+
+  return (
+    <main className="grid min-h-full place-items-center p-4">
+      <form
+        onSubmit={submit}
+        className="w-full max-w-sm space-y-4 rounded-xl border border-line bg-surface p-6 shadow-card"
+      >
+        <div className="flex items-center gap-3">
+          <Logo />
+          <h1 className="text-lg font-semibold">You are invited to Toolcrib</h1>
+        </div>
+        <p className="text-sm text-muted">Choose a password. Log in with it and the invited e-mail address.</p>
+        <Field label="Your name" value={name} onChange={setName} autoComplete="name" />
+        <Field
+          label="Password"
+          type="password"
+          required
+          value={password}
+          onChange={setPassword}
+          autoComplete="new-password"
+          hint="At least 12 characters."
+        />
+        <ErrorNote error={accept.error} />
+        <Button type="submit" variant="primary" wide busy={accept.isPending}>
+          Create account
+        </Button>
+        <Button variant="quiet" wide onClick={onLogin}>
+          I already have an account
+        </Button>
+      </form>
+    </main>
+  );
+}
+
+function LoginForm({ linkError }: { linkError: Error | null }) {
+  const [isNew, setIsNew] = useState(setup !== null);
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
   const [name, setName] = useState("");
   const login = useLogin();
   const register = useRegister();
+  const registration = useRegistration();
+  const mayRegister = setup !== null || registration.data?.open === true;
 
   async function submit(event: FormEvent) {
     event.preventDefault();
     login.reset();
     register.reset();
     try {
-      if (isNew) await register.mutateAsync({ email, password, full_name: name.trim() || null });
+      if (isNew) await register.mutateAsync({ email, password, full_name: name.trim() || null, setup });
       await login.mutateAsync({ email, password });
     } catch {
-      // Shown below: the mutations keep their errors.
+      // The form shows the errors of the mutations.
     }
   }
 
@@ -34,8 +88,11 @@ export function LoginPage({ refused }: { refused: Error | null }) {
       >
         <div className="flex items-center gap-3">
           <Logo />
-          <h1 className="text-lg font-semibold">{isNew ? "Make an account" : "Log in to Toolcrib"}</h1>
+          <h1 className="text-lg font-semibold">{isNew ? "Create an account" : "Log in to Toolcrib"}</h1>
         </div>
+        {setup !== null && isNew && (
+          <p className="text-sm text-muted">This server has no accounts yet. Create the first one.</p>
+        )}
         {isNew && <Field label="Your name" value={name} onChange={setName} autoComplete="name" />}
         <Field label="E-mail address" type="email" required value={email} onChange={setEmail} autoComplete="username" />
         <Field
@@ -47,13 +104,20 @@ export function LoginPage({ refused }: { refused: Error | null }) {
           autoComplete={isNew ? "new-password" : "current-password"}
           hint={isNew ? "At least 12 characters." : undefined}
         />
-        <ErrorNote error={register.error ?? login.error ?? refused} />
-        <Button type="submit" look="primary" wide busy={login.isPending || register.isPending}>
-          {isNew ? "Make the account and log in" : "Log in"}
+        <ErrorNote error={register.error ?? login.error ?? linkError} />
+        <Button type="submit" variant="primary" wide busy={login.isPending || register.isPending}>
+          {isNew ? "Create account" : "Log in"}
         </Button>
-        <Button look="quiet" wide onClick={() => setIsNew(!isNew)}>
-          {isNew ? "I have an account already" : "I have no account yet"}
-        </Button>
+        {mayRegister && (
+          <Button variant="quiet" wide onClick={() => setIsNew(!isNew)}>
+            {isNew ? "I already have an account" : "Create an account"}
+          </Button>
+        )}
+        {!mayRegister && registration.isSuccess && (
+          <p className="text-center text-sm text-muted">
+            Registration is closed. The operator of this server creates accounts with <code>toolcrib user create</code>.
+          </p>
+        )}
         <p className="text-center text-sm text-muted">
           On your own machine, <code>toolcrib web</code> shows a link that logs you in.
         </p>

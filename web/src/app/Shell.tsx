@@ -2,11 +2,11 @@
 import { ChevronsUpDown } from "lucide-react";
 import { Suspense, useMemo } from "react";
 import { Link, Redirect, useLocation } from "wouter";
-import { usePending } from "../decisions/approvals";
+import { usePending } from "../approvals/approvals";
+import { ErrorBoundary } from "../components/ErrorBoundary";
+import { ErrorNote } from "../components/ErrorNote";
+import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
-import { ErrorBoundary } from "../parts/ErrorBoundary";
-import { ErrorNote } from "../parts/ErrorNote";
-import { Loading } from "../parts/Loading";
 import { AccountMenu } from "./AccountMenu";
 import { Logo } from "./Logo";
 import { SCREENS, type Screen } from "./screens";
@@ -40,19 +40,23 @@ function Frame({ workspaceId, screenName }: Props) {
         href="#content"
         className="absolute left-2 top-2 z-50 -translate-y-20 rounded-md bg-accent px-3 py-2 text-on-accent focus:translate-y-0"
       >
-        Skip to the content
+        Skip to content
       </a>
       <header className="flex shrink-0 items-center gap-2 border-b border-line bg-surface px-3 py-1.5 md:w-52 md:flex-col md:items-stretch md:border-b-0 md:border-r md:p-2">
         <Link
           href="/"
           className="flex min-w-0 grow items-center gap-2 rounded-md p-1.5 hover:bg-accent-soft md:grow-0"
-          aria-label={`Workspace ${workspace.data?.name ?? ""}: choose another`}
+          aria-label={`Workspace ${workspace.data?.name ?? ""}: switch workspace`}
         >
           <Logo className="size-6" />
           <span className="min-w-0 grow truncate font-semibold">{workspace.data?.name ?? "…"}</span>
           <ChevronsUpDown aria-hidden className="size-4 shrink-0 text-muted" />
         </Link>
-        <Navigation workspaceId={workspaceId} current={screen} place="hidden md:flex md:grow md:flex-col md:gap-0.5" />
+        <Navigation
+          workspaceId={workspaceId}
+          current={screen}
+          className="hidden md:flex md:grow md:flex-col md:gap-0.5"
+        />
         <AccountMenu />
       </header>
       <main id="content" tabIndex={-1} className="min-h-0 min-w-0 grow focus-visible:outline-none">
@@ -71,27 +75,27 @@ function Frame({ workspaceId, screenName }: Props) {
       <Navigation
         workspaceId={workspaceId}
         current={screen}
-        place="flex shrink-0 justify-around border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
+        className="flex shrink-0 justify-around border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
       />
       <ShortcutList />
     </div>
   );
 }
 
-function Waiting({ workspaceId }: { workspaceId: string }) {
+function PendingCount({ workspaceId }: { workspaceId: string }) {
   const pending = usePending(workspaceId);
   const count = (pending.data?.approvals.length ?? 0) + (pending.data?.questions.length ?? 0);
   if (count === 0) return null;
   return (
     <span className="absolute top-0.5 left-1/2 rounded-full bg-warn px-1.5 text-[11px] leading-4 font-semibold text-surface md:static md:ml-auto">
-      {count} <span className="sr-only">waiting</span>
+      {count} <span className="sr-only">pending</span>
     </span>
   );
 }
 
-function Navigation({ workspaceId, current, place }: { workspaceId: string; current: Screen; place: string }) {
+function Navigation({ workspaceId, current, className }: { workspaceId: string; current: Screen; className: string }) {
   return (
-    <nav aria-label="Screens" className={place}>
+    <nav aria-label="Screens" className={className}>
       {SCREENS.map(({ name, label, icon: Icon }) => (
         <Link
           key={name}
@@ -101,7 +105,7 @@ function Navigation({ workspaceId, current, place }: { workspaceId: string; curr
         >
           <Icon aria-hidden className="size-5 md:size-4" />
           <span className="max-w-full truncate">{label}</span>
-          {name === "decisions" && <Waiting workspaceId={workspaceId} />}
+          {name === "approvals" && <PendingCount workspaceId={workspaceId} />}
         </Link>
       ))}
     </nav>

@@ -1,13 +1,13 @@
-/** Choosing a workspace, or founding one. */
+/** Lists workspaces and creates new ones. */
 import { ChevronRight } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { Link, useLocation } from "wouter";
-import { Badge } from "../parts/Badge";
-import { Button } from "../parts/Button";
-import { Empty } from "../parts/Empty";
-import { ErrorNote } from "../parts/ErrorNote";
-import { Field } from "../parts/Field";
-import { Loading } from "../parts/Loading";
+import { Badge } from "../components/Badge";
+import { Button } from "../components/Button";
+import { Empty } from "../components/Empty";
+import { ErrorNote } from "../components/ErrorNote";
+import { Field } from "../components/Field";
+import { Loading } from "../components/Loading";
 import { AccountMenu } from "./AccountMenu";
 import { Logo } from "./Logo";
 import { useTitle } from "./title";
@@ -35,7 +35,7 @@ export function WorkspacesPage() {
       {workspaces.isPending && <Loading what="your workspaces" />}
       <ErrorNote error={workspaces.error} />
       {workspaces.data?.items.length === 0 && (
-        <Empty title="You belong to no workspace yet">Found one below, or ask its owner to add you.</Empty>
+        <Empty title="No workspaces yet">Create a workspace or ask an owner to add you.</Empty>
       )}
       {workspaces.data && workspaces.data.items.length > 0 && (
         <ul className="divide-y divide-line overflow-hidden rounded-xl border border-line bg-surface">
@@ -55,10 +55,10 @@ export function WorkspacesPage() {
       )}
       <form onSubmit={submit} className="flex items-end gap-2">
         <div className="grow">
-          <Field label="Name of a new workspace" required value={name} onChange={setName} />
+          <Field label="New workspace name" required value={name} onChange={setName} />
         </div>
-        <Button type="submit" look="primary" busy={create.isPending}>
-          Found it
+        <Button type="submit" variant="primary" busy={create.isPending}>
+          Create
         </Button>
       </form>
       <ErrorNote error={create.error} />

@@ -1,36 +1,41 @@
-/** Who is logged in: asked once, and anew after logging in or out. */
+/** The current user: fetched once, and again after login or logout. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { ApiError, api, onLoggedOut, type Schema, taken } from "../api/client";
+import { ApiError, api, onLoggedOut, type Schema, unwrap } from "../api/client";
 
 const ME = ["me"] as const;
 
-/** The person, or null if nobody is logged in. */
+/** Returns the current user, or null without a login. */
 export function useMe() {
   const queries = useQueryClient();
   useEffect(() => onLoggedOut(() => queries.setQueryData(ME, null)), [queries]);
-  return useQuery({ queryKey: ME, queryFn: whoAmI, staleTime: Number.POSITIVE_INFINITY });
+  return useQuery({ queryKey: ME, queryFn: fetchMe, staleTime: Number.POSITIVE_INFINITY });
 }
 
-async function whoAmI(): Promise<Schema["UserAnswer"] | null> {
+async function fetchMe(): Promise<Schema["UserOut"] | null> {
   try {
-    return await taken(api.GET("/api/v1/auth/me"));
+    return await unwrap(api.GET("/api/v1/auth/me"));
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return null;
     throw error;
   }
 }
 
-/** What a login link brought along: behind the `#`, so that it was sent to nobody. It does not stay in the address. */
-const secret = new URLSearchParams(location.hash.slice(1)).get("login");
-if (secret !== null) history.replaceState(null, "", location.pathname);
+/** Secrets from the link, in the fragment so that they reach no server. Removed from the address below. */
+const fragment = new URLSearchParams(location.hash.slice(1));
+const secret = fragment.get("login");
+/** Token that creates the first account of a server. */
+export const setup = fragment.get("setup");
+/** Token that creates the account of an invited person. */
+export const invitation = fragment.get("invitation");
+if (secret !== null || setup !== null || invitation !== null) history.replaceState(null, "", location.pathname);
 
-/** Logs in by the link that led here, if one did; before anyone asks who is logged in. */
+/** Logs in with the secret of a login link, before the current user is fetched. */
 export function useLoginByLink() {
   return useQuery({
     queryKey: ["login by link"],
     queryFn: async () => {
-      if (secret !== null) await taken(api.POST("/api/v1/auth/link", { body: { link: secret } }));
+      if (secret !== null) await unwrap(api.POST("/api/v1/auth/link", { body: { link: secret } }));
       return true;
     },
     staleTime: Number.POSITIVE_INFINITY,
@@ -42,23 +47,41 @@ export function useLoginByLink() {
 export function useLogin() {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (body: Schema["Credentials"]) => taken(api.POST("/api/v1/auth/login", { body })),
+    mutationFn: (body: Schema["LoginIn"]) => unwrap(api.POST("/api/v1/auth/login", { body })),
     onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
+  });
+}
+
+/** Whether registration is open. */
+export function useRegistration() {
+  return useQuery({
+    queryKey: ["registration"],
+    queryFn: () => unwrap(api.GET("/api/v1/auth/registration")),
+    staleTime: Number.POSITIVE_INFINITY,
   });
 }
 
 export function useRegister() {
   return useMutation({
-    mutationFn: (body: Schema["Registration"]) => taken(api.POST("/api/v1/auth/register", { body })),
+    mutationFn: (body: Schema["RegisterIn"]) => unwrap(api.POST("/api/v1/auth/register", { body })),
+  });
+}
+
+/** Creates the invited account and logs in. */
+export function useAccept() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (body: Schema["Acceptance"]) => unwrap(api.POST("/api/v1/auth/invitations/accept", { body })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
   });
 }
 
 export function useLogout() {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: () => taken(api.POST("/api/v1/auth/logout", {})),
+    mutationFn: () => unwrap(api.POST("/api/v1/auth/logout", {})),
     onSuccess: () => {
-      // What one person saw, the next one at this browser must not.
+      // The next user of this browser must not see cached data.
       queries.setQueryData(ME, null);
       queries.removeQueries({ predicate: (query) => query.queryKey[0] !== ME[0] });
     },

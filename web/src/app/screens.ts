@@ -1,17 +1,14 @@
 /** The screens of a workspace, in the order of the navigation. Each is loaded when it is first opened. */
 import { FolderTree, History, type LucideIcon, MessageSquare, ShieldCheck, SlidersHorizontal } from "lucide-react";
 import { type ComponentType, type LazyExoticComponent, lazy } from "react";
-
-export interface ScreenProps {
-  workspaceId: string;
-}
+import type { ScreenProps } from "./screenProps";
 
 export interface Screen {
-  /** The part of the address after the workspace, and the name in tests. */
+  /** The path segment after the workspace. */
   name: string;
   label: string;
   icon: LucideIcon;
-  /** `g`, then this key, goes there. */
+  /** `g` and this key open the screen. */
   key: string;
   view: LazyExoticComponent<ComponentType<ScreenProps>>;
 }
@@ -25,11 +22,11 @@ export const SCREENS: readonly Screen[] = [
     view: lazy(() => import("../screens/chat/ChatScreen")),
   },
   {
-    name: "decisions",
-    label: "Decisions",
+    name: "approvals",
+    label: "Approvals",
     icon: ShieldCheck,
-    key: "d",
-    view: lazy(() => import("../screens/decisions/DecisionsScreen")),
+    key: "a",
+    view: lazy(() => import("../screens/approvals/ApprovalsScreen")),
   },
   {
     name: "files",
@@ -38,12 +35,18 @@ export const SCREENS: readonly Screen[] = [
     key: "f",
     view: lazy(() => import("../screens/files/FilesScreen")),
   },
-  { name: "past", label: "Past", icon: History, key: "p", view: lazy(() => import("../screens/past/PastScreen")) },
   {
-    name: "admin",
-    label: "Administration",
+    name: "history",
+    label: "History",
+    icon: History,
+    key: "h",
+    view: lazy(() => import("../screens/history/HistoryScreen")),
+  },
+  {
+    name: "settings",
+    label: "Settings",
     icon: SlidersHorizontal,
-    key: "a",
-    view: lazy(() => import("../screens/admin/AdminScreen")),
+    key: "s",
+    view: lazy(() => import("../screens/settings/SettingsScreen")),
   },
 ];

@@ -1,7 +1,7 @@
-/** Keyboard shortcuts: what each does, in one list that `?` shows. They are silent while someone types. */
+/** Keyboard shortcuts. `?` lists them; they are disabled while a person types. */
 import { useEffect } from "react";
 import { create } from "zustand";
-import { Dialog } from "../parts/Dialog";
+import { Dialog } from "../components/Dialog";
 
 interface Shown {
   isShown: boolean;
@@ -16,7 +16,7 @@ export const useShortcutList = create<Shown>((set) => ({
 }));
 
 export interface Shortcut {
-  /** One key, or two after another with a space between. */
+  /** One key, or two keys separated by a space. */
   keys: string;
   does: string;
   act: () => void;
@@ -25,7 +25,7 @@ export interface Shortcut {
 const active = new Set<readonly Shortcut[]>();
 let first = "";
 
-/** Obeys these for as long as the component is there. Give a stable array. */
+/** Registers shortcuts while the component is mounted. Pass a stable array. */
 export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   useEffect(() => {
     active.add(shortcuts);
@@ -35,15 +35,15 @@ export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   }, [shortcuts]);
 }
 
-/** Listens to the whole page; once, at its top. */
+/** Handles key presses of the whole page. Call once, in the root. */
 export function useShortcutKeys(): void {
   useEffect(() => {
-    window.addEventListener("keydown", obey);
-    return () => window.removeEventListener("keydown", obey);
+    window.addEventListener("keydown", handleKey);
+    return () => window.removeEventListener("keydown", handleKey);
   }, []);
 }
 
-function obey(event: KeyboardEvent): void {
+function handleKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   if (document.querySelector("dialog[open]")) return;
   const typed = first ? `${first} ${event.key}` : event.key;

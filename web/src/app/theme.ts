@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says; remembered by the browser. */
+/** The theme: light, dark or system. Stored in the browser. */
 import { create } from "zustand";
 
 export type Theme = "system" | "light" | "dark";
@@ -11,7 +11,7 @@ interface Choice {
 }
 
 export const useTheme = create<Choice>((set) => ({
-  theme: remembered(),
+  theme: storedTheme(),
   choose: (theme) => {
     if (theme === "system") {
       localStorage.removeItem(KEY);
@@ -24,7 +24,7 @@ export const useTheme = create<Choice>((set) => ({
   },
 }));
 
-function remembered(): Theme {
-  const kept = localStorage.getItem(KEY);
-  return kept === "light" || kept === "dark" ? kept : "system";
+function storedTheme(): Theme {
+  const stored = localStorage.getItem(KEY);
+  return stored === "light" || stored === "dark" ? stored : "system";
 }

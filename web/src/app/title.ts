@@ -1,6 +1,6 @@
 import { useEffect } from "react";
 
-/** Names the browser's tab after what it shows. */
+/** Sets the title of the browser tab. */
 export function useTitle(...parts: (string | null | undefined)[]): void {
   const title = [...parts, "Toolcrib"].filter(Boolean).join(" · ");
   useEffect(() => {

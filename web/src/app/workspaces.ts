@@ -1,13 +1,13 @@
-/** The workspaces of whoever is logged in. */
+/** The workspaces of the current user. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { api, taken } from "../api/client";
+import { api, unwrap } from "../api/client";
 
 const KEY = ["workspaces"] as const;
 
 export function useWorkspaces() {
   return useQuery({
     queryKey: KEY,
-    queryFn: () => taken(api.GET("/api/v1/workspaces", { params: { query: { limit: 1000 } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/workspaces", { params: { query: { limit: 1000 } } })),
   });
 }
 
@@ -15,14 +15,14 @@ export function useWorkspace(workspaceId: string) {
   return useQuery({
     queryKey: [...KEY, workspaceId],
     queryFn: () =>
-      taken(api.GET("/api/v1/workspaces/{workspace_id}", { params: { path: { workspace_id: workspaceId } } })),
+      unwrap(api.GET("/api/v1/workspaces/{workspace_id}", { params: { path: { workspace_id: workspaceId } } })),
   });
 }
 
 export function useCreateWorkspace() {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (name: string) => taken(api.POST("/api/v1/workspaces", { body: { name } })),
+    mutationFn: (name: string) => unwrap(api.POST("/api/v1/workspaces", { body: { name } })),
     onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
   });
 }

@@ -1,42 +1,42 @@
-/** Two texts and what differs: side by side where there is room, one under the other where there is not. */
+/** The diff of two texts: side by side on wide screens, unified on narrow ones. */
 import { MergeView, unifiedMergeView } from "@codemirror/merge";
 import { EditorState, type Extension } from "@codemirror/state";
 import { EditorView, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 import { languageOf } from "./languages";
-import { look } from "./look";
+import { editorTheme } from "./theme";
 
 interface Props {
   before: string;
   after: string;
-  /** Tells the language. */
+  /** Selects the language. */
   path: string;
   label: string;
 }
 
-const ROOM = "(min-width: 900px)";
+const WIDE = "(min-width: 900px)";
 const COLLAPSE = { margin: 3, minSize: 6 };
-// Comparing costs time that grows faster than the texts; beyond this it is less exact, and quick.
-const EFFORT = { scanLimit: 500, timeout: 500 };
+// The cost of a diff grows faster than the texts. Beyond these limits it is less exact, but fast.
+const DIFF_LIMITS = { scanLimit: 500, timeout: 500 };
 
 export default function TextDiff({ before, after, path, label }: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    let isGone = false;
+    let isUnmounted = false;
     let shown: { destroy: () => void } | null = null;
     void languageOf(path).then((language) => {
-      if (isGone || place.current === null) return;
-      const common = [look(), lineNumbers(), EditorView.lineWrapping, language, ...reading(label)];
-      shown = matchMedia(ROOM).matches
-        ? sideBySide(place.current, before, after, common)
-        : oneUnderTheOther(place.current, before, after, common);
+      if (isUnmounted || container.current === null) return;
+      const common = [editorTheme(), lineNumbers(), EditorView.lineWrapping, language, ...readOnly(label)];
+      shown = matchMedia(WIDE).matches
+        ? sideBySide(container.current, before, after, common)
+        : unified(container.current, before, after, common);
     });
     return () => {
-      isGone = true;
+      isUnmounted = true;
       shown?.destroy();
     };
   }, [before, after, path, label]);
-  return <div ref={place} className="overflow-auto rounded-md border border-line" />;
+  return <div ref={container} className="overflow-auto rounded-md border border-line" />;
 }
 
 function sideBySide(parent: HTMLElement, before: string, after: string, common: Extension): MergeView {
@@ -45,22 +45,22 @@ function sideBySide(parent: HTMLElement, before: string, after: string, common: 
     a: { doc: before, extensions: common },
     b: { doc: after, extensions: common },
     collapseUnchanged: COLLAPSE,
-    diffConfig: EFFORT,
+    diffConfig: DIFF_LIMITS,
     gutter: true,
   });
 }
 
-function oneUnderTheOther(parent: HTMLElement, before: string, after: string, common: Extension): EditorView {
+function unified(parent: HTMLElement, before: string, after: string, common: Extension): EditorView {
   const merge = unifiedMergeView({
     original: before,
     mergeControls: false,
     collapseUnchanged: COLLAPSE,
-    diffConfig: EFFORT,
+    diffConfig: DIFF_LIMITS,
   });
   return new EditorView({ parent, state: EditorState.create({ doc: after, extensions: [common, merge] }) });
 }
 
-function reading(label: string): Extension[] {
+function readOnly(label: string): Extension[] {
   return [
     EditorState.readOnly.of(true),
     EditorView.editable.of(false),

@@ -1,18 +1,18 @@
-/** A text with line numbers: to read, or to write. */
+/** A text with line numbers, read-only or editable. */
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState } from "@codemirror/state";
 import { Decoration, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 import { languageOf } from "./languages";
-import { look } from "./look";
+import { editorTheme } from "./theme";
 
 interface Props {
   text: string;
-  /** Tells the language. */
+  /** Selects the language. */
   path: string;
   label: string;
-  /** Without it, the text can only be read. */
+  /** Without it, the text is read-only. */
   onChange?: (text: string) => void;
   onSave?: () => void;
   /** A line to show, counted from 1. */
@@ -20,21 +20,21 @@ interface Props {
 }
 
 export default function TextView({ text, path, label, onChange, onSave, line }: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
-  const heard = useRef({ onChange, onSave });
-  heard.current = { onChange, onSave };
+  const handlers = useRef({ onChange, onSave });
+  handlers.current = { onChange, onSave };
   const isEditable = onChange !== undefined;
 
   useEffect(() => {
-    if (place.current === null) return;
+    if (container.current === null) return;
     const language = new Compartment();
-    const made = new EditorView({
-      parent: place.current,
+    const editor = new EditorView({
+      parent: container.current,
       state: EditorState.create({
         doc: text,
         extensions: [
-          look(),
+          editorTheme(),
           lineNumbers(),
           drawSelection(),
           highlightSelectionMatches(),
@@ -42,54 +42,54 @@ export default function TextView({ text, path, label, onChange, onSave, line }: 
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
           keymap.of([
-            { key: "Mod-s", preventDefault: true, run: () => saved(heard.current.onSave) },
+            { key: "Mod-s", preventDefault: true, run: () => runSave(handlers.current.onSave) },
             ...searchKeymap,
             ...historyKeymap,
             ...defaultKeymap,
           ]),
-          isEditable ? editing() : reading(),
+          isEditable ? editable() : readOnly(),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) heard.current.onChange?.(update.state.doc.toString());
+            if (update.docChanged) handlers.current.onChange?.(update.state.doc.toString());
           }),
         ],
       }),
     });
-    view.current = made;
-    let isGone = false;
-    void languageOf(path).then((found) => isGone || made.dispatch({ effects: language.reconfigure(found) }));
+    view.current = editor;
+    let isUnmounted = false;
+    void languageOf(path).then((found) => isUnmounted || editor.dispatch({ effects: language.reconfigure(found) }));
     return () => {
-      isGone = true;
-      made.destroy();
+      isUnmounted = true;
+      editor.destroy();
       view.current = null;
     };
   }, [text, path, label, isEditable]);
 
   useEffect(() => {
-    const made = view.current;
-    if (made === null || line === undefined || line < 1 || line > made.state.doc.lines) return;
-    const at = made.state.doc.line(line);
-    made.dispatch({ selection: { anchor: at.from }, effects: EditorView.scrollIntoView(at.from, { y: "center" }) });
+    const editor = view.current;
+    if (editor === null || line === undefined || line < 1 || line > editor.state.doc.lines) return;
+    const at = editor.state.doc.line(line);
+    editor.dispatch({ selection: { anchor: at.from }, effects: EditorView.scrollIntoView(at.from, { y: "center" }) });
   }, [line]);
 
-  return <div ref={place} className="h-full min-h-0 overflow-hidden" />;
+  return <div ref={container} className="h-full min-h-0 overflow-hidden" />;
 }
 
-/** The key is ours, whether or not there is something to save. */
-function saved(save: (() => void) | undefined): boolean {
+/** Handles the key even if there is nothing to save. */
+function runSave(save: (() => void) | undefined): boolean {
   save?.();
   return true;
 }
 
-function editing() {
-  // Tab indents only while someone writes; reading, it goes on to what comes next, and Escape lets it do so here too.
+function editable() {
+  // Tab indents only while editing. In a read-only view, or after Escape, it moves the focus.
   return [history(), highlightActiveLine(), keymap.of([indentWithTab])];
 }
 
-function reading() {
+function readOnly() {
   return [EditorState.readOnly.of(true), EditorView.editable.of(false), highlightTarget()];
 }
 
-/** The line that was asked for is marked, since nothing can be typed that a cursor would be for. */
+/** Marks the requested line, since a read-only view shows no cursor. */
 function highlightTarget() {
   const mark = Decoration.line({ class: "cm-target" });
   return EditorView.decorations.compute(["selection"], (state) =>

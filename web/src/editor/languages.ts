@@ -1,4 +1,4 @@
-/** Which language a file is in, by its name. Each is loaded when the first file of it is opened. */
+/** Picks the language of a file by its name. Each language is loaded with the first file that needs it. */
 import type { Extension } from "@codemirror/state";
 
 const LOADERS: readonly [RegExp, () => Promise<Extension>][] = [
@@ -13,7 +13,7 @@ const LOADERS: readonly [RegExp, () => Promise<Extension>][] = [
   [/\.ya?ml$/i, async () => (await import("@codemirror/lang-yaml")).yaml()],
 ];
 
-/** The language of a path; nothing for what is plain text. */
+/** Returns the language extension for a path; empty for plain text. */
 export async function languageOf(path: string): Promise<Extension> {
   const found = LOADERS.find(([pattern]) => pattern.test(path));
   return found === undefined ? [] : found[1]();

@@ -1,4 +1,4 @@
-/** Gives the screens of a workspace its live connection. */
+/** Provides the live connection of a workspace to its screens. */
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import { useStore } from "zustand";
 import { type Conversation, EMPTY } from "./conversation";
@@ -18,7 +18,7 @@ export function LiveProvider({ workspaceId, children }: { workspaceId: string; c
 
 export function useLive(): Live {
   const live = useContext(Context);
-  if (live === null) throw new Error("There is no LiveProvider above.");
+  if (live === null) throw new Error("useLive needs a LiveProvider above it.");
   return live;
 }
 
@@ -26,9 +26,9 @@ export function useLiveStatus(): Status {
   return useStore(useLive().store, (state) => state.status);
 }
 
-/** A session as it is now, for as long as it is looked at. */
+/** Subscribes to a session and returns its current conversation. */
 export function useConversation(sessionId: string): Conversation {
   const live = useLive();
-  useEffect(() => live.watch(sessionId), [live, sessionId]);
+  useEffect(() => live.subscribe(sessionId), [live, sessionId]);
   return useStore(live.store, (state) => state.conversations[sessionId] ?? EMPTY);
 }

@@ -1,5 +1,5 @@
-/** A session as it is shown: rows in the order in which things happened, and what waits for a person. Data only. */
-import type { Change, Effects, Item, Rule } from "./wire";
+/** The conversation of a session: rows in order, with their approvals and questions. Data only. */
+import type { Change, Effects, Item, Rule } from "./messages";
 
 export interface Message {
   kind: "message";
@@ -9,15 +9,15 @@ export interface Message {
   text: string;
   thinking: string;
   isStreaming: boolean;
-  /** The model stopped before it was done. */
+  /** The output of the model was truncated. */
   isCut: boolean;
   model: string | null;
-  /** Which attempt the text is of, and how many characters (code points, as the server counts) of each kind were heard. */
+  /** The attempt of the text, and the number of code points received of each kind. */
   attempt: number;
-  heard: { text: number; thinking: number };
+  received: { text: number; thinking: number };
 }
 
-export type CallStatus = "asked" | "waiting" | "running" | "success" | "error" | "denied";
+export type CallStatus = "pending" | "waiting" | "running" | "success" | "error" | "rejected";
 
 export interface Call {
   kind: "call";
@@ -27,13 +27,13 @@ export interface Call {
   status: CallStatus;
   input: unknown;
   output: string;
-  heard: { output: number; attempt: number };
+  received: { output: number; attempt: number };
   result: string | null;
   metadata: Record<string, unknown>;
-  /** When it began and how long it took, in milliseconds. */
+  /** Start time and duration, in milliseconds. */
   startedAt: number | null;
   durationMs: number | null;
-  /** How well its program was held, if it ran one. */
+  /** Isolation level of its program, if it ran one. */
   isolation: string | null;
   approval: Approval | null;
   question: Question | null;
@@ -54,7 +54,7 @@ export interface Approval {
   offered: Rule;
   replaces: string | null;
   expiresAt: string;
-  /** `open` until someone decided or it ended by itself. */
+  /** `open` until a decision, expiry or withdrawal. */
   state: string;
   decidedBy: string | null;
   denial: string | null;
@@ -71,7 +71,7 @@ export interface Question {
   answeredBy: string | null;
 }
 
-/** How a run ended, if not simply by being done; or an error that belongs to no call. */
+/** Why a run ended early, or an error that belongs to no call. */
 export interface Note {
   kind: "note";
   id: string;
@@ -97,16 +97,16 @@ export interface Usage {
 }
 
 export interface Conversation {
-  /** The number of the last event that was taken; where to resume. */
+  /** The sequence number of the last applied event, to resume from. */
   seq: number;
-  /** The newest number that the server has told of: until it is reached, the past is being read. */
+  /** The newest sequence number on the server. Up to it, events are a replay. */
   newest: number;
   isLoaded: boolean;
   order: readonly string[];
   rows: Readonly<Record<string, Row>>;
   runs: Readonly<Record<string, Run>>;
   usage: Usage | null;
-  /** The path of the plan that was last written here. */
+  /** The path of the plan last written in the session. */
   plan: string | null;
 }
 
@@ -121,23 +121,23 @@ export const EMPTY: Conversation = {
   plan: null,
 };
 
-/** The run that is under way, if one is. */
+/** Returns the active run, if any. */
 export function currentRun(conversation: Conversation): Run | null {
   return Object.values(conversation.runs).find((run) => run.state !== "ended" && run.state !== "queued") ?? null;
 }
 
-/** The calls that wait for a person, oldest first. */
+/** Returns the calls that wait for a person, oldest first. */
 export function waitingCalls(conversation: Conversation): Call[] {
   return conversation.order
     .map((id) => conversation.rows[id])
     .filter((row): row is Call => row?.kind === "call" && (isOpen(row.approval) || isOpen(row.question)));
 }
 
-export function isOpen(asked: { state: string } | null): boolean {
-  return asked?.state === "open";
+export function isOpen(pause: { state: string } | null): boolean {
+  return pause?.state === "open";
 }
 
-/** When something was made: our ids begin with the time. */
+/** Returns the creation time of an id: ids start with a timestamp. */
 export function timeOf(id: string): Date | null {
   const digits = id.replaceAll("-", "").slice(0, 12);
   return /^[0-9a-f]{12}$/.test(digits) ? new Date(Number.parseInt(digits, 16)) : null;

@@ -1,21 +1,21 @@
-/** The one WebSocket of a workspace: comes back by itself, resumes after the last number, and feeds the store. */
+/** The WebSocket of a workspace: reconnects, resumes after the last sequence number, and feeds the store. */
 import { createStore } from "zustand/vanilla";
 import { ApiError, api } from "../api/client";
 import { type Conversation, EMPTY } from "./conversation";
+import type { Payload, ServerMessage } from "./messages";
 import { reduce } from "./reduce";
-import type { Payload, Told } from "./wire";
 
-export type Status = "connecting" | "live" | "away";
+export type Status = "connecting" | "live" | "offline";
 
 export interface LiveState {
   status: Status;
   conversations: Readonly<Record<string, Conversation>>;
 }
 
-const FIRST_WAIT = 300;
-const LONGEST_WAIT = 10_000;
+const MIN_BACKOFF = 300;
+const MAX_BACKOFF = 10_000;
 
-interface Asked {
+interface PendingRequest {
   resolve: (payload: Payload) => void;
   reject: (error: Error) => void;
 }
@@ -24,51 +24,51 @@ export class Live {
   readonly store = createStore<LiveState>(() => ({ status: "connecting", conversations: {} }));
   readonly #workspaceId: string;
   #socket: WebSocket | null = null;
-  #watchers = new Map<string, number>();
-  #asked = new Map<number, Asked>();
+  #subscribers = new Map<string, number>();
+  #requests = new Map<number, PendingRequest>();
   #number = 0;
-  #wait = FIRST_WAIT;
+  #backoff = MIN_BACKOFF;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
-  /** What was told since it was last taken into the store. */
-  #told = new Map<string, Told[]>();
+  /** Messages received since the last flush into the store. */
+  #inbox = new Map<string, ServerMessage[]>();
   #isScheduled = false;
-  #listeners = new Set<(told: Told) => void>();
+  #listeners = new Set<(message: ServerMessage) => void>();
 
   constructor(workspaceId: string) {
     this.#workspaceId = workspaceId;
     this.#connect();
   }
 
-  /** Is told a session's events for as long as somebody watches it. Gives the way to stop. */
-  watch(sessionId: string): () => void {
-    const count = this.#watchers.get(sessionId) ?? 0;
-    this.#watchers.set(sessionId, count + 1);
+  /** Subscribes to the events of a session. Returns a function that unsubscribes. */
+  subscribe(sessionId: string): () => void {
+    const count = this.#subscribers.get(sessionId) ?? 0;
+    this.#subscribers.set(sessionId, count + 1);
     if (count === 0) this.#resume(sessionId);
     return () => {
-      const left = (this.#watchers.get(sessionId) ?? 1) - 1;
+      const left = (this.#subscribers.get(sessionId) ?? 1) - 1;
       if (left > 0) {
-        this.#watchers.set(sessionId, left);
+        this.#subscribers.set(sessionId, left);
         return;
       }
-      this.#watchers.delete(sessionId);
-      if (this.#isOpen()) this.#say("chat:leave", { conversationId: sessionId });
+      this.#subscribers.delete(sessionId);
+      if (this.#isOpen()) this.#send("chat:leave", { conversationId: sessionId });
     };
   }
 
-  /** Hears every event (not deltas) of the sessions that are watched, such as what asks for a decision. */
-  listen(listener: (told: Told) => void): () => void {
+  /** Calls the listener for every event (not deltas) of the subscribed sessions. */
+  listen(listener: (message: ServerMessage) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Asks the server for something; rejects with what it said if it refuses. */
-  ask(type: string, payload: Payload): Promise<Payload> {
+  /** Sends a request and resolves with the response. Rejects with the server's error. */
+  request(type: string, payload: Payload): Promise<Payload> {
     if (!this.#isOpen()) {
-      return Promise.reject(new Error("The server cannot be reached just now. Try again in a moment."));
+      return Promise.reject(new Error("The server is unreachable. Try again in a moment."));
     }
-    const id = this.#say(type, payload);
-    return new Promise((resolve, reject) => this.#asked.set(id, { resolve, reject }));
+    const id = this.#send(type, payload);
+    return new Promise((resolve, reject) => this.#requests.set(id, { resolve, reject }));
   }
 
   close(): void {
@@ -81,7 +81,7 @@ export class Live {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
 
-  #say(type: string, payload: Payload): number {
+  #send(type: string, payload: Payload): number {
     const id = ++this.#number;
     this.#socket?.send(JSON.stringify({ type, payload, id }));
     return id;
@@ -92,31 +92,32 @@ export class Live {
     const socket = new WebSocket(address, "toolcrib.chat");
     this.#socket = socket;
     socket.onopen = () => {
-      this.#wait = FIRST_WAIT;
+      this.#backoff = MIN_BACKOFF;
       this.store.setState({ status: "live" });
-      for (const sessionId of this.#watchers.keys()) this.#resume(sessionId);
+      for (const sessionId of this.#subscribers.keys()) this.#resume(sessionId);
     };
-    socket.onmessage = (frame) => this.#hear(JSON.parse(frame.data) as Told);
-    socket.onclose = () => this.#lost();
+    socket.onmessage = (frame) => this.#receive(JSON.parse(frame.data) as ServerMessage);
+    socket.onclose = () => this.#disconnected();
   }
 
-  #lost(): void {
-    for (const asked of this.#asked.values()) asked.reject(new Error("The connection was lost before an answer came."));
-    this.#asked.clear();
+  #disconnected(): void {
+    for (const request of this.#requests.values())
+      request.reject(new Error("The connection was lost before the server responded. Try again."));
+    this.#requests.clear();
     if (this.#isClosed) return;
-    this.store.setState({ status: "away" });
-    this.#timer = setTimeout(() => void this.#comeBack(), this.#wait);
-    this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+    this.store.setState({ status: "offline" });
+    this.#timer = setTimeout(() => void this.#reconnect(), this.#backoff);
+    this.#backoff = Math.min(this.#backoff * 2, MAX_BACKOFF);
   }
 
-  /** A browser is not told why it was refused, so the API is asked: it renews the login, or says that there is none. */
-  async #comeBack(): Promise<void> {
+  /** A browser hides why a WebSocket failed. An API request refreshes the login, or shows that it has expired. */
+  async #reconnect(): Promise<void> {
     try {
       const { response } = await api.GET("/api/v1/auth/me");
       if (response.status === 401) return;
     } catch (error) {
       if (error instanceof ApiError) throw error;
-      // Nobody answers yet.
+      // The server is still unreachable.
     }
     if (!this.#isClosed) this.#connect();
   }
@@ -125,30 +126,30 @@ export class Live {
     if (!this.#isOpen()) return;
     this.#flush();
     const after = this.store.getState().conversations[sessionId]?.seq ?? 0;
-    this.#say("chat:resume", { conversationId: sessionId, after });
+    this.#send("chat:resume", { conversationId: sessionId, after });
   }
 
-  #hear(told: Told): void {
-    if (told.id !== undefined) this.#answer(told);
-    const sessionId = told.payload.conversationId;
-    if (told.type === "chat:ok" || typeof sessionId !== "string") return;
-    // An error without a number answers what we asked; it is no part of the conversation.
-    if (told.type === "chat:error" && told.seq === undefined) return;
-    const waiting = this.#told.get(sessionId);
-    if (waiting) waiting.push(told);
-    else this.#told.set(sessionId, [told]);
-    if (told.seq !== undefined) for (const listener of this.#listeners) listener(told);
+  #receive(message: ServerMessage): void {
+    if (message.id !== undefined) this.#settle(message);
+    const sessionId = message.payload.conversationId;
+    if (message.type === "chat:ok" || typeof sessionId !== "string") return;
+    // An error without a sequence number is a response to a request, not part of the conversation.
+    if (message.type === "chat:error" && message.seq === undefined) return;
+    const waiting = this.#inbox.get(sessionId);
+    if (waiting) waiting.push(message);
+    else this.#inbox.set(sessionId, [message]);
+    if (message.seq !== undefined) for (const listener of this.#listeners) listener(message);
     this.#schedule();
   }
 
-  #answer({ id, type, payload }: Told): void {
-    const asked = this.#asked.get(Number(id));
-    this.#asked.delete(Number(id));
-    if (type === "chat:error") asked?.reject(new ApiError(0, payload.code, payload.message, payload.fields ?? {}));
-    else asked?.resolve(payload);
+  #settle({ id, type, payload }: ServerMessage): void {
+    const request = this.#requests.get(Number(id));
+    this.#requests.delete(Number(id));
+    if (type === "chat:error") request?.reject(new ApiError(0, payload.code, payload.message, payload.fields ?? {}));
+    else request?.resolve(payload);
   }
 
-  /** Takes what came together into the store together: once per picture, or soon if there are none to draw. */
+  /** Applies received messages in batches: once per frame, or by a timer while the page is hidden. */
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
@@ -158,14 +159,14 @@ export class Live {
 
   #flush(): void {
     this.#isScheduled = false;
-    if (this.#told.size === 0) return;
+    if (this.#inbox.size === 0) return;
     const before = this.store.getState().conversations;
     const conversations = { ...before };
     const now = Date.now();
-    for (const [sessionId, told] of this.#told) {
-      conversations[sessionId] = reduce(before[sessionId] ?? EMPTY, told, now);
+    for (const [sessionId, messages] of this.#inbox) {
+      conversations[sessionId] = reduce(before[sessionId] ?? EMPTY, messages, now);
     }
-    this.#told.clear();
+    this.#inbox.clear();
     this.store.setState({ conversations });
   }
 }

@@ -1,20 +1,20 @@
-/** What each event and delta makes of a conversation. Pure: the same events make the same conversation, live or later. */
+/** Applies events and deltas to a conversation. Pure: the same events give the same conversation, live or replayed. */
 import type { Approval, Call, Conversation, Message, Note, Question, Row, Run } from "./conversation";
-import type { Payload, Told } from "./wire";
+import type { Payload, ServerMessage } from "./messages";
 
-/** Takes what was told, in order. Gives the same object if none of it said anything new. */
-export function reduce(before: Conversation, told: readonly Told[], now: number): Conversation {
+/** Applies messages in order. Returns the same object if nothing changed. */
+export function reduce(before: Conversation, messages: readonly ServerMessage[], now: number): Conversation {
   const draft = new Draft(before, now);
-  for (const one of told) draft.take(one);
+  for (const message of messages) draft.add(message);
   return draft.done();
 }
 
-/** A copy that is written to while a batch is taken; whatever does not change is shared with what was before. */
+/** A mutable copy for one batch. Unchanged parts are shared with the conversation before it. */
 class Draft {
   #conversation: Conversation;
   #order: string[] | null = null;
   #rows: Record<string, Row> | null = null;
-  #isPast = false;
+  #isReplay = false;
 
   constructor(
     readonly before: Conversation,
@@ -29,24 +29,24 @@ class Draft {
     return this.#conversation;
   }
 
-  take({ type, payload, seq }: Told): void {
-    // What is open is told first to whoever joins. Who has every event knows it from them, and at its place.
+  add({ type, payload, seq }: ServerMessage): void {
+    // The server repeats open approvals and questions on join. The events contain them in their place.
     if (payload.again) return;
     if (seq !== undefined) {
-      // Told twice, as after a resume from an older number.
+      // Received twice, for example after a resume.
       if (seq <= this.#conversation.seq) return;
-      this.#isPast = seq <= this.#conversation.newest;
+      this.#isReplay = seq <= this.#conversation.newest;
       this.#change({ seq });
     } else {
-      this.#isPast = false;
+      this.#isReplay = false;
     }
-    this.#obey(type, payload);
+    this.#apply(type, payload);
     if (!this.#conversation.isLoaded && seq !== undefined && seq >= this.#conversation.newest) {
       this.#change({ isLoaded: true });
     }
   }
 
-  #obey(type: string, payload: Payload): void {
+  #apply(type: string, payload: Payload): void {
     switch (type) {
       case "chat:resumed":
         this.#change({ newest: payload.newest });
@@ -59,10 +59,10 @@ class Draft {
         this.#streamStart(payload);
         break;
       case "chat:text-delta":
-        this.#heard(payload, "text");
+        this.#textDelta(payload, "text");
         break;
       case "chat:thinking-delta":
-        this.#heard(payload, "thinking");
+        this.#textDelta(payload, "thinking");
         break;
       case "chat:stream-end":
         this.#streamEnd(payload);
@@ -97,7 +97,7 @@ class Draft {
     }
   }
 
-  // What was said
+  // Messages
 
   #message({ messageId, role, runId, content }: Payload): void {
     this.#put({ ...newMessage(messageId, runId ?? null), role: role === "user" ? "user" : "summary", text: content });
@@ -108,29 +108,30 @@ class Draft {
     this.#put({ ...newMessage(messageId, runId), isStreaming: true, model, attempt });
   }
 
-  #heard({ messageId, content, offset, attempt }: Payload, what: "text" | "thinking"): void {
+  #textDelta({ messageId, content, offset, attempt }: Payload, what: "text" | "thinking"): void {
     const message = this.#rows_()[messageId];
     if (message?.kind !== "message" || !message.isStreaming || attempt < message.attempt) return;
-    const fresh = attempt > message.attempt ? { ...message, attempt, text: "", thinking: "", heard: NOTHING } : message;
-    const piece = newPart(content, offset, fresh.heard[what]);
+    const fresh =
+      attempt > message.attempt ? { ...message, attempt, text: "", thinking: "", received: NONE_RECEIVED } : message;
+    const piece = newPart(content, offset, fresh.received[what]);
     if (piece === "" && fresh === message) return;
-    const heard = { ...fresh.heard, [what]: Math.max(fresh.heard[what], offset + lengthOf(content)) };
-    this.#put({ ...fresh, [what]: fresh[what] + piece, heard });
+    const received = { ...fresh.received, [what]: Math.max(fresh.received[what], offset + lengthOf(content)) };
+    this.#put({ ...fresh, [what]: fresh[what] + piece, received });
   }
 
   #streamEnd({ messageId, runId, content, thinking, toolCalls, finishReason, usage }: Payload): void {
-    const said = { text: String(content ?? "").trim(), thinking: String(thinking ?? "") };
-    if (said.text === "" && said.thinking === "") this.#remove(messageId);
+    const final = { text: String(content ?? "").trim(), thinking: String(thinking ?? "") };
+    if (final.text === "" && final.thinking === "") this.#remove(messageId);
     else {
       const before = this.#rows_()[messageId];
       const message = before?.kind === "message" ? before : newMessage(messageId, runId);
-      this.#put({ ...message, ...said, isStreaming: false, isCut: finishReason === "cut" });
+      this.#put({ ...message, ...final, isStreaming: false, isCut: finishReason === "cut" });
     }
     for (const { toolId, toolName } of toolCalls ?? []) this.#call(toolId, toolName, { runId });
     if (usage) this.#change({ usage: { contextTokens: usage.contextTokens, contextWindow: usage.contextWindow } });
   }
 
-  /** A process that died left half an answer, and the next one asked anew. */
+  /** Removes the partial message of a process that died. The next process asks the model again. */
   #dropUnfinished(runId: string): void {
     for (let at = this.#order_().length - 1; at >= 0; at--) {
       const row = this.#rows_()[this.#order_()[at] as string];
@@ -142,26 +143,28 @@ class Draft {
   // Calls
 
   #toolStart({ toolId, toolName, input }: Payload): void {
-    this.#call(toolId, toolName, { status: "running", input, startedAt: this.#isPast ? null : this.now });
+    this.#call(toolId, toolName, { status: "running", input, startedAt: this.#isReplay ? null : this.now });
     if (/^plan_(write|edit)$/.test(toolName) && typeof input?.path === "string") this.#change({ plan: input.path });
   }
 
   #toolDelta({ toolId, chunk, offset, attempt }: Payload): void {
     const call = this.#rows_()[toolId];
-    if (call?.kind !== "call" || call.result !== null || attempt < call.heard.attempt) return;
+    if (call?.kind !== "call" || call.result !== null || attempt < call.received.attempt) return;
     const before =
-      attempt > call.heard.attempt ? { output: "", heard: 0 } : { output: call.output, heard: call.heard.output };
-    const output = before.output + newPart(chunk, offset, before.heard);
-    const heard = { attempt, output: Math.max(before.heard, offset + lengthOf(chunk)) };
-    this.#put({ ...call, output: output.slice(-MAX_OUTPUT), heard });
+      attempt > call.received.attempt
+        ? { output: "", received: 0 }
+        : { output: call.output, received: call.received.output };
+    const output = before.output + newPart(chunk, offset, before.received);
+    const received = { attempt, output: Math.max(before.received, offset + lengthOf(chunk)) };
+    this.#put({ ...call, output: output.slice(-MAX_OUTPUT), received });
   }
 
   #toolResult({ toolId, toolName, status, result, metadata, durationMs, isolation }: Payload): void {
     const before = this.#rows_()[toolId];
     const startedAt = before?.kind === "call" ? before.startedAt : null;
-    const isDenied = before?.kind === "call" && before.approval?.state === "denied";
+    const isRejected = before?.kind === "call" && before.approval?.state === "denied";
     this.#call(toolId, toolName, {
-      status: status === "success" ? "success" : isDenied ? "denied" : "error",
+      status: status === "success" ? "success" : isRejected ? "rejected" : "error",
       result,
       metadata,
       isolation: isolation ?? null,
@@ -177,7 +180,7 @@ class Draft {
     this.#put({ ...(before?.kind === "call" ? before : newCall(id, name)), ...more });
   }
 
-  // What people are asked
+  // Approvals and questions
 
   #confirm(payload: Payload): void {
     const approval = approvalOf(payload);
@@ -190,7 +193,7 @@ class Draft {
     const call = this.#rows_()[toolId];
     if (call?.kind !== "call" || call.approval === null || call.approval.id !== approvalId) return;
     const approval: Approval = { ...call.approval, state, decidedBy, scope, denial: reason };
-    this.#put({ ...call, approval, status: state === "allowed" ? "asked" : "denied" });
+    this.#put({ ...call, approval, status: state === "allowed" ? "pending" : "rejected" });
   }
 
   #question({ questionId, toolId, questions, expiresAt }: Payload): void {
@@ -267,8 +270,8 @@ class Draft {
   }
 }
 
-const NOTHING = { text: 0, thinking: 0 };
-/** Of a longer output only the end is shown while it comes; the result has it as the tool gave it. */
+const NONE_RECEIVED = { text: 0, thinking: 0 };
+/** Only the end of a longer output is shown while it streams. The result has all that the tool returned. */
 const MAX_OUTPUT = 50_000;
 
 function newMessage(id: string, runId: string | null): Message {
@@ -283,7 +286,7 @@ function newMessage(id: string, runId: string | null): Message {
     isCut: false,
     model: null,
     attempt: 0,
-    heard: NOTHING,
+    received: NONE_RECEIVED,
   };
 }
 
@@ -293,10 +296,10 @@ function newCall(id: string, name: string): Call {
     id,
     name,
     runId: null,
-    status: "asked",
+    status: "pending",
     input: null,
     output: "",
-    heard: { output: 0, attempt: 0 },
+    received: { output: 0, attempt: 0 },
     result: null,
     metadata: {},
     startedAt: null,
@@ -307,7 +310,7 @@ function newCall(id: string, name: string): Call {
   };
 }
 
-/** An approval, as the event of a session tells it. */
+/** Converts an event payload to an approval. */
 function approvalOf(payload: Payload): Approval {
   return {
     id: payload.approvalId,
@@ -332,11 +335,11 @@ function approvalOf(payload: Payload): Approval {
 }
 
 const ENDINGS: Record<string, string> = {
-  "turn-limit": "Stopped: it took as many turns as it may.",
-  budget: "Stopped: its budget of tokens is spent.",
-  deadline: "Stopped: its time is over.",
-  cancelled: "Stopped by a person.",
-  violation: "Stopped: it left the bounds that its agent has.",
+  "turn-limit": "Stopped: turn limit reached.",
+  budget: "Stopped: token budget spent.",
+  deadline: "Stopped: time limit reached.",
+  cancelled: "Cancelled.",
+  violation: "Stopped: a call violated the agent's limits.",
 };
 
 function endOf(runId: string, ending: string, error: { message?: string } | null): Note {
@@ -344,15 +347,15 @@ function endOf(runId: string, ending: string, error: { message?: string } | null
   return { kind: "note", id: `end-${runId}`, runId, tone: ending === "cancelled" ? "plain" : "bad", text };
 }
 
-/** What a piece says that was not heard yet. Pieces come again to whoever joins in the middle. */
-function newPart(piece: string, offset: number, heard: number): string {
-  if (offset >= heard) return piece;
+/** Returns the part of a chunk that is new. The server sends chunks again after a join. */
+function newPart(piece: string, offset: number, received: number): string {
+  if (offset >= received) return piece;
   return Array.from(piece)
-    .slice(heard - offset)
+    .slice(received - offset)
     .join("");
 }
 
-/** As the server counts: characters, of which some take two places here. */
+/** Counts code points, as the server does. */
 function lengthOf(text: string): number {
   let length = 0;
   for (const _ of text) length++;
@@ -361,8 +364,8 @@ function lengthOf(text: string): number {
 
 function planOf(result: unknown): string | null {
   try {
-    const said = JSON.parse(String(result));
-    return typeof said?.path === "string" ? said.path : null;
+    const parsed = JSON.parse(String(result));
+    return typeof parsed?.path === "string" ? parsed.path : null;
   } catch {
     return null;
   }

@@ -1,17 +1,17 @@
-/** A call of a tool: open while it runs or waits, shut after; whoever opens or shuts it has the last word. */
+/** A tool call: expanded while it runs, collapsed afterwards, unless a person toggles it. */
 import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } from "lucide-react";
 import { useState } from "react";
 import { create } from "zustand";
-import { ApprovalCard, textOf } from "../../decisions/ApprovalCard";
-import { QuestionForm } from "../../decisions/QuestionForm";
+import { ApprovalCard, textOf } from "../../approvals/ApprovalCard";
+import { QuestionForm } from "../../approvals/QuestionForm";
+import { Badge } from "../../components/Badge";
+import { Button } from "../../components/Button";
+import { Code } from "../../components/Code";
+import { UndoDialog } from "../../components/UndoDialog";
 import { type Call, type CallStatus, isOpen } from "../../events/conversation";
-import { Badge } from "../../parts/Badge";
-import { Button } from "../../parts/Button";
-import { Code } from "../../parts/Code";
-import { UndoDialog } from "../../parts/UndoDialog";
 import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
 
-/** What a person opened or shut. Kept here because rows come and go as they are scrolled to. */
+/** Calls that a person expanded or collapsed. Kept here because rows unmount while scrolling. */
 const useToggled = create<{ open: Record<string, boolean>; toggle: (id: string, isOpen: boolean) => void }>((set) => ({
   open: {},
   toggle: (id, isOpen) => set((before) => ({ open: { ...before.open, [id]: isOpen } })),
@@ -26,7 +26,7 @@ interface Props {
 
 export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
   const { approval, question } = call;
-  const isAsked = isOpen(approval) || isOpen(question);
+  const isPending = isOpen(approval) || isOpen(question);
   const toggled = useToggled((state) => state.open[call.id]);
   const toggle = useToggled((state) => state.toggle);
   const isExpanded = toggled ?? call.status === "running";
@@ -43,7 +43,7 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           <Icon aria-hidden className="size-4 shrink-0 text-muted" />
           <span className="shrink-0 font-mono text-xs font-semibold">{call.name}</span>
           <span className="min-w-0 grow truncate font-mono text-xs text-muted">{summaryOf(call.input)}</span>
-          {isolationOf(call) && <Badge title="How well the program was held">{isolationOf(call)}</Badge>}
+          {isolationOf(call) && <Badge title="Isolation">{isolationOf(call)}</Badge>}
           {call.durationMs !== null && call.durationMs > 0 && (
             <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(call.durationMs)}</span>
           )}
@@ -51,8 +51,8 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
         </button>
         {isExpanded && <Body workspaceId={workspaceId} sessionId={sessionId} call={call} />}
       </div>
-      {isAsked && approval && isOpen(approval) && <ApprovalCard workspaceId={workspaceId} approval={approval} />}
-      {isAsked && question && isOpen(question) && (
+      {isPending && approval && isOpen(approval) && <ApprovalCard workspaceId={workspaceId} approval={approval} />}
+      {isPending && question && isOpen(question) && (
         <QuestionForm workspaceId={workspaceId} questionId={question.id} items={question.items} plan={plan} />
       )}
     </article>
@@ -65,12 +65,10 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   return (
     <div className="space-y-2 border-t border-line p-3">
       {call.input !== null && <Code text={textOf(call.input)} label="Input" />}
-      <Decided call={call} />
+      <Outcome call={call} />
       {call.output && <Code text={call.output} label="Output so far" />}
       {result && <Code text={result} label="Result" />}
-      {call.metadata.cut === true && (
-        <p className="text-xs text-muted">The result was longer; this is its beginning.</p>
-      )}
+      {call.metadata.cut === true && <p className="text-xs text-muted">Output truncated</p>}
       {call.status === "success" && mayChangeFiles(call.name) && (
         <div className="flex justify-end">
           <Button small onClick={() => setIsUndoing(true)}>
@@ -81,19 +79,19 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
       <UndoDialog
         workspaceId={workspaceId}
         sessionId={sessionId}
-        undoing={isUndoing ? { deeds: { calls: [call.id] }, what: `the call ${call.name}` } : null}
+        request={isUndoing ? { target: { calls: [call.id] }, what: call.name } : null}
         onClose={() => setIsUndoing(false)}
       />
     </div>
   );
 }
 
-/** Who decided, or answered, and how. */
-function Decided({ call: { approval, question } }: { call: Call }) {
+/** The decision or the answer, and its author. */
+function Outcome({ call: { approval, question } }: { call: Call }) {
   if (approval && !isOpen(approval)) {
     return (
       <p className="text-xs text-muted">
-        {WORDS[approval.state] ?? approval.state}
+        {STATES[approval.state] ?? approval.state}
         {approval.decidedBy && ` by ${approval.decidedBy}`}
         {approval.scope && approval.scope !== "once" && ` (${approval.scope})`}
         {approval.denial && `: ${approval.denial}`}
@@ -111,23 +109,23 @@ function Decided({ call: { approval, question } }: { call: Call }) {
   return null;
 }
 
-const WORDS: Record<string, string> = { allowed: "Allowed", denied: "Denied", expired: "Nobody decided in time" };
+const STATES: Record<string, string> = { allowed: "Approved", denied: "Rejected", expired: "Expired" };
 
 const STATUSES: Record<CallStatus, [string, typeof CircleCheck, string]> = {
-  asked: ["about to begin", CircleDashed, "text-muted"],
-  waiting: ["waits for you", Hand, "text-warn"],
+  pending: ["pending", CircleDashed, "text-muted"],
+  waiting: ["waiting for you", Hand, "text-warn"],
   running: ["running", LoaderCircle, "text-accent animate-spin"],
   success: ["done", CircleCheck, "text-good"],
   error: ["failed", CircleX, "text-bad"],
-  denied: ["denied", Ban, "text-bad"],
+  rejected: ["rejected", Ban, "text-bad"],
 };
 
 function Status({ status }: { status: CallStatus }) {
-  const [words, Icon, look] = STATUSES[status];
+  const [label, Icon, style] = STATUSES[status];
   return (
     <>
-      <Icon aria-hidden className={`size-4 shrink-0 ${look}`} />
-      <span className="sr-only">{words}</span>
+      <Icon aria-hidden className={`size-4 shrink-0 ${style}`} />
+      <span className="sr-only">{label}</span>
     </>
   );
 }
@@ -136,7 +134,7 @@ function isolationOf(call: Call): string | null {
   return call.isolation ?? (typeof call.metadata.isolation === "string" ? call.metadata.isolation : null);
 }
 
-/** JSON as people read it; what a file or a command said stands out from the rest of it. */
+/** Formats JSON for reading; shows only `content` where a result has one. */
 function pretty(result: string): string {
   if (!/^[[{]/.test(result)) return result;
   try {

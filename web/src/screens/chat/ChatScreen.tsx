@@ -1,18 +1,18 @@
-/** Sessions at the left, the one that is open at the right; on a phone one after the other. */
+/** Sessions on the left, the open one on the right. On a phone only one of the two is visible. */
 import { MessagesSquare } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useRoute } from "wouter";
-import type { ScreenProps } from "../../app/screens";
+import type { ScreenProps } from "../../app/screenProps";
 import { useShortcuts } from "../../app/shortcuts";
-import { Empty } from "../../parts/Empty";
+import { Empty } from "../../components/Empty";
 import { NewSessionDialog } from "./NewSessionDialog";
 import { SessionList } from "./SessionList";
 import { SessionView } from "./SessionView";
 
 export default function ChatScreen({ workspaceId }: ScreenProps) {
   const [, at] = useRoute("/w/:workspaceId/chat/:sessionId");
-  const [isBeginning, setIsBeginning] = useState(false);
-  useShortcuts(useMemo(() => [{ keys: "n", does: "Begin a session", act: () => setIsBeginning(true) }], []));
+  const [isCreating, setIsCreating] = useState(false);
+  useShortcuts(useMemo(() => [{ keys: "n", does: "New session", act: () => setIsCreating(true) }], []));
   const sessionId = at?.sessionId;
   return (
     <div className="flex h-full min-h-0">
@@ -20,7 +20,7 @@ export default function ChatScreen({ workspaceId }: ScreenProps) {
         aria-label="Sessions"
         className={`${sessionId ? "hidden lg:flex" : "flex"} w-full shrink-0 flex-col border-line bg-surface lg:w-64 lg:border-r`}
       >
-        <SessionList workspaceId={workspaceId} current={sessionId} onNew={() => setIsBeginning(true)} />
+        <SessionList workspaceId={workspaceId} current={sessionId} onNew={() => setIsCreating(true)} />
       </aside>
       <div className={`${sessionId ? "flex" : "hidden lg:flex"} min-w-0 grow flex-col`}>
         {sessionId ? (
@@ -28,11 +28,11 @@ export default function ChatScreen({ workspaceId }: ScreenProps) {
         ) : (
           <div className="m-auto">
             <MessagesSquare aria-hidden className="mx-auto size-10 text-muted" strokeWidth={1.2} />
-            <Empty title="No session is open">Choose one at the left, or begin a new one.</Empty>
+            <Empty title="No session selected">Select a session on the left or start a new one.</Empty>
           </div>
         )}
       </div>
-      <NewSessionDialog workspaceId={workspaceId} isOpen={isBeginning} onClose={() => setIsBeginning(false)} />
+      <NewSessionDialog workspaceId={workspaceId} isOpen={isCreating} onClose={() => setIsCreating(false)} />
     </div>
   );
 }

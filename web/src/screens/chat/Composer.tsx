@@ -1,11 +1,11 @@
-/** Where a person writes. Enter sends; while the agent is at work, what is sent waits its turn. */
+/** The message box. Enter sends; messages are queued while the agent works. */
 import { ArrowUp, Square } from "lucide-react";
 import { type KeyboardEvent, useMemo, useRef, useState } from "react";
 import { useShortcuts } from "../../app/shortcuts";
+import { Button } from "../../components/Button";
+import { ErrorNote } from "../../components/ErrorNote";
 import { type Conversation, currentRun } from "../../events/conversation";
 import { useLive, useLiveStatus } from "../../events/LiveProvider";
-import { Button } from "../../parts/Button";
-import { ErrorNote } from "../../parts/ErrorNote";
 import type { Session } from "./sessions";
 
 interface Props {
@@ -25,10 +25,10 @@ export function Composer({ session, conversation }: Props) {
   const run = currentRun(conversation);
   useShortcuts(useMemo(() => [{ keys: "/", does: "Write a message", act: () => field.current?.focus() }], []));
 
-  function write(words: string) {
-    setText(words);
-    // Survives a reload of the page, and goes with its tab.
-    sessionStorage.setItem(key, words);
+  function updateText(value: string) {
+    setText(value);
+    // Survives a reload, until the tab closes.
+    sessionStorage.setItem(key, value);
   }
 
   async function send() {
@@ -36,17 +36,17 @@ export function Composer({ session, conversation }: Props) {
     setIsSending(true);
     setError(null);
     try {
-      await live.ask("chat:send", { conversationId: session.id, content: text });
-      write("");
-    } catch (refusal) {
-      setError(refusal);
+      await live.request("chat:send", { conversationId: session.id, content: text });
+      updateText("");
+    } catch (thrown) {
+      setError(thrown);
     }
     setIsSending(false);
   }
 
   async function stop() {
     setError(null);
-    await live.ask("chat:cancel", { conversationId: session.id }).catch(setError);
+    await live.request("chat:cancel", { conversationId: session.id }).catch(setError);
   }
 
   function keyed(event: KeyboardEvent) {
@@ -69,11 +69,11 @@ export function Composer({ session, conversation }: Props) {
           <textarea
             ref={field}
             aria-label="Message"
-            placeholder={session.agent_id ? "Say what to do…" : "This session has no agent, so nobody would answer."}
+            placeholder={session.agent_id ? "Message the agent…" : "This session has no agent."}
             disabled={session.agent_id === null}
             value={text}
             rows={1}
-            onChange={(event) => write(event.target.value)}
+            onChange={(event) => updateText(event.target.value)}
             onKeyDown={keyed}
             className="field-sizing-content max-h-48 min-h-8 grow resize-none bg-transparent px-1.5 py-1.5 leading-5 outline-none placeholder:text-muted"
           />
@@ -85,7 +85,7 @@ export function Composer({ session, conversation }: Props) {
           <Button
             type="submit"
             small
-            look="primary"
+            variant="primary"
             className="min-h-8"
             busy={isSending}
             disabled={!isLive || text.trim() === ""}

@@ -1,14 +1,14 @@
-/** What was said and done, in order. Only the rows that are seen are in the page; at the end it follows what comes. */
+/** The rows of a conversation. Renders only visible rows, and follows new ones at the end. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown } from "lucide-react";
 import { useCallback, useLayoutEffect, useRef, useState } from "react";
+import { Button } from "../../components/Button";
+import { Empty } from "../../components/Empty";
+import { Loading } from "../../components/Loading";
 import type { Conversation, Row } from "../../events/conversation";
-import { Button } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
-import { Loading } from "../../parts/Loading";
 import { RowView } from "./RowView";
 
-/** So near to the end counts as being there. */
+/** Distance to the end, in pixels, that counts as the end. */
 const NEAR = 80;
 
 interface Props {
@@ -38,7 +38,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
     if (element) element.scrollTop = element.scrollHeight;
   }, []);
 
-  // The height changes with every row that is measured and every word that comes.
+  // The height changes with every measured row and every delta.
   // biome-ignore lint/correctness/useExhaustiveDependencies: see above
   useLayoutEffect(() => {
     if (follows.current) toEnd();
@@ -54,7 +54,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
   if (!isLoaded && order.length === 0)
     return (
       <div className="grow">
-        <Loading what="the conversation" />
+        <Loading what="conversation" />
       </div>
     );
   return (
@@ -68,7 +68,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
         aria-live="off"
         className="h-full overflow-y-auto"
       >
-        {order.length === 0 && <Empty title="Nothing was said yet">Write below what is to be done.</Empty>}
+        {order.length === 0 && <Empty title="No messages yet">Send the first message below.</Empty>}
         <div className="relative mx-auto max-w-3xl" style={{ height }}>
           {virtual.getVirtualItems().map((item) => {
             const row = rows[item.key as string];
@@ -96,7 +96,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
       </div>
       {!isAtEnd && (
         <Button small onClick={toEnd} className="absolute bottom-2 left-1/2 -translate-x-1/2 rounded-full shadow-card">
-          <ArrowDown aria-hidden className="size-3.5" /> Newest
+          <ArrowDown aria-hidden className="size-3.5" /> Jump to latest
         </Button>
       )}
     </div>

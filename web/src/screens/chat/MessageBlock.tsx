@@ -1,12 +1,12 @@
-/** Something that was said: by a person, by the agent, or a summary that stands for what was said before. */
+/** A message of a person or the agent, or a summary of earlier messages. */
 import { Brain, Undo2 } from "lucide-react";
 import { useState } from "react";
-import { api, taken } from "../../api/client";
+import { api, unwrap } from "../../api/client";
+import { Badge } from "../../components/Badge";
+import { Button, IconButton } from "../../components/Button";
+import { Markdown } from "../../components/Markdown";
+import { UndoDialog } from "../../components/UndoDialog";
 import { type Message, type Run, timeOf } from "../../events/conversation";
-import { Badge } from "../../parts/Badge";
-import { Button, IconButton } from "../../parts/Button";
-import { Markdown } from "../../parts/Markdown";
-import { UndoDialog } from "../../parts/UndoDialog";
 
 interface Props {
   workspaceId: string;
@@ -18,15 +18,15 @@ interface Props {
 export function MessageBlock(props: Props) {
   switch (props.message.role) {
     case "user":
-      return <PersonsMessage {...props} />;
+      return <UserMessage {...props} />;
     case "summary":
       return <Summary message={props.message} />;
     case "assistant":
-      return <AgentsMessage message={props.message} />;
+      return <AgentMessage message={props.message} />;
   }
 }
 
-function PersonsMessage({ workspaceId, sessionId, message, run }: Props) {
+function UserMessage({ workspaceId, sessionId, message, run }: Props) {
   const [isUndoing, setIsUndoing] = useState(false);
   const time = timeOf(message.id);
   return (
@@ -38,7 +38,7 @@ function PersonsMessage({ workspaceId, sessionId, message, run }: Props) {
         {run?.state === "queued" && <Queued workspaceId={workspaceId} run={run} />}
         {time && <time dateTime={time.toISOString()}>{time.toLocaleTimeString([], { timeStyle: "short" })}</time>}
         {run?.state === "ended" && (
-          <IconButton label="Undo what this run did" onClick={() => setIsUndoing(true)}>
+          <IconButton label="Undo this run" onClick={() => setIsUndoing(true)}>
             <Undo2 aria-hidden className="size-3.5" />
           </IconButton>
         )}
@@ -47,7 +47,7 @@ function PersonsMessage({ workspaceId, sessionId, message, run }: Props) {
         <UndoDialog
           workspaceId={workspaceId}
           sessionId={sessionId}
-          undoing={isUndoing ? { deeds: { run_id: run.id }, what: "what this run did" } : null}
+          request={isUndoing ? { target: { run_id: run.id }, what: "this run" } : null}
           onClose={() => setIsUndoing(false)}
         />
       )}
@@ -57,7 +57,7 @@ function PersonsMessage({ workspaceId, sessionId, message, run }: Props) {
 
 function Queued({ workspaceId, run }: { workspaceId: string; run: Run }) {
   const cancel = () =>
-    taken(
+    unwrap(
       api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/cancel", {
         params: { path: { workspace_id: workspaceId, run_id: run.id } },
       }),
@@ -65,26 +65,26 @@ function Queued({ workspaceId, run }: { workspaceId: string; run: Run }) {
   return (
     <>
       <Badge tone="accent">queued</Badge>
-      <Button small look="quiet" onClick={() => void cancel()}>
-        Take back
+      <Button small variant="quiet" onClick={() => void cancel()}>
+        Cancel
       </Button>
     </>
   );
 }
 
-function AgentsMessage({ message }: { message: Message }) {
+function AgentMessage({ message }: { message: Message }) {
   return (
-    <article aria-label="The agent" aria-busy={message.isStreaming} className="space-y-2 px-1">
+    <article aria-label="Agent" aria-busy={message.isStreaming} className="space-y-2 px-1">
       {message.thinking && <Thinking message={message} />}
       {message.text && <Markdown text={message.text} isGrowing={message.isStreaming} />}
       {message.isStreaming && message.text === "" && !message.thinking && <p className="animate-pulse text-muted">…</p>}
-      {message.isCut && <Badge tone="warn">cut short</Badge>}
+      {message.isCut && <Badge tone="warn">truncated</Badge>}
     </article>
   );
 }
 
 function Thinking({ message }: { message: Message }) {
-  // Open while it is all there is to see; then it makes room.
+  // Expanded until the first text arrives.
   const isAll = message.isStreaming && message.text === "";
   return (
     <details open={isAll} className="rounded-md border border-line bg-sunken text-sm text-muted">
@@ -99,7 +99,7 @@ function Thinking({ message }: { message: Message }) {
 function Summary({ message }: { message: Message }) {
   return (
     <details className="rounded-md border border-line bg-sunken text-sm">
-      <summary className="px-3 py-1.5 text-muted">What was said before was summed up for the model</summary>
+      <summary className="px-3 py-1.5 text-muted">Earlier messages were summarized</summary>
       <div className="px-3 pb-2">
         <Markdown text={message.text} />
       </div>

@@ -1,15 +1,15 @@
-/** Beginning a session: with which agent, in which mode. */
+/** The form for a new session: agent, mode and title. */
 import { type FormEvent, useState } from "react";
 import { useLocation } from "wouter";
-import { Badge } from "../../parts/Badge";
-import { Button } from "../../parts/Button";
-import { Dialog } from "../../parts/Dialog";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Field } from "../../parts/Field";
-import { Loading } from "../../parts/Loading";
-import { Select } from "../../parts/Select";
-import { type Agent, useAgents, useBeginSession, useModel } from "./sessions";
+import { Badge } from "../../components/Badge";
+import { Button } from "../../components/Button";
+import { Dialog } from "../../components/Dialog";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Field } from "../../components/Field";
+import { Loading } from "../../components/Loading";
+import { Select } from "../../components/Select";
+import { type Agent, useAgents, useCreateSession, useModel } from "./sessions";
 
 interface Props {
   workspaceId: string;
@@ -27,22 +27,22 @@ export function NewSessionDialog({ workspaceId, isOpen, onClose }: Props) {
 
 function NewSession({ workspaceId, onClose }: Omit<Props, "isOpen">) {
   const agents = useAgents(workspaceId);
-  const begin = useBeginSession(workspaceId);
+  const create = useCreateSession(workspaceId);
   const [chosen, setChosen] = useState<string | null>(null);
   const [title, setTitle] = useState("");
   const [mode, setMode] = useState<"build" | "plan">("build");
   const [, go] = useLocation();
   if (agents.isPending) return <Loading what="agents" />;
   if (agents.error) return <ErrorNote error={agents.error} />;
-  const able = agents.data.items.filter((agent) => agent.rules.model);
-  if (able.length === 0) {
-    return <Empty title="No agent here names a model">An owner adds one under Administration, Agents.</Empty>;
+  const usable = agents.data.items.filter((agent) => agent.rules.model);
+  if (usable.length === 0) {
+    return <Empty title="No agent with a model yet">An owner can add one in Settings, Agents.</Empty>;
   }
-  const agentId = chosen ?? able[0]?.id ?? null;
+  const agentId = chosen ?? usable[0]?.id ?? null;
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    begin.mutate(
+    create.mutate(
       { agent_id: agentId, title: title.trim() || null, mode },
       {
         onSuccess: (session) => {
@@ -58,7 +58,7 @@ function NewSession({ workspaceId, onClose }: Omit<Props, "isOpen">) {
       <fieldset>
         <legend className="mb-1 text-sm font-medium">Agent</legend>
         <div className="divide-y divide-line overflow-hidden rounded-md border border-line">
-          {able.map((agent) => (
+          {usable.map((agent) => (
             <AgentChoice
               key={agent.id}
               agent={agent}
@@ -72,14 +72,20 @@ function NewSession({ workspaceId, onClose }: Omit<Props, "isOpen">) {
         label="Mode"
         value={mode}
         onChange={(value) => setMode(value === "plan" ? "plan" : "build")}
-        options={{ build: "Build: do what the agent may", plan: "Plan: look, and write a plan first" }}
+        options={{ build: "Build: make changes", plan: "Plan: read files and write a plan first" }}
       />
-      <Field label="Title" value={title} onChange={setTitle} maxLength={200} hint="Can be given later too." />
-      <ErrorNote error={begin.error} />
+      <Field
+        label="Title"
+        value={title}
+        onChange={setTitle}
+        maxLength={200}
+        hint="Optional. You can change it later."
+      />
+      <ErrorNote error={create.error} />
       <div className="flex justify-end gap-2">
         <Button onClick={onClose}>Cancel</Button>
-        <Button type="submit" look="primary" busy={begin.isPending}>
-          Begin
+        <Button type="submit" variant="primary" busy={create.isPending}>
+          Start
         </Button>
       </div>
     </form>

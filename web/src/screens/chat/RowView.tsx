@@ -1,4 +1,4 @@
-/** One row of a conversation. Drawn anew only when the row itself has changed. */
+/** One row of a conversation. Rendered again only when the row changes. */
 import { TriangleAlert } from "lucide-react";
 import { memo } from "react";
 import type { Note, Row, Run } from "../../events/conversation";

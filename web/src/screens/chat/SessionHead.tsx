@@ -1,16 +1,16 @@
-/** A session's name and agent, how much of the model's window is used, and its two switches. */
+/** The header of a session: title, agent, context usage, trust, phase and mode. */
 import { ArrowLeft, Pencil } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { Link } from "wouter";
+import { Button, IconButton } from "../../components/Button";
+import { Dialog } from "../../components/Dialog";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Field } from "../../components/Field";
+import { Select } from "../../components/Select";
 import { type Conversation, currentRun } from "../../events/conversation";
-import { Button, IconButton } from "../../parts/Button";
-import { Dialog } from "../../parts/Dialog";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Field } from "../../parts/Field";
-import { Select } from "../../parts/Select";
 import { Gauge } from "./Gauge";
 import { titleOf } from "./SessionList";
-import { type Agent, type Session, useChangeSession } from "./sessions";
+import { type Agent, type Session, useUpdateSession } from "./sessions";
 
 interface Props {
   workspaceId: string;
@@ -21,7 +21,7 @@ interface Props {
 
 export function SessionHead({ workspaceId, session, agent, conversation }: Props) {
   const [isRenaming, setIsRenaming] = useState(false);
-  const change = useChangeSession(workspaceId, session.id);
+  const change = useUpdateSession(workspaceId, session.id);
   const run = currentRun(conversation);
   return (
     <header className="shrink-0 border-b border-line bg-surface px-3 py-1.5">
@@ -36,7 +36,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
         <div className="min-w-0 grow basis-40">
           <h1 className="flex items-center gap-1">
             <span className="truncate font-semibold">{titleOf(session)}</span>
-            <IconButton label="Rename the session" className="shrink-0" onClick={() => setIsRenaming(true)}>
+            <IconButton label="Rename session" className="shrink-0" onClick={() => setIsRenaming(true)}>
               <Pencil aria-hidden className="size-3.5" />
             </IconButton>
           </h1>
@@ -52,12 +52,22 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
           value={session.trust ?? ""}
           onChange={(trust) => change.mutate({ trust: trust === "" ? null : (trust as NonNullable<Session["trust"]>) })}
           options={{
-            "": `Trust: as its agent (${agent?.rules.trust ?? "…"})`,
+            "": `Trust: agent default (${agent?.rules.trust ?? "…"})`,
             supervised: "Trust: supervised",
             guided: "Trust: guided",
             autonomous: "Trust: autonomous",
           }}
         />
+        {agent && agent.rules.phases.length > 0 && (
+          <Select
+            label="Phase"
+            isLabelHidden
+            small
+            value={session.phase ?? agent.rules.phases[0]?.name ?? ""}
+            onChange={(phase) => change.mutate({ phase })}
+            options={phaseOptions(agent, session)}
+          />
+        )}
         <Select
           label="Mode"
           isLabelHidden
@@ -68,7 +78,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
         />
       </div>
       <ErrorNote error={change.error} />
-      <Dialog title="Rename the session" isOpen={isRenaming} onClose={() => setIsRenaming(false)}>
+      <Dialog title="Rename session" isOpen={isRenaming} onClose={() => setIsRenaming(false)}>
         <Rename
           title={session.title ?? ""}
           busy={change.isPending}
@@ -77,6 +87,12 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
       </Dialog>
     </header>
   );
+}
+
+/** Returns the agent's phases, and the session's phase even if the agent no longer has it. */
+function phaseOptions(agent: Agent, session: Session): Record<string, string> {
+  const names = [...agent.rules.phases.map(({ name }) => name), ...(session.phase ? [session.phase] : [])];
+  return Object.fromEntries(names.map((name) => [name, `Phase: ${name}`]));
 }
 
 function Rename({ title, busy, onRename }: { title: string; busy: boolean; onRename: (title: string | null) => void }) {
@@ -88,7 +104,7 @@ function Rename({ title, busy, onRename }: { title: string; busy: boolean; onRen
   return (
     <form onSubmit={submit} className="space-y-3">
       <Field label="Title" value={name} onChange={setName} maxLength={200} />
-      <Button type="submit" look="primary" busy={busy}>
+      <Button type="submit" variant="primary" busy={busy}>
         Rename
       </Button>
     </form>

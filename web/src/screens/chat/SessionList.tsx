@@ -1,13 +1,13 @@
-/** The workspace's sessions, the newest first. */
+/** The sessions of a workspace, newest first. */
 import { Plus } from "lucide-react";
 import { Link } from "wouter";
-import { usePending } from "../../decisions/approvals";
-import { Ago } from "../../parts/Ago";
-import { Badge } from "../../parts/Badge";
-import { Button } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
+import { usePending } from "../../approvals/approvals";
+import { Badge } from "../../components/Badge";
+import { Button } from "../../components/Button";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
+import { RelativeTime } from "../../components/RelativeTime";
 import { type Session, useAgents, useSessions } from "./sessions";
 
 interface Props {
@@ -28,7 +28,7 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
     <>
       <header className="flex items-center gap-2 border-b border-line px-3 py-2">
         <h1 className="grow font-semibold">Sessions</h1>
-        <Button small look="primary" onClick={onNew}>
+        <Button small variant="primary" onClick={onNew}>
           <Plus aria-hidden className="size-4" /> New
         </Button>
       </header>
@@ -36,7 +36,7 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
         {sessions.isPending && <Loading what="sessions" />}
         <ErrorNote error={sessions.error} />
         {sessions.isSuccess && all.length === 0 && (
-          <Empty title="No sessions yet">Begin one, and give an agent something to do.</Empty>
+          <Empty title="No sessions yet">Start a session and send the agent a task.</Empty>
         )}
         <ul className="p-1.5">
           {all.map((session) => (
@@ -48,14 +48,14 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
               >
                 <span className="flex items-center gap-2">
                   <span className="min-w-0 grow truncate font-medium">{titleOf(session)}</span>
-                  {waiting.has(session.id) && <Badge tone="warn">waits for you</Badge>}
+                  {waiting.has(session.id) && <Badge tone="warn">waiting for you</Badge>}
                 </span>
                 <span className="flex gap-2 text-xs text-muted">
                   <span className="min-w-0 grow truncate">
                     {agents.data?.items.find((agent) => agent.id === session.agent_id)?.name ?? "no agent"}
                     {session.mode === "plan" && " · plan"}
                   </span>
-                  <Ago time={session.created_at} />
+                  <RelativeTime time={session.created_at} />
                 </span>
               </Link>
             </li>
@@ -63,8 +63,8 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
         </ul>
         {sessions.hasNextPage && (
           <div className="p-2">
-            <Button wide look="quiet" busy={sessions.isFetchingNextPage} onClick={() => sessions.fetchNextPage()}>
-              Older ones
+            <Button wide variant="quiet" busy={sessions.isFetchingNextPage} onClick={() => sessions.fetchNextPage()}>
+              Show older
             </Button>
           </div>
         )}
@@ -76,6 +76,6 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
 export function titleOf(session: Session): string {
   return (
     session.title ??
-    `Session of ${new Date(session.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}`
+    `Session, ${new Date(session.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })}`
   );
 }

@@ -1,9 +1,9 @@
-/** One session: its head, what was said and done, and where to say more. */
+/** One session: header, conversation, status and message box. */
 
 import { useTitle } from "../../app/title";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
 import { useConversation } from "../../events/LiveProvider";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
 import { Composer } from "./Composer";
 import { ConversationList } from "./ConversationList";
 import { SessionHead } from "./SessionHead";
@@ -23,7 +23,7 @@ export function SessionView({ workspaceId, sessionId }: { workspaceId: string; s
       </div>
     );
   }
-  if (session.isPending) return <Loading what="the session" />;
+  if (session.isPending) return <Loading what="session" />;
   const agent = agents.data?.items.find((one) => one.id === session.data.agent_id);
   return (
     <>

@@ -1,4 +1,4 @@
-/** What goes on, in one line; said to those who do not see it whenever it changes. */
+/** The status in one line. Screen readers announce its changes. */
 import { type Conversation, currentRun, waitingCalls } from "../../events/conversation";
 import { useLiveStatus } from "../../events/LiveProvider";
 
@@ -6,19 +6,19 @@ export function StatusLine({ conversation }: { conversation: Conversation }) {
   const status = useLiveStatus();
   return (
     <p role="status" className="mx-auto h-6 w-full max-w-3xl shrink-0 truncate px-4 text-xs leading-6 text-muted">
-      {wordsOf(conversation, status)}
+      {statusText(conversation, status)}
     </p>
   );
 }
 
-function wordsOf(conversation: Conversation, status: string): string {
-  if (status === "away") return "The server cannot be reached. Trying again…";
+function statusText(conversation: Conversation, status: string): string {
+  if (status === "offline") return "The server is unreachable. Reconnecting…";
   if (status === "connecting") return "Connecting…";
-  if (!conversation.isLoaded) return "Loading the conversation…";
+  if (!conversation.isLoaded) return "Loading conversation…";
   const waiting = waitingCalls(conversation).length;
-  if (waiting > 0) return waiting === 1 ? "The agent waits for you." : `${waiting} calls wait for you.`;
+  if (waiting > 0) return waiting === 1 ? "The agent is waiting for you." : `${waiting} calls are waiting for you.`;
   const run = currentRun(conversation);
   if (run === null) return "";
   const queued = Object.values(conversation.runs).filter((one) => one.state === "queued").length;
-  return `The agent is at work${queued > 0 ? `; ${queued} more queued` : ""}.`;
+  return `The agent is working${queued > 0 ? `; ${queued} more queued` : ""}.`;
 }

@@ -1,11 +1,11 @@
-/** The sessions of a workspace over HTTP: listing, beginning, changing, and what their agents are. */
+/** Sessions over HTTP: list, create and update them, and their agents. */
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { api, type Schema, taken } from "../../api/client";
+import { api, type Schema, unwrap } from "../../api/client";
 import { useLive } from "../../events/LiveProvider";
 
-export type Session = Schema["SessionAnswer"];
-export type Agent = Schema["AgentAnswer"];
+export type Session = Schema["SessionOut"];
+export type Agent = Schema["AgentOut"];
 
 const listKey = (workspaceId: string) => [workspaceId, "sessions"] as const;
 const sessionKey = (workspaceId: string, sessionId: string) => [workspaceId, "session", sessionId] as const;
@@ -15,7 +15,7 @@ export function useSessions(workspaceId: string) {
     queryKey: listKey(workspaceId),
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam }) =>
-      taken(
+      unwrap(
         api.GET("/api/v1/workspaces/{workspace_id}/sessions", {
           params: { path: { workspace_id: workspaceId }, query: pageParam ? { before: pageParam } : {} },
         }),
@@ -30,7 +30,7 @@ export function useSession(workspaceId: string, sessionId: string) {
   useEffect(
     () =>
       live.listen(({ type, payload }) => {
-        // An agent whose plan was accepted leaves plan mode by itself.
+        // An accepted plan ends plan mode.
         if (type === "chat:tool-result" && payload.toolName === "exit_plan_mode") {
           void queries.invalidateQueries({ queryKey: sessionKey(workspaceId, sessionId) });
           void queries.invalidateQueries({ queryKey: listKey(workspaceId) });
@@ -41,7 +41,7 @@ export function useSession(workspaceId: string, sessionId: string) {
   return useQuery({
     queryKey: sessionKey(workspaceId, sessionId),
     queryFn: () =>
-      taken(
+      unwrap(
         api.GET("/api/v1/workspaces/{workspace_id}/sessions/{session_id}", {
           params: { path: { workspace_id: workspaceId, session_id: sessionId } },
         }),
@@ -49,11 +49,11 @@ export function useSession(workspaceId: string, sessionId: string) {
   });
 }
 
-export function useBeginSession(workspaceId: string) {
+export function useCreateSession(workspaceId: string) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (body: Schema["NewSession"]) =>
-      taken(
+    mutationFn: (body: Schema["SessionCreate"]) =>
+      unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/sessions", {
           params: { path: { workspace_id: workspaceId } },
           body,
@@ -63,11 +63,11 @@ export function useBeginSession(workspaceId: string) {
   });
 }
 
-export function useChangeSession(workspaceId: string, sessionId: string) {
+export function useUpdateSession(workspaceId: string, sessionId: string) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (body: Schema["SessionChange"]) =>
-      taken(
+    mutationFn: (body: Schema["SessionUpdate"]) =>
+      unwrap(
         api.PATCH("/api/v1/workspaces/{workspace_id}/sessions/{session_id}", {
           params: { path: { workspace_id: workspaceId, session_id: sessionId } },
           body,
@@ -84,19 +84,19 @@ export function useAgents(workspaceId: string) {
   return useQuery({
     queryKey: ["agents", workspaceId],
     queryFn: () =>
-      taken(api.GET("/api/v1/workspaces/{workspace_id}/agents", { params: { path: { workspace_id: workspaceId } } })),
-    // Whoever looks for an agent may have just made it.
+      unwrap(api.GET("/api/v1/workspaces/{workspace_id}/agents", { params: { path: { workspace_id: workspaceId } } })),
+    // The agent may be new.
     staleTime: 0,
   });
 }
 
-/** The model of an agent, as its provider describes it; nothing if it cannot be asked. */
+/** Returns the model of an agent as its provider describes it, if available. */
 export function useModel(agent: Agent | undefined) {
   const { provider, model } = agent?.rules ?? {};
   const models = useQuery({
     queryKey: ["models", provider],
     queryFn: () =>
-      taken(api.GET("/api/v1/providers/{provider}/models", { params: { path: { provider: provider ?? "" } } })),
+      unwrap(api.GET("/api/v1/providers/{provider}/models", { params: { path: { provider: provider ?? "" } } })),
     enabled: Boolean(provider),
     staleTime: 5 * 60_000,
     retry: false,

@@ -1,4 +1,4 @@
-/** What a tool looks like, and what of its input says in one line what it is about. */
+/** The icon of a tool and the one-line summary of its input. */
 import {
   Blocks,
   FilePen,
@@ -13,6 +13,7 @@ import {
   SquareTerminal,
   Trash2,
 } from "lucide-react";
+import { escapedLine } from "../../components/shownText";
 
 const ICONS: readonly [RegExp, LucideIcon][] = [
   [/^(bash|job_|process)/, SquareTerminal],
@@ -31,15 +32,15 @@ export function iconOf(tool: string): LucideIcon {
   return ICONS.find(([names]) => names.test(tool))?.[1] ?? Blocks;
 }
 
-const ONLY_LOOKS =
+const READ_ONLY =
   /^(read|cat|ls|list_|grep|glob|find|file_info|file_version|plan_(read|list)|ask_user|exit_plan|changes|web)/;
 
-/** Whether a call of the tool can have changed files, so that there may be something to undo. */
+/** Whether a call of the tool can change files, so that undo makes sense. */
 export function mayChangeFiles(tool: string): boolean {
-  return !ONLY_LOOKS.test(tool);
+  return !READ_ONLY.test(tool);
 }
 
-const TELLING = [
+const SUMMARY_FIELDS = [
   "command",
   "path",
   "file_path",
@@ -54,9 +55,9 @@ const TELLING = [
 
 export function summaryOf(input: unknown): string {
   if (typeof input !== "object" || input === null) return "";
-  const said = input as Record<string, unknown>;
-  const field = TELLING.find((name) => typeof said[name] === "string");
-  return field ? (String(said[field]).split("\n", 1)[0] ?? "") : "";
+  const fields = input as Record<string, unknown>;
+  const field = SUMMARY_FIELDS.find((name) => typeof fields[name] === "string");
+  return field ? escapedLine(String(fields[field])) : "";
 }
 
 export function durationOf(milliseconds: number): string {

@@ -1,19 +1,18 @@
-/** What was deleted, and bringing it back. */
+/** Lists and restores deleted files. */
 import { RotateCcw } from "lucide-react";
-import { Ago } from "../../parts/Ago";
-import { IconButton } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
+import { IconButton } from "../../components/Button";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
+import { RelativeTime } from "../../components/RelativeTime";
 import { useDeletedFiles, useRestore } from "./files";
 
 export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string; onRestored: (path: string) => void }) {
   const deleted = useDeletedFiles(workspaceId);
   const restore = useRestore(workspaceId);
-  if (deleted.isPending) return <Loading what="what was deleted" />;
+  if (deleted.isPending) return <Loading what="deleted files" />;
   if (deleted.error) return <ErrorNote error={deleted.error} />;
-  if (deleted.data.length === 0)
-    return <Empty title="Nothing was deleted">What is deleted can be brought back from here.</Empty>;
+  if (deleted.data.length === 0) return <Empty title="No deleted files">Restore deleted files here.</Empty>;
   return (
     <div className="p-2">
       <ErrorNote error={restore.error} />
@@ -23,7 +22,7 @@ export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string;
             <span className="min-w-0 grow">
               <span className="block truncate">{file.path}</span>
               <span className="block text-xs text-muted">
-                Deleted <Ago time={file.updated_at} />
+                Deleted <RelativeTime time={file.updated_at} />
               </span>
             </span>
             <IconButton

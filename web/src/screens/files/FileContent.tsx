@@ -1,10 +1,10 @@
-/** What a file holds: to read, and to write. */
+/** The content of a file, to read and to edit. */
 import { lazy, Suspense, useState } from "react";
 import { asText, isBinary } from "../../api/content";
-import { Button } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
+import { Button } from "../../components/Button";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
 import { type Draft, isChanged, useDrafts } from "./drafts";
 import { nameOf, useContent, useSave } from "./files";
 
@@ -15,9 +15,11 @@ interface Props {
   workspaceId: string;
   path: string;
   line: number | undefined;
+  /** A session or an agent: read-only here. */
+  isVirtual: boolean;
 }
 
-export function FileContent({ workspaceId, path, line }: Props) {
+export function FileContent({ workspaceId, path, line, isVirtual }: Props) {
   const read = useContent(workspaceId, path);
   const file = `${workspaceId}:${path}`;
   const draft = useDrafts((drafts) => drafts.of[file]);
@@ -30,7 +32,7 @@ export function FileContent({ workspaceId, path, line }: Props) {
       </div>
     );
   const { content, hash } = read.data;
-  if (isBinary(content)) return <Empty title="This is not text">It can only be read by programs.</Empty>;
+  if (isBinary(content)) return <Empty title="Binary file">This file cannot be shown as text.</Empty>;
   const text = asText(content) ?? "";
   if (draft !== undefined)
     return (
@@ -45,11 +47,13 @@ export function FileContent({ workspaceId, path, line }: Props) {
     );
   return (
     <div className="flex h-full min-h-0 flex-col">
-      <div className="border-b border-line bg-sunken px-3 py-1.5">
-        <Button small onClick={() => keep(file, { text, base: { content, hash } })}>
-          Edit
-        </Button>
-      </div>
+      {!isVirtual && (
+        <div className="border-b border-line bg-sunken px-3 py-1.5">
+          <Button small onClick={() => keep(file, { text, base: { content, hash } })}>
+            Edit
+          </Button>
+        </div>
+      )}
       <div className="min-h-0 grow">
         <Suspense fallback={<Loading what={nameOf(path)} />}>
           <TextView text={text} path={path} label={`Content of ${path}`} line={line} />
@@ -63,18 +67,18 @@ interface EditorProps {
   workspaceId: string;
   path: string;
   draft: Draft;
-  /** What stands there now, which others may have changed since the draft was begun. */
+  /** The current content, which others may have changed since the draft was started. */
   now: Draft["base"];
   onChange: (draft: Draft) => void;
   onEnd: () => void;
 }
 
 function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps) {
-  // The editor keeps the text itself; it is given one only to begin with.
-  const [begun] = useState(draft.text);
+  // The editor keeps its own text; this is only the initial value.
+  const [initialText] = useState(draft.text);
   const save = useSave(workspaceId);
   const hasChanged = isChanged(draft);
-  const isOvertaken = now.hash !== draft.base.hash;
+  const hasConflict = now.hash !== draft.base.hash;
 
   function store(base: Draft["base"]) {
     if (!save.isPending) save.mutate({ path, base, text: draft.text }, { onSuccess: onEnd });
@@ -83,26 +87,26 @@ function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps)
   return (
     <div className="flex h-full min-h-0 flex-col">
       <div className="flex flex-wrap items-center gap-2 border-b border-line bg-sunken px-3 py-1.5">
-        <Button small look="primary" busy={save.isPending} disabled={!hasChanged} onClick={() => store(draft.base)}>
+        <Button small variant="primary" busy={save.isPending} disabled={!hasChanged} onClick={() => store(draft.base)}>
           Save
         </Button>
         <Button small onClick={onEnd}>
           Cancel
         </Button>
         <span className="text-xs text-muted" role="status">
-          {hasChanged ? "Not saved yet" : "Nothing changed yet"}
+          {hasChanged ? "Unsaved changes" : "No changes"}
         </span>
       </div>
-      {(save.error || isOvertaken) && (
+      {(save.error || hasConflict) && (
         <div className="max-h-1/2 space-y-2 overflow-y-auto border-b border-line p-2" tabIndex={0}>
           <ErrorNote error={save.error} />
-          {isOvertaken && <Overtaken path={path} theirs={now} mine={draft.text} onSave={() => store(now)} />}
+          {hasConflict && <EditConflict path={path} theirs={now} mine={draft.text} onSave={() => store(now)} />}
         </div>
       )}
       <div className="min-h-0 grow">
         <Suspense fallback={<Loading what={nameOf(path)} />}>
           <TextView
-            text={begun}
+            text={initialText}
             path={path}
             label={`Edit ${path}`}
             onChange={(text) => onChange({ ...draft, text })}
@@ -114,25 +118,25 @@ function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps)
   );
 }
 
-interface OvertakenProps {
+interface EditConflictProps {
   path: string;
   theirs: Draft["base"];
   mine: string;
   onSave: () => void;
 }
 
-function Overtaken({ path, theirs, mine, onSave }: OvertakenProps) {
+function EditConflict({ path, theirs, mine, onSave }: EditConflictProps) {
   return (
-    <section aria-label="What others wrote meanwhile" className="space-y-2">
+    <section aria-label="Edit conflict" className="space-y-2">
       <div className="flex flex-wrap items-center gap-2">
-        <p className="text-warn">Someone has changed this file since you began. Theirs, beside yours:</p>
+        <p className="text-warn">This file changed while you were editing. Their version and yours:</p>
         <span className="grow" />
-        <Button small look="danger" onClick={onSave}>
-          Save mine over it
+        <Button small variant="danger" onClick={onSave}>
+          Overwrite
         </Button>
       </div>
-      <Suspense fallback={<Loading what="the difference" />}>
-        <TextDiff before={asText(theirs.content) ?? ""} after={mine} path={path} label="Theirs beside yours" />
+      <Suspense fallback={<Loading what="diff" />}>
+        <TextDiff before={asText(theirs.content) ?? ""} after={mine} path={path} label="Their version and yours" />
       </Suspense>
     </section>
   );

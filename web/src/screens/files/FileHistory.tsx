@@ -1,15 +1,15 @@
-/** A file's versions, what each changed, and bringing one back. */
+/** The versions of a file, their diffs, and restore. */
 import { RotateCcw } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { asText } from "../../api/content";
 import { type Names, nameOfAuthor, useNames } from "../../api/names";
-import { Ago } from "../../parts/Ago";
-import { Badge } from "../../parts/Badge";
-import { Button } from "../../parts/Button";
-import { Dialog } from "../../parts/Dialog";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
+import { Badge } from "../../components/Badge";
+import { Button } from "../../components/Button";
+import { Dialog } from "../../components/Dialog";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
+import { RelativeTime } from "../../components/RelativeTime";
 import { type FileVersion, useFileId, useRestore, useVersion, useVersions } from "./files";
 
 const TextDiff = lazy(() => import("../../editor/TextDiff"));
@@ -17,17 +17,17 @@ const TextDiff = lazy(() => import("../../editor/TextDiff"));
 interface Props {
   workspaceId: string;
   path: string;
-  /** The id of the version that is shown; without one, the newest is. */
+  /** The id of the shown version; null shows the newest. */
   chosen: string | null;
   onChoose: (versionId: string) => void;
 }
 
 export function FileHistory({ workspaceId, path, chosen, onChoose }: Props) {
   const id = useFileId(workspaceId, path);
-  if (id.isPending) return <Loading what="the history" />;
+  if (id.isPending) return <Loading what="history" />;
   if (id.error) return <ErrorNote error={id.error} />;
   if (id.data === null)
-    return <Empty title="No history yet">This file is only on disk. Its first change here begins its history.</Empty>;
+    return <Empty title="No history yet">This file is untracked. Its first change here starts its history.</Empty>;
   return <Versions workspaceId={workspaceId} fileId={id.data} chosen={chosen} onChoose={onChoose} />;
 }
 
@@ -38,7 +38,7 @@ interface VersionsProps extends Omit<Props, "path"> {
 function Versions({ workspaceId, fileId, chosen, onChoose }: VersionsProps) {
   const found = useVersions(workspaceId, fileId);
   const names = useNames(workspaceId);
-  if (found.isPending) return <Loading what="the history" />;
+  if (found.isPending) return <Loading what="history" />;
   if (found.error) return <ErrorNote error={found.error} />;
   const versions = found.data.versions;
   const at = Math.max(
@@ -46,11 +46,11 @@ function Versions({ workspaceId, fileId, chosen, onChoose }: VersionsProps) {
     versions.findIndex((version) => version.version_id === chosen),
   );
   const version = versions[at];
-  if (version === undefined) return <Empty title="No version is kept any more" />;
+  if (version === undefined) return <Empty title="No versions left" />;
   return (
     <div className="flex h-full min-h-0 flex-col lg:flex-row">
       <ol
-        aria-label="Versions, the newest first"
+        aria-label="Versions, newest first"
         className="max-h-48 shrink-0 overflow-y-auto border-b border-line bg-surface lg:max-h-none lg:w-64 lg:border-r lg:border-b-0"
       >
         {versions.map((one, index) => (
@@ -63,11 +63,11 @@ function Versions({ workspaceId, fileId, chosen, onChoose }: VersionsProps) {
             >
               <span className="flex items-center gap-2">
                 <span className="font-medium">Version {one.number}</span>
-                {index === 0 && <Badge tone="accent">now</Badge>}
+                {index === 0 && <Badge tone="accent">current</Badge>}
                 {one.deleted && <Badge tone="bad">deleted</Badge>}
               </span>
               <span className="block text-xs text-muted">
-                {nameOfAuthor(names, one.author)}, <Ago time={one.created_at} />
+                {nameOfAuthor(names, one.author)}, <RelativeTime time={one.created_at} />
               </span>
             </button>
           </li>
@@ -89,46 +89,44 @@ interface HeadProps {
 }
 
 function VersionHead({ workspaceId, version, isHead, names }: HeadProps) {
-  const [isAsked, setIsAsked] = useState(false);
+  const [isConfirming, setIsConfirming] = useState(false);
   const restore = useRestore(workspaceId);
   return (
     <div className="flex flex-wrap items-center gap-2">
-      <h2 className="font-semibold">What version {version.number} changed</h2>
+      <h2 className="font-semibold">Changes in version {version.number}</h2>
       <span className="text-muted">
-        by {nameOfAuthor(names, version.author)}, <Ago time={version.created_at} />
+        by {nameOfAuthor(names, version.author)}, <RelativeTime time={version.created_at} />
       </span>
       <span className="grow" />
       {!isHead && !version.deleted && (
-        <Button small onClick={() => setIsAsked(true)}>
+        <Button small onClick={() => setIsConfirming(true)}>
           <RotateCcw aria-hidden className="size-3.5" />
-          Bring this version back
+          Restore this version
         </Button>
       )}
       <Dialog
-        title={`Bring version ${version.number} back?`}
-        isOpen={isAsked}
-        onClose={() => setIsAsked(false)}
+        title={`Restore version ${version.number}?`}
+        isOpen={isConfirming}
+        onClose={() => setIsConfirming(false)}
         foot={
           <>
-            <Button onClick={() => setIsAsked(false)}>Leave it</Button>
+            <Button onClick={() => setIsConfirming(false)}>Cancel</Button>
             <Button
-              look="primary"
+              variant="primary"
               busy={restore.isPending}
               onClick={() =>
                 restore.mutate(
                   { fileId: version.file_id, versionId: version.version_id },
-                  { onSuccess: () => setIsAsked(false) },
+                  { onSuccess: () => setIsConfirming(false) },
                 )
               }
             >
-              Bring it back
+              Restore
             </Button>
           </>
         }
       >
-        <p>
-          The file becomes what it was then, as a new version. Nothing is lost: what stands there now stays below it.
-        </p>
+        <p>This version becomes the new current version. The version before it stays in the history.</p>
         <ErrorNote error={restore.error} />
       </Dialog>
     </div>
@@ -148,7 +146,7 @@ function Difference({ workspaceId, before, after }: DifferenceProps) {
   if (now.error || old.error) return <ErrorNote error={now.error ?? old.error} />;
   const texts = [textOf(before, old.data?.content), textOf(after, now.data.content)] as const;
   if (texts[0] === null || texts[1] === null)
-    return <Empty title="There is no text to compare">The content is not text, or the history does not keep it.</Empty>;
+    return <Empty title="Nothing to compare">The content is binary or was not kept.</Empty>;
   return (
     <div className="space-y-2">
       {before !== undefined && before.path !== after.path && (
@@ -157,14 +155,14 @@ function Difference({ workspaceId, before, after }: DifferenceProps) {
         </p>
       )}
       {texts[0] === texts[1] ? (
-        <p className="text-muted">The content is the same as before.</p>
+        <p className="text-muted">The content did not change.</p>
       ) : (
-        <Suspense fallback={<Loading what="the difference" />}>
+        <Suspense fallback={<Loading what="diff" />}>
           <TextDiff
             before={texts[0]}
             after={texts[1]}
             path={after.path}
-            label={`Version ${before?.number ?? 0} beside version ${after.number}`}
+            label={`Version ${before?.number ?? 0} and version ${after.number}`}
           />
         </Suspense>
       )}
@@ -172,7 +170,7 @@ function Difference({ workspaceId, before, after }: DifferenceProps) {
   );
 }
 
-/** Before the first version, and after a deletion, there is nothing. */
+/** Returns an empty text before the first version and for a deletion. */
 function textOf(version: FileVersion | undefined, content: unknown): string | null {
   return version === undefined || version.deleted ? "" : asText(content);
 }

@@ -1,16 +1,16 @@
-/** The tree: folders are loaded when they are opened; arrow keys walk it. */
+/** The file tree. Folders are loaded when they are opened; arrow keys move the focus. */
 import { useQueries } from "@tanstack/react-query";
 import { ChevronRight, CircleCheck, CircleDashed, File, Folder, FolderOpen, LoaderCircle } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
-import { type Entry, folderQuery, MOST_ENTRIES } from "./files";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
+import { type Entry, folderQuery, MAX_ENTRIES } from "./files";
 import { foldersAbove, neighbour, type Row, rowsOf } from "./rows";
 
 interface Props {
   workspaceId: string;
-  /** The path of the file that is shown. */
+  /** The path of the selected file. */
   shown: string | null;
   onShow: (path: string) => void;
 }
@@ -20,7 +20,7 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
   const [current, setCurrent] = useState(shown ?? "");
   const tree = useRef<HTMLDivElement>(null);
   const paths = useMemo(() => ["/", ...open], [open]);
-  const asked = useQueries({ queries: paths.map((path) => folderQuery(workspaceId, path)) });
+  const folderQueries = useQueries({ queries: paths.map((path) => folderQuery(workspaceId, path)) });
 
   useEffect(() => {
     if (shown !== null) setOpen((before) => new Set([...before, ...foldersAbove(shown)]));
@@ -28,15 +28,15 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
 
   const folders = new Map<string, Entry[]>();
   paths.forEach((path, index) => {
-    const entries = asked[index]?.data?.entries;
+    const entries = folderQueries[index]?.data?.entries;
     if (entries !== undefined) folders.set(path, entries);
   });
   const rows = rowsOf(folders, open);
-  // One row can be reached by Tab: the one that was last walked to, or else the first.
+  // Tab reaches one row: the last focused one, or else the first.
   const stop = rows.some((row) => row.entry.path === current) ? current : rows[0]?.entry.path;
-  const root = asked[0];
+  const root = folderQueries[0];
 
-  function turn(row: Row, isOpen: boolean) {
+  function setFolderOpen(row: Row, isOpen: boolean) {
     setOpen((before) => {
       const after = new Set(before);
       if (isOpen) after.add(row.entry.path);
@@ -47,14 +47,14 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
 
   function choose(row: Row) {
     setCurrent(row.entry.path);
-    if (row.isFolder) turn(row, !row.isOpen);
+    if (row.isFolder) setFolderOpen(row, !row.isOpen);
     else onShow(row.entry.path);
   }
 
-  function walk(event: KeyboardEvent, row: Row) {
+  function handleKey(event: KeyboardEvent, row: Row) {
     if (event.key === "Enter" || event.key === " ") choose(row);
-    else if (event.key === "ArrowRight" && row.isFolder && !row.isOpen) turn(row, true);
-    else if (event.key === "ArrowLeft" && row.isOpen) turn(row, false);
+    else if (event.key === "ArrowRight" && row.isFolder && !row.isOpen) setFolderOpen(row, true);
+    else if (event.key === "ArrowLeft" && row.isOpen) setFolderOpen(row, false);
     else {
       const next = neighbour(rows, row.entry.path, event.key);
       if (next === undefined) return;
@@ -64,10 +64,9 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
     event.preventDefault();
   }
 
-  if (root?.isPending) return <Loading what="the files" />;
+  if (root?.isPending) return <Loading what="files" />;
   if (root?.error) return <ErrorNote error={root.error} />;
-  if (rows.length === 0)
-    return <Empty title="No files yet">Make one with the buttons above, or let an agent do so.</Empty>;
+  if (rows.length === 0) return <Empty title="No files yet">Create a file above, or ask an agent.</Empty>;
   return (
     <div ref={tree} role="tree" aria-label="Files" className="py-1">
       {rows.map((row) => (
@@ -78,14 +77,14 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
           isStop={row.entry.path === stop}
           isLoading={row.isOpen && !folders.has(row.entry.path)}
           onChoose={() => choose(row)}
-          onKeyDown={(event) => walk(event, row)}
+          onKeyDown={(event) => handleKey(event, row)}
         />
       ))}
       {[...folders].map(
         ([path, entries]) =>
-          entries.length >= MOST_ENTRIES && (
+          entries.length >= MAX_ENTRIES && (
             <p key={path} className="px-3 py-1 text-xs text-warn">
-              Only the first {MOST_ENTRIES.toLocaleString()} entries of {path} are shown. Search for the others.
+              Showing the first {MAX_ENTRIES.toLocaleString()} entries of {path}. Use search to find others.
             </p>
           ),
       )}
@@ -109,7 +108,7 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
     <div
       role="treeitem"
       data-path={entry.path}
-      aria-label={`${entry.name}${isFolder ? ", folder" : ""}${entry.synced ? "" : ", only on disk"}`}
+      aria-label={`${entry.display_name}${isFolder ? ", folder" : ""}${entry.synced ? "" : ", untracked"}`}
       aria-level={level}
       aria-posinset={row.position}
       aria-setsize={row.siblings}
@@ -130,20 +129,20 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
         />
       )}
       <Icon aria-hidden className={`size-4 shrink-0 ${isFolder ? "text-accent" : "text-muted"}`} />
-      <span className="min-w-0 grow truncate">{entry.name}</span>
-      <SyncedMark synced={entry.synced} />
+      <span className="min-w-0 grow truncate">{entry.display_name}</span>
+      {!entry.is_virtual && <SyncedMark synced={entry.synced} />}
     </div>
   );
 }
 
-/** Whether the history knows it; otherwise it is on disk only, until someone touches it. */
+/** Shows whether the file is tracked. */
 export function SyncedMark({ synced }: { synced: boolean }) {
   return synced ? (
-    <span title="In the history: every change of it is kept">
+    <span title="Tracked">
       <CircleCheck aria-hidden className="size-3.5 text-good" />
     </span>
   ) : (
-    <span title="Only on disk: nothing of it is kept in the history yet">
+    <span title="Untracked">
       <CircleDashed aria-hidden className="size-3.5 text-warn" />
     </span>
   );

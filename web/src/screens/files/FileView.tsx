@@ -1,12 +1,12 @@
-/** One file: its content, to read or to write, and its history. */
+/** One file: its content and its history. */
 import { ArrowLeft, FileText, History, Trash2 } from "lucide-react";
 import { useState } from "react";
-import { Badge } from "../../parts/Badge";
-import { Button, IconButton } from "../../parts/Button";
-import { Dialog } from "../../parts/Dialog";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Loading } from "../../parts/Loading";
+import { Badge } from "../../components/Badge";
+import { Button, IconButton } from "../../components/Button";
+import { Dialog } from "../../components/Dialog";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
 import { FileContent } from "./FileContent";
 import { FileHistory } from "./FileHistory";
 import { nameOf, useDelete, useFileInfo } from "./files";
@@ -25,10 +25,11 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
   const info = useFileInfo(workspaceId, path);
   const isHistory = at.get("view") === "history";
   const isFolder = info.data?.file_type === "folder";
+  const isVirtual = info.data?.is_virtual === true;
   return (
     <section aria-labelledby="file-title" className="flex h-full min-h-0 flex-col">
       <header className="flex flex-wrap items-center gap-x-2 gap-y-1 border-b border-line bg-surface px-3 py-2">
-        <IconButton label="Back to the tree" className="md:hidden" onClick={() => go({ path: null, line: null })}>
+        <IconButton label="Back to files" className="md:hidden" onClick={() => go({ path: null, line: null })}>
           <ArrowLeft aria-hidden className="size-4" />
         </IconButton>
         <h1 id="file-title" tabIndex={-1} title={path} className="min-w-0 max-w-full truncate font-semibold">
@@ -36,10 +37,10 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
         </h1>
         {info.data && <Facts info={info.data} />}
         <span className="grow" />
-        {info.data && !isFolder && (
+        {info.data && !isFolder && !isVirtual && (
           <Button
             small
-            look="quiet"
+            variant="quiet"
             aria-pressed={isHistory}
             onClick={() => go({ view: isHistory ? null : "history", version: null })}
           >
@@ -47,7 +48,9 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
             {isHistory ? "Content" : "History"}
           </Button>
         )}
-        {info.data && <DeleteButton workspaceId={workspaceId} path={path} onDeleted={() => go({ path: null })} />}
+        {info.data && !isVirtual && (
+          <DeleteButton workspaceId={workspaceId} path={path} onDeleted={() => go({ path: null })} />
+        )}
       </header>
       <div className="min-h-0 grow">
         {info.error && (
@@ -57,7 +60,9 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
         )}
         {info.isPending && <Loading what={path} />}
         {isFolder && <Empty title="This is a folder">Its files are in the tree.</Empty>}
-        {info.data && !isFolder && !isHistory && <FileContent workspaceId={workspaceId} path={path} line={line} />}
+        {info.data && !isFolder && !isHistory && (
+          <FileContent workspaceId={workspaceId} path={path} line={line} isVirtual={isVirtual} />
+        )}
         {info.data && !isFolder && isHistory && (
           <FileHistory
             workspaceId={workspaceId}
@@ -74,17 +79,18 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
 function Facts({ info }: { info: NonNullable<ReturnType<typeof useFileInfo>["data"]> }) {
   return (
     <span className="flex flex-wrap items-center gap-1">
-      {info.synced ? (
-        <Badge tone="good" title="Every change of it is kept">
-          in the history
+      {info.is_virtual ? (
+        <Badge title="Edit it at its source">managed by Toolcrib</Badge>
+      ) : info.synced ? (
+        <Badge tone="good" title="The history keeps every change">
+          tracked
         </Badge>
       ) : (
-        <Badge tone="warn" title="Nothing of it is kept yet">
-          only on disk
+        <Badge tone="warn" title="Not in the history yet">
+          untracked
         </Badge>
       )}
       {info.file_type !== "document" && <Badge>{info.file_type}</Badge>}
-      {info.is_virtual && <Badge>kept by the system</Badge>}
       {info.size !== null && (
         <span className="text-xs text-muted">
           {sizeOf(info.size)}
@@ -96,27 +102,31 @@ function Facts({ info }: { info: NonNullable<ReturnType<typeof useFileInfo>["dat
 }
 
 function DeleteButton({ workspaceId, path, onDeleted }: { workspaceId: string; path: string; onDeleted: () => void }) {
-  const [isAsked, setIsAsked] = useState(false);
+  const [isConfirming, setIsConfirming] = useState(false);
   const remove = useDelete(workspaceId);
   return (
     <>
-      <IconButton label="Delete" onClick={() => setIsAsked(true)}>
+      <IconButton label="Delete" onClick={() => setIsConfirming(true)}>
         <Trash2 aria-hidden className="size-4" />
       </IconButton>
       <Dialog
         title={`Delete ${nameOf(path)}?`}
-        isOpen={isAsked}
-        onClose={() => setIsAsked(false)}
+        isOpen={isConfirming}
+        onClose={() => setIsConfirming(false)}
         foot={
           <>
-            <Button onClick={() => setIsAsked(false)}>Keep it</Button>
-            <Button look="danger" busy={remove.isPending} onClick={() => remove.mutate(path, { onSuccess: onDeleted })}>
+            <Button onClick={() => setIsConfirming(false)}>Cancel</Button>
+            <Button
+              variant="danger"
+              busy={remove.isPending}
+              onClick={() => remove.mutate(path, { onSuccess: onDeleted })}
+            >
               Delete
             </Button>
           </>
         }
       >
-        <p className="wrap-anywhere">{path} stays in the history, and can be brought back from “Deleted”.</p>
+        <p className="wrap-anywhere">{path} stays in the history. Restore it under “Deleted”.</p>
         <ErrorNote error={remove.error} />
       </Dialog>
     </>

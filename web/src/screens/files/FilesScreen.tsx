@@ -1,22 +1,22 @@
-/** The files of a workspace: a tree, search and what was deleted at the left; the file that is shown at the right. */
+/** The files of a workspace: tree, search and deleted files on the left, the selected file on the right. */
 import { useQueryClient } from "@tanstack/react-query";
 import { RefreshCw } from "lucide-react";
 import { useCallback, useEffect } from "react";
 import { useSearchParams } from "wouter";
-import type { ScreenProps } from "../../app/screens";
-import { IconButton } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
+import type { ScreenProps } from "../../app/screenProps";
+import { IconButton } from "../../components/Button";
+import { Empty } from "../../components/Empty";
 import { DeletedFiles } from "./DeletedFiles";
 import { FileTree } from "./FileTree";
 import { FileView } from "./FileView";
-import { forgetFiles } from "./files";
+import { invalidateFiles } from "./files";
 import { NewFile } from "./NewFile";
 import { SearchFiles } from "./SearchFiles";
 
 const PANELS = { tree: "Tree", search: "Search", deleted: "Deleted" } as const;
 type Panel = keyof typeof PANELS;
 
-/** Which file is shown and how stands in the address, so that it can be sent to someone, and `back` goes back. */
+/** The address holds the selected file and view, so that it can be shared and `back` works. */
 export default function FilesScreen({ workspaceId }: ScreenProps) {
   const [at, setAt] = useSearchParams();
   const path = at.get("path");
@@ -62,10 +62,10 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
             </button>
           ))}
           <span className="grow" />
-          <IconButton label="Look again" onClick={() => void forgetFiles(queries, workspaceId)}>
+          <IconButton label="Refresh" onClick={() => void invalidateFiles(queries, workspaceId)}>
             <RefreshCw aria-hidden className="size-4" />
           </IconButton>
-          <NewFile workspaceId={workspaceId} near={path} onMade={(made, isFolder) => !isFolder && show(made)} />
+          <NewFile workspaceId={workspaceId} near={path} onCreated={(made, isFolder) => !isFolder && show(made)} />
         </div>
         <div className="min-h-0 grow overflow-y-auto">
           {panel === "tree" && <FileTree workspaceId={workspaceId} shown={path} onShow={show} />}
@@ -75,7 +75,7 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
       </aside>
       <div className={`min-w-0 grow md:block ${path === null ? "hidden" : "block"}`}>
         {path === null ? (
-          <Empty title="No file is shown">Choose one at the left. Marks tell which of them the history keeps.</Empty>
+          <Empty title="No file selected">Select a file on the left. Icons show which files are tracked.</Empty>
         ) : (
           <FileView key={path} workspaceId={workspaceId} path={path} line={line} at={at} go={go} />
         )}
@@ -88,7 +88,7 @@ function panelOf(name: string | null): Panel {
   return name === "search" || name === "deleted" ? name : "tree";
 }
 
-/** Where only one fits, the file takes the place of the tree, and the focus goes with it. */
+/** On narrow screens the file replaces the tree and receives the focus. */
 function useTreeOnNarrowScreens(path: string | null): void {
   useEffect(() => {
     if (path !== null && !matchMedia("(min-width: 768px)").matches) document.getElementById("file-title")?.focus();

@@ -1,28 +1,28 @@
 import { FilePlus2 } from "lucide-react";
 import { type FormEvent, useState } from "react";
-import { Button, IconButton } from "../../parts/Button";
-import { Dialog } from "../../parts/Dialog";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Field } from "../../parts/Field";
-import { folderOf, useMake } from "./files";
+import { Button, IconButton } from "../../components/Button";
+import { Dialog } from "../../components/Dialog";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Field } from "../../components/Field";
+import { folderOf, useCreatePath } from "./files";
 
 interface Props {
   workspaceId: string;
-  /** The new one is suggested to stand beside this. */
+  /** Suggest the folder of this path. */
   near: string | null;
-  onMade: (path: string, isFolder: boolean) => void;
+  onCreated: (path: string, isFolder: boolean) => void;
 }
 
-/** A button that asks for a path and makes a file there, or, if it ends with a slash, a folder. */
-export function NewFile({ workspaceId, near, onMade }: Props) {
+/** A button that asks for a path and creates a file, or a folder if the path ends with a slash. */
+export function NewFile({ workspaceId, near, onCreated }: Props) {
   const [isOpen, setIsOpen] = useState(false);
   const [path, setPath] = useState("");
-  const make = useMake(workspaceId);
+  const create = useCreatePath(workspaceId);
 
-  function ask() {
+  function openDialog() {
     const folder = near === null ? "/" : folderOf(near);
     setPath(folder === "/" ? "/" : `${folder}/`);
-    make.reset();
+    create.reset();
     setIsOpen(true);
   }
 
@@ -30,12 +30,12 @@ export function NewFile({ workspaceId, near, onMade }: Props) {
     event.preventDefault();
     const isFolder = path.endsWith("/");
     const wanted = isFolder ? path.replace(/\/+$/, "") : path;
-    make.mutate(
+    create.mutate(
       { path: wanted, isFolder },
       {
         onSuccess: () => {
           setIsOpen(false);
-          onMade(wanted, isFolder);
+          onCreated(wanted, isFolder);
         },
       },
     );
@@ -43,7 +43,7 @@ export function NewFile({ workspaceId, near, onMade }: Props) {
 
   return (
     <>
-      <IconButton label="New file or folder" onClick={ask}>
+      <IconButton label="New file or folder" onClick={openDialog}>
         <FilePlus2 aria-hidden className="size-4" />
       </IconButton>
       <Dialog
@@ -51,8 +51,8 @@ export function NewFile({ workspaceId, near, onMade }: Props) {
         isOpen={isOpen}
         onClose={() => setIsOpen(false)}
         foot={
-          <Button look="primary" type="submit" form="new-file" busy={make.isPending}>
-            Make it
+          <Button variant="primary" type="submit" form="new-file" busy={create.isPending}>
+            Create
           </Button>
         }
       >
@@ -62,9 +62,9 @@ export function NewFile({ workspaceId, near, onMade }: Props) {
             required
             value={path}
             onChange={setPath}
-            hint="From the root, as /notes/ideas.md. With a slash at the end it becomes a folder."
+            hint="Path from the root, e.g. /notes/ideas.md. End it with / to create a folder."
           />
-          <ErrorNote error={make.error} />
+          <ErrorNote error={create.error} />
         </form>
       </Dialog>
     </>

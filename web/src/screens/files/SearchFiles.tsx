@@ -1,50 +1,54 @@
 /** Search by content or by name. */
 import { type FormEvent, useState } from "react";
-import { Button } from "../../parts/Button";
-import { Empty } from "../../parts/Empty";
-import { ErrorNote } from "../../parts/ErrorNote";
-import { Field } from "../../parts/Field";
-import { Loading } from "../../parts/Loading";
-import { Select } from "../../parts/Select";
-import { type Asked, type Hit, useSearch } from "./files";
+import { Button } from "../../components/Button";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Field } from "../../components/Field";
+import { Loading } from "../../components/Loading";
+import { Select } from "../../components/Select";
+import { type Hit, type SearchQuery, useSearch } from "./files";
 
 interface Props {
   workspaceId: string;
   onShow: (path: string, line?: number) => void;
 }
 
-const NOTHING: Asked = { text: "", where: "contents", isCaseSensitive: false };
+const NOTHING: SearchQuery = { text: "", where: "contents", isCaseSensitive: false };
 
 export function SearchFiles({ workspaceId, onShow }: Props) {
-  const [typed, setTyped] = useState<Asked>(NOTHING);
-  const [asked, setAsked] = useState<Asked>(NOTHING);
-  const found = useSearch(workspaceId, asked);
+  const [typed, setTyped] = useState<SearchQuery>(NOTHING);
+  const [query, setQuery] = useState<SearchQuery>(NOTHING);
+  const found = useSearch(workspaceId, query);
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    setAsked(typed);
+    setQuery(typed);
   }
 
   return (
     <div>
       <form onSubmit={submit} role="search" className="space-y-2 border-b border-line p-3">
         <Field
-          label="Search for"
+          label="Search"
           type="search"
           value={typed.text}
           onChange={(text) => setTyped({ ...typed, text })}
-          hint={typed.where === "contents" ? "A regular expression, matched line by line." : "Part of a name, or *.md."}
+          hint={
+            typed.where === "contents"
+              ? "Regular expression, matched line by line."
+              : "Part of a name, or a pattern such as *.md."
+          }
         />
         <div className="flex items-end gap-2">
           <div className="grow">
             <Select
-              label="Where"
+              label="Search in"
               value={typed.where}
-              onChange={(where) => setTyped({ ...typed, where: where as Asked["where"] })}
-              options={{ contents: "In contents", names: "In names" }}
+              onChange={(where) => setTyped({ ...typed, where: where as SearchQuery["where"] })}
+              options={{ contents: "File contents", names: "File names" }}
             />
           </div>
-          <Button look="primary" type="submit">
+          <Button variant="primary" type="submit">
             Search
           </Button>
         </div>
@@ -55,15 +59,15 @@ export function SearchFiles({ workspaceId, onShow }: Props) {
               checked={typed.isCaseSensitive}
               onChange={(event) => setTyped({ ...typed, isCaseSensitive: event.target.checked })}
             />
-            Upper and lower case differ
+            Match case
           </label>
         )}
       </form>
-      {found.isLoading && <Loading what="what was found" />}
+      {found.isLoading && <Loading what="results" />}
       <div className="p-2">
         <ErrorNote error={found.error} />
         {found.data?.hint && <p className="px-1 pb-2 text-xs text-warn">{found.data.hint}</p>}
-        {found.data?.hits.length === 0 && <Empty title="Nothing was found" />}
+        {found.data?.hits.length === 0 && <Empty title="No results" />}
         {found.data && found.data.hits.length > 0 && <Hits hits={found.data.hits} onShow={onShow} />}
       </div>
     </div>
@@ -72,7 +76,7 @@ export function SearchFiles({ workspaceId, onShow }: Props) {
 
 function Hits({ hits, onShow }: { hits: readonly Hit[]; onShow: Props["onShow"] }) {
   return (
-    <ul aria-label="What was found" className="space-y-2">
+    <ul aria-label="Search results" className="space-y-2">
       {grouped(hits).map(([path, found]) => (
         <li key={path}>
           <button

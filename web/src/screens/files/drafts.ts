@@ -1,10 +1,10 @@
-/** What someone has typed and not saved: it outlives a look at another file, though not the page. */
+/** Unsaved edits. They survive switching files, but not a reload of the page. */
 import { create } from "zustand";
 import { asText } from "../../api/content";
 
 export interface Draft {
   text: string;
-  /** What it began from, and its hash: what others write meanwhile is not overwritten by it. */
+  /** The edited content and its hash, to detect conflicting changes. */
   base: { content: unknown; hash: string };
 }
 
@@ -24,7 +24,7 @@ export function isChanged(draft: Draft): boolean {
   return draft.text !== (asText(draft.base.content) ?? "");
 }
 
-/** Leaving the page with something unsaved is asked about by the browser. */
+/** The browser asks before it leaves the page with unsaved edits. */
 window.addEventListener("beforeunload", (event) => {
   if (Object.values(useDrafts.getState().of).some(isChanged)) event.preventDefault();
 });

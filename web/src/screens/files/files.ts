@@ -1,28 +1,28 @@
-/** What the Files screen asks of the server, and what is asked anew when a file has changed. */
+/** Queries and mutations of the Files screen. */
 import { type QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { api, type Schema, taken } from "../../api/client";
+import { api, type Schema, unwrap } from "../../api/client";
 import { callTool } from "../../api/tools";
 import type { Draft } from "./drafts";
 
-export type Entry = Schema["Entry"];
-export type FileVersion = Schema["FileVersion"];
-export type HistoryFile = Schema["HistoryFile"];
+export type Entry = Schema["LsEntry"];
+export type FileVersion = Schema["VersionEntry"];
+export type HistoryFile = Schema["HistoryEntry"];
 
-/** How many entries of a folder are shown; who has more is told to search. */
-export const MOST_ENTRIES = 2_000;
-const MOST_LINES = 1_000_000;
+/** Maximum number of entries shown per folder. */
+export const MAX_ENTRIES = 2_000;
+const MAX_LINES = 1_000_000;
 
 const key = (workspaceId: string, ...rest: unknown[]) => ["files", workspaceId, ...rest] as const;
 
-/** Every file may look different now: trees, contents, histories. */
-export function forgetFiles(queries: QueryClient, workspaceId: string): Promise<void> {
+/** Invalidates all queries about files: trees, contents and histories. */
+export function invalidateFiles(queries: QueryClient, workspaceId: string): Promise<void> {
   return queries.invalidateQueries({ queryKey: key(workspaceId) });
 }
 
 export function folderQuery(workspaceId: string, path: string) {
   return {
     queryKey: key(workspaceId, "folder", path),
-    queryFn: () => callTool(workspaceId, "ls", { path, limit: MOST_ENTRIES }),
+    queryFn: () => callTool(workspaceId, "ls", { path, limit: MAX_ENTRIES }),
   };
 }
 
@@ -36,11 +36,11 @@ export function useFileInfo(workspaceId: string, path: string) {
 export function useContent(workspaceId: string, path: string) {
   return useQuery({
     queryKey: key(workspaceId, "content", path),
-    queryFn: () => callTool(workspaceId, "read", { path, limit: MOST_LINES }),
+    queryFn: () => callTool(workspaceId, "read", { path, limit: MAX_LINES }),
   });
 }
 
-/** A file's id in the history, which `ls` of its folder tells; null for what only the disk knows. */
+/** Returns the id of a file, from `ls` of its folder; null for untracked files. */
 export function useFileId(workspaceId: string, path: string) {
   return useQuery({ ...folderQuery(workspaceId, folderOf(path)), select: (found) => idIn(found.entries, path) });
 }
@@ -70,17 +70,17 @@ export function useDeletedFiles(workspaceId: string) {
   return useQuery({
     queryKey: key(workspaceId, "deleted"),
     queryFn: async () => {
-      const answer = await taken(
+      const response = await unwrap(
         api.GET("/api/v1/workspaces/{workspace_id}/deleted-files", {
           params: { path: { workspace_id: workspaceId }, query: { limit: 500 } },
         }),
       );
-      return answer.result.files;
+      return response.result.files;
     },
   });
 }
 
-export interface Asked {
+export interface SearchQuery {
   text: string;
   where: "contents" | "names";
   isCaseSensitive: boolean;
@@ -97,44 +97,44 @@ export interface Hits {
   hint: string | null;
 }
 
-const MOST_HITS = 200;
+const MAX_HITS = 200;
 
-export function useSearch(workspaceId: string, asked: Asked) {
+export function useSearch(workspaceId: string, query: SearchQuery) {
   return useQuery({
-    queryKey: key(workspaceId, "search", asked),
-    queryFn: () => (asked.where === "names" ? byName(workspaceId, asked) : byContent(workspaceId, asked)),
-    enabled: asked.text.trim() !== "",
+    queryKey: key(workspaceId, "search", query),
+    queryFn: () => (query.where === "names" ? byName(workspaceId, query) : byContent(workspaceId, query)),
+    enabled: query.text.trim() !== "",
   });
 }
 
-async function byContent(workspaceId: string, asked: Asked): Promise<Hits> {
+async function byContent(workspaceId: string, query: SearchQuery): Promise<Hits> {
   const found = await callTool(workspaceId, "grep", {
-    pattern: asked.text,
-    case_sensitive: asked.isCaseSensitive,
-    limit: MOST_HITS,
+    pattern: query.text,
+    case_sensitive: query.isCaseSensitive,
+    limit: MAX_HITS,
   });
   const hits = found.matches.map((match) => ({
     path: match.path,
     line: match.line_number,
     text: match.line_text,
   }));
-  return { hits, hint: found.hint ?? thatIsAll(hits) };
+  return { hits, hint: found.hint ?? limitHint(hits) };
 }
 
-async function byName(workspaceId: string, asked: Asked): Promise<Hits> {
-  const name = /[*?[]/.test(asked.text) ? asked.text : `*${asked.text}*`;
-  const found = await callTool(workspaceId, "find", { name, limit: MOST_HITS });
+async function byName(workspaceId: string, query: SearchQuery): Promise<Hits> {
+  const name = /[*?[]/.test(query.text) ? query.text : `*${query.text}*`;
+  const found = await callTool(workspaceId, "find", { name, limit: MAX_HITS });
   const hits = found.matches.map((match) => ({ path: match.path }));
-  return { hits, hint: thatIsAll(hits) };
+  return { hits, hint: limitHint(hits) };
 }
 
-function thatIsAll(hits: Hit[]): string | null {
-  return hits.length < MOST_HITS ? null : `Only the first ${MOST_HITS} are shown. Ask for something rarer.`;
+function limitHint(hits: Hit[]): string | null {
+  return hits.length < MAX_HITS ? null : `Only the first ${MAX_HITS} results are shown. Narrow your search.`;
 }
 
-export interface Saving {
+export interface SaveRequest {
   path: string;
-  /** What the text began from: what others wrote since is not overwritten. */
+  /** The version that was edited. The server rejects the save if the file has changed since. */
   base: Draft["base"];
   text: string;
 }
@@ -142,24 +142,24 @@ export interface Saving {
 export function useSave(workspaceId: string) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (saving: Saving) => saved(workspaceId, saving),
-    // A refusal, too, may be because the file is not what it was.
-    onSettled: () => forgetFiles(queries, workspaceId),
+    mutationFn: (request: SaveRequest) => saveFile(workspaceId, request),
+    // Also after an error: the file may have changed.
+    onSettled: () => invalidateFiles(queries, workspaceId),
   });
 }
 
-async function saved(workspaceId: string, { path, base: { content, hash }, text }: Saving): Promise<void> {
+async function saveFile(workspaceId: string, { path, base: { content, hash }, text }: SaveRequest): Promise<void> {
   if (typeof content === "string" && content !== "") {
     await callTool(workspaceId, "edit", { path, old_string: content, new_string: text, last_read_hash: hash });
     return;
   }
-  // An empty file has no passage that could be replaced, and a value that was written as JSON stays one.
+  // `edit` cannot replace an empty string, and a JSON value stays a JSON value.
   const now = await callTool(workspaceId, "file_info", { path });
-  if (now.hash !== hash) throw new Error("The file changed since you began to edit it.");
+  if (now.hash !== hash) throw new Error("The file changed while you were editing.");
   await callTool(workspaceId, "write", { path, content: content === "" ? text : JSON.parse(text), overwrite: true });
 }
 
-export function useMake(workspaceId: string) {
+export function useCreatePath(workspaceId: string) {
   return useChange(workspaceId, ({ path, isFolder }: { path: string; isFolder: boolean }) =>
     callTool(workspaceId, isFolder ? "mkdir" : "touch", { path }),
   );
@@ -177,7 +177,7 @@ export function useRestore(workspaceId: string) {
 
 function useChange<Given, Made>(workspaceId: string, change: (given: Given) => Promise<Made>) {
   const queries = useQueryClient();
-  return useMutation({ mutationFn: change, onSuccess: () => forgetFiles(queries, workspaceId) });
+  return useMutation({ mutationFn: change, onSuccess: () => invalidateFiles(queries, workspaceId) });
 }
 
 export function folderOf(path: string): string {

@@ -17,7 +17,7 @@ const folders = new Map([
   ["/docs", [entry("/docs/deep", true), entry("/docs/b.md")]],
 ]);
 
-test("a folder that is open shows what is in it, one level deeper", () => {
+test("an open folder shows its entries one level deeper", () => {
   const rows = rowsOf(folders, new Set(["/docs"]));
 
   expect(rows.map((row) => [row.entry.path, row.level, row.isOpen])).toEqual([
@@ -34,11 +34,11 @@ test("a folder that is open shows what is in it, one level deeper", () => {
   ]);
 });
 
-test("a folder that is shut hides what is in it", () => {
+test("a closed folder hides its entries", () => {
   expect(rowsOf(folders, new Set()).map((row) => row.entry.path)).toEqual(["/docs", "/a.md"]);
 });
 
-test("keys lead up, down, in, out, and to the ends", () => {
+test("keys move up, down, in, out, and to both ends", () => {
   const rows = rowsOf(folders, new Set(["/docs"]));
   const from = (path: string, key: string) => neighbour(rows, path, key);
 
@@ -52,7 +52,7 @@ test("keys lead up, down, in, out, and to the ends", () => {
   expect(from("/gone.md", "ArrowDown")).toBe("/docs");
 });
 
-test("the folders above a path are named from the outermost", () => {
+test("foldersAbove lists parent folders, outermost first", () => {
   expect(foldersAbove("/docs/deep/c.md")).toEqual(["/docs", "/docs/deep"]);
   expect(foldersAbove("/a.md")).toEqual([]);
 });

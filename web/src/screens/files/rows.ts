@@ -1,17 +1,17 @@
-/** The visible rows of the tree, from the folders that are open. Knows no server and no page. */
+/** The visible rows of the file tree. Pure. */
 import type { Entry } from "./files";
 
 export interface Row {
   entry: Entry;
   level: number;
-  /** Its place among its siblings, counted from 1, and how many there are. */
+  /** Position among its siblings, counted from 1, and their number. */
   position: number;
   siblings: number;
   isFolder: boolean;
   isOpen: boolean;
 }
 
-/** `folders` are the entries of each folder that is loaded, by its path. */
+/** Returns the visible rows. `folders` maps the path of each loaded folder to its entries. */
 export function rowsOf(folders: ReadonlyMap<string, Entry[]>, open: ReadonlySet<string>): Row[] {
   const rows: Row[] = [];
   add(rows, "/", 1, folders, open);
@@ -34,13 +34,13 @@ function add(
   });
 }
 
-/** The folders above a path, the outermost first. */
+/** Returns the parent folders of a path, outermost first. */
 export function foldersAbove(path: string): string[] {
   const parts = path.split("/").filter(Boolean).slice(0, -1);
   return parts.map((_, index) => `/${parts.slice(0, index + 1).join("/")}`);
 }
 
-/** Where a key leads from a row; nothing where it leads nowhere. */
+/** Returns the path that a key moves to from a row, if any. */
 export function neighbour(rows: readonly Row[], path: string, key: string): string | undefined {
   const at = rows.findIndex((row) => row.entry.path === path);
   const row = rows[at];

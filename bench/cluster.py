@@ -1,0 +1,143 @@
+"""Runs at work within this process, on a fresh database, against a model in another: so that CPU can be told apart."""
+
+import asyncio
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from bench.servers import free_port, url_of
+from toolcrib.core.ids import AgentId, RunId, SessionId, UserId, new_id
+from toolcrib.core.runs import Run
+from toolcrib.providers.provider_registry import open_providers
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.run_service import RunService
+from toolcrib.settings import Settings
+from toolcrib.storage import migrate
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.provider_credentials import ProviderCredentialStore, StoredProviderCredentials
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.users import ActingUser, UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import assemble, credentials_lock, desk
+
+FILES, BYTES = 20, 2_048
+_RULES = """
+provider: openai-compatible
+model: {model}
+trust: autonomous
+toolsets: [project]
+context_window: 10000000
+tool_permissions: {{read_file: {{allowed: true}}}}
+"""
+
+
+@dataclass(frozen=True)
+class ModelProcess:
+    """A model in a process of its own."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def model_server() -> Iterator[ModelProcess]:
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-m", "bench.model", str(port)]) as process:
+        try:
+            yield ModelProcess(f"http://127.0.0.1:{port}/v1", process.pid)
+        finally:
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class Office:
+    """Someone who sends messages, and the loop that answers them."""
+
+    database: Database
+    desk: RunService
+    tenant: Tenant
+    _over: dict[RunId, asyncio.Event] = field(default_factory=dict)
+
+    async def agent(self, model: str) -> AgentId:
+        made = await AgentStore(self.database).create(
+            self.tenant, name=f"{model} {new_id()}", definition=_RULES.format(model=model)
+        )
+        return made.id
+
+    async def session(self, agent: AgentId) -> SessionId:
+        return (await SessionStore(self.database).create(self.tenant, agent_id=agent)).id
+
+    async def answer(self, session: SessionId, text: str = "Read the sample files one by one and report.") -> str:
+        """Sends a message; what the model said at last."""
+        run = await self.desk.submit(self.tenant, session, text, via="bench")
+        ended = await self.ended(run)
+        if ended.ending != "done":
+            raise SystemExit(f"The run ended as {ended.ending}: {ended.error}")
+        said = await self.desk.messages(self.tenant, session, after=0, limit=500)
+        return said[-1].content
+
+    async def ended(self, run: Run) -> Run:
+        """Nobody polls, which would cost more than the work."""
+        await self._over.setdefault(run.id, asyncio.Event()).wait()
+        del self._over[run.id]
+        return await self.desk.get(self.tenant, run.id)
+
+    def listen(self) -> None:
+        """Hears from the runner when a run is out of hand."""
+        runner = self.desk._runner
+        assert runner is not None
+        advance = runner._advance
+
+        async def heard(run: Run) -> None:
+            await advance(run)
+            self._over.setdefault(run.id, asyncio.Event()).set()
+
+        runner._advance = heard
+
+
+@asynccontextmanager
+async def office(database_name: str, scratch: Path, model_url: str) -> AsyncIterator[Office]:
+    settings = Settings(
+        database_url=url_of(database_name, migrate.APP_ROLE),
+        system_database_url=url_of(database_name, migrate.SYSTEM_ROLE),
+        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
+        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        data_dir=scratch / "data",
+        node="bench",
+    )
+    async with AsyncExitStack() as opened:
+        database = await opened.enter_async_context(Database.open(settings.database_url, settings.system_url))
+        providers = await opened.enter_async_context(open_providers(private_hosts=["*"]))
+        presence = opened.enter_context(
+            ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=settings.lease_seconds)
+        )
+        engine = assemble(settings, database, process_id=presence.id)
+        front = await opened.enter_async_context(desk(settings, database, engine, providers, presence))
+        tenant = await _tenant(database, settings.node)
+        access = ProviderCredentialStore(database, credentials_lock(settings))
+        await access.store(ActingUser(_user(tenant)), "openai-compatible", StoredProviderCredentials("x", model_url))
+        project = settings.data_dir / "workspaces" / str(tenant.workspace_id) / "project"
+        project.mkdir(parents=True, exist_ok=True)
+        for number in range(FILES):
+            (project / f"sample-{number:04d}.txt").write_text(f"line of sample {number}\n" * (BYTES // 20))
+        stand = Office(database, front, tenant)
+        stand.listen()
+        yield stand
+
+
+async def _tenant(database: Database, node: str) -> Tenant:
+    profile = await UserStore(database).create_user(email=f"{new_id()}@example.org", full_name=None, password_hash="x")
+    workspace = await WorkspaceStore(database).create(ActingUser(profile.user_id), name="bench", node=node)
+    return Tenant(workspace.id, profile.user_id)
+
+
+def _user(tenant: Tenant) -> UserId:
+    assert tenant.user_id is not None
+    return tenant.user_id

@@ -1,0 +1,137 @@
+"""``python -m bench rows``: the same calls in a workspace of a thousand files and in one of a million, interleaved.
+
+usage: python -m bench rows [--few 1000] [--many 1000000] [--reps 200]
+
+Rows are made by SQL; on disk stands only what the calls touch.
+"""
+
+import argparse
+import asyncio
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from pydantic import SecretStr
+
+from bench.search import Desk, workspace_on
+from bench.servers import fresh_database, url_of
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.settings import Settings
+from toolcrib.storage import migrate
+from toolcrib.storage.database import Database
+from toolcrib.wiring import assemble
+
+AIM = 1.2
+# As many in both, since a call that lists plans gives them all.
+PLANS = 10
+# One file in so many is deleted.
+DELETED = 10
+
+ROWS = """
+with made as (insert into toolcrib.change_sets (workspace_id, id, state, author)
+              values (%(workspace)s, gen_random_uuid(), 'committed', 'system') returning id),
+rows as materialized (
+    select n, gen_random_uuid() as file_id,
+           -- Ids ascend, as those that the program makes.
+           (lpad(to_hex(n), 12, '0') || '7000' || '8000' || lpad(to_hex(n), 12, '0'))::uuid as version_id,
+           '/d' || n / 1000 || '/s' || n / 50 %% 20 as parent, n %% %(deleted)s = 0 as deleted
+    from generate_series(1, %(count)s) n
+), kept as (
+    insert into toolcrib.files (workspace_id, id, mount, path, parent, type, deleted, version_id, number, kind, mode,
+                                size, lines, content)
+    select %(workspace)s, file_id, 'project', parent || '/f' || n || '.txt', parent, 'document', deleted, version_id, 1,
+           'file', 420, 0, 0, 'text' from rows
+)
+insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path, kind, mode, size,
+                               lines, content)
+select %(workspace)s, version_id, file_id, 1, made.id, deleted, 'project', parent || '/f' || n || '.txt', 'file', 420,
+       0, 0, 'text' from rows, made
+"""
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench rows")
+    parser.add_argument("--few", type=int, default=1_000)
+    parser.add_argument("--many", type=int, default=1_000_000)
+    parser.add_argument("--reps", type=int, default=200)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder, fresh_database() as name:
+        migrate.upgrade(url_of(name))
+        asyncio.run(_measure(Path(folder), name, options))
+
+
+async def _measure(folder: Path, name: str, options: argparse.Namespace) -> None:
+    settings = Settings(
+        database_url=url_of(name, migrate.APP_ROLE),
+        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
+        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        data_dir=folder / "data",
+        node="bench",
+    )
+    async with Database.open(settings.database_url, settings.system_url) as database:
+        executor = assemble(settings, database).executor
+        desks = []
+        for size in (options.few, options.many):
+            tree = folder / f"tree-{size}"
+            tree.mkdir()
+            desk = Desk(executor, await workspace_on(database, tree))
+            _fill(name, desk.caller.workspace_id, size)
+            desks.append(desk)
+            await _furnish(desk)
+        print(f"| call | ms at {options.few:,} | ms at {options.many:,} | ratio | aim |\n|---|---|---|---|---|")
+        for case in CASES:
+            await _compare(case, desks, options.reps)
+
+
+def _fill(name: str, workspace_id: WorkspaceId, count: int) -> None:
+    with psycopg.connect(url_of(name), autocommit=True) as connection:
+        # Copies of our own rows: no foreign key need be looked up a million times.
+        connection.execute("set session_replication_role = replica")
+        connection.execute(ROWS, {"workspace": workspace_id, "count": count, "deleted": DELETED})
+        connection.execute("analyze")
+
+
+async def _furnish(desk: Desk) -> None:
+    for number in range(50):
+        await desk.call("write", path=f"/here/f{number}.txt", content=f"{number}\n" * 100)
+    for number in range(PLANS):
+        await desk.call("plan_write", path=f"/plans/p{number}.plan", title=f"Plan {number}", content="- [ ] one\n")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, made again and again with another number."""
+
+    name: str
+    call: Callable[[Desk, int], Awaitable[None]]
+
+
+CASES = (
+    Case("read", lambda desk, _: desk.call("read", path="/here/f7.txt")),
+    Case("write", lambda desk, n: desk.call("write", path=f"/here/new-{n}.txt", content=f"{n}\n" * 100)),
+    Case("edit", lambda desk, n: desk.call("edit", path="/here/f8.txt", insert_line=0, insert_content=f"{n}\n")),
+    Case("rm", lambda desk, n: desk.call("rm", path=f"/here/new-{n}.txt")),
+    Case("ls", lambda desk, _: desk.call("ls", path="/here")),
+    Case("plan_list", lambda desk, _: desk.call("plan_list")),
+    Case("deleted_files", lambda desk, _: desk.call("deleted_files")),
+)
+
+
+async def _compare(case: Case, desks: list[Desk], reps: int) -> None:
+    """Both in turn, so that what else the machine does meets both."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for rep in range(reps + 5):
+        # Who goes first changes, so that neither always finds the caches warm.
+        for side in ((0, 1), (1, 0))[rep % 2]:
+            started = time.perf_counter()
+            await case.call(desks[side], rep)
+            # The first rounds make plans and fill caches.
+            if rep >= 5:
+                times[side].append(time.perf_counter() - started)
+    few, many = (statistics.median(side) * 1000 for side in times)
+    print(f"| {case.name} | {few:.2f} | {many:.2f} | {many / few:.2f} | ≤ {AIM} |", flush=True)

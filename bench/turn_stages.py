@@ -1,0 +1,111 @@
+"""Where the time of a command goes: the places that it passes, each timed as it is passed. Runs nothing by itself."""
+
+import functools
+import inspect
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from toolcrib.gate import call_recorder
+from toolcrib.sandbox import command, contained_process, resource_limits, staging_directory, transaction
+from toolcrib.tools.shell import shell
+from toolcrib.workspace import tree
+from toolcrib.workspace.effects import effect_import
+
+# What is passed, in this order; those before the layers overlap, and the last is done when the answer is on its way.
+_PLACES: tuple[tuple[str, Any, str], ...] = (
+    ("the caller is let in (database)", tree.WorkspaceTree, "check_membership"),
+    ("the base is noted (database)", effect_import.CommandBase, "capture"),
+    ("the roots are found", tree.WorkspaceTree, "roots"),
+    ("what must be masked is found", shell.Shell, "_masked"),
+    ("the layers are made", transaction.Transaction, "prepare"),
+    ("the clock's tick is waited for", effect_import.CommandBase, "wait_for_clock_tick"),
+    ("a control group is made", resource_limits.Cgroup, "make"),
+    ("the fork server makes a copy of itself", command, "start"),
+    ("views are mounted, bubblewrap starts, the shell is ready", command, "admit"),
+    ("the command runs, and all of it ends", contained_process.ContainedProcess, "ended"),
+    ("the effect is read", transaction.Transaction, "effect"),
+    ("the effect becomes changes (database)", shell, "import_effects"),
+    ("the answer is written down (database)", call_recorder.CallRecorder, "answer"),
+    ("the change is committed and applied (database)", call_recorder.CallRecorder, "commit"),
+    ("the layers are removed, afterwards", staging_directory, "remove_staging"),
+)
+
+Passed = dict[str, tuple[float, float]]
+"""When each place was first reached, and how long it took in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The passages of several calls."""
+
+    calls: tuple[Passed, ...]
+
+    def print(self, title: str) -> None:
+        print(f"\n{title}, stage by stage\n\n| stage | begins at ms | takes ms | at best |\n|---|---|---|---|")
+        for name, _, _ in _PLACES:
+            passages = [call[name] for call in self.calls if name in call]
+            if passages:
+                begins, takes = ([row[column] * 1e3 for row in passages] for column in (0, 1))
+                print(
+                    f"| {name} | {statistics.median(begins):.1f} | {statistics.median(takes):.1f} | {min(takes):.1f} |"
+                )
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[], Passed]]:
+    """Times the places meanwhile; what is given tells what was passed since it was last asked."""
+    passages: list[tuple[str, float, float]] = []
+    kept = [(owner, name, inspect.getattr_static(owner, name)) for _, owner, name in _PLACES]
+    since = perf_counter()
+
+    def told() -> Passed:
+        nonlocal since
+        passed: Passed = {}
+        for place, began, ended in passages:
+            first, took = passed.get(place, (began - since, 0.0))
+            passed[place] = (first, took + ended - began)
+        passages.clear()
+        since = perf_counter()
+        return passed
+
+    try:
+        for (place, owner, name), (_, _, original) in zip(_PLACES, kept, strict=True):
+            setattr(owner, name, _timed(original, functools.partial(_note, passages, place)))
+        yield told
+    finally:
+        for owner, name, original in kept:
+            setattr(owner, name, original)
+
+
+def _note(passages: list[tuple[str, float, float]], place: str, began: float) -> None:
+    passages.append((place, began, perf_counter()))
+
+
+def _timed(original: Any, note: Callable[[float], None]) -> Any:
+    if isinstance(original, classmethod):
+        return classmethod(_timed(original.__func__, note))
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def waiting(*args: Any, **kwargs: Any) -> Any:
+            began = perf_counter()
+            try:
+                return await original(*args, **kwargs)
+            finally:
+                note(began)
+
+        return waiting
+
+    @functools.wraps(original)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        began = perf_counter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            note(began)
+
+    return plain

@@ -1,0 +1,4 @@
+/** What every screen of a workspace receives. */
+export interface ScreenProps {
+  workspaceId: string;
+}

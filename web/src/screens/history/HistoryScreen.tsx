@@ -1,0 +1,79 @@
+/** The history of a workspace: session timelines with changes and undo, and the audit log. */
+import { useSearchParams } from "wouter";
+import type { ScreenProps } from "../../app/screenProps";
+import { Empty } from "../../components/Empty";
+import { ErrorNote } from "../../components/ErrorNote";
+import { Loading } from "../../components/Loading";
+import { Select } from "../../components/Select";
+import { AuditLog } from "./AuditLog";
+import { type Session, useSessions } from "./history";
+import { Timeline } from "./Timeline";
+
+const VIEWS = { timeline: "Timeline", "audit-log": "Audit log" } as const;
+type View = keyof typeof VIEWS;
+
+/** The address holds the view, so that it can be shared. */
+export default function HistoryScreen({ workspaceId }: ScreenProps) {
+  const [at, setAt] = useSearchParams();
+  const view: View = at.get("view") === "audit-log" ? "audit-log" : "timeline";
+  return (
+    <div className="h-full overflow-y-auto" tabIndex={0}>
+      <div className="mx-auto max-w-5xl space-y-4 p-3 md:p-5">
+        <header className="flex flex-wrap items-center gap-2">
+          <h1 className="text-lg font-semibold">History</h1>
+          <div className="flex gap-1">
+            {(Object.keys(VIEWS) as View[]).map((name) => (
+              <button
+                key={name}
+                type="button"
+                aria-pressed={view === name}
+                onClick={() => setAt(name === "audit-log" ? { view: "audit-log" } : {})}
+                className="min-h-8 rounded-md px-2.5 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
+              >
+                {VIEWS[name]}
+              </button>
+            ))}
+          </div>
+        </header>
+        {view === "audit-log" ? (
+          <AuditLog workspaceId={workspaceId} />
+        ) : (
+          <Sessions workspaceId={workspaceId} chosen={at.get("session")} onChoose={(session) => setAt({ session })} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface SessionsProps {
+  workspaceId: string;
+  /** Null shows the newest session. */
+  chosen: string | null;
+  onChoose: (sessionId: string) => void;
+}
+
+function Sessions({ workspaceId, chosen, onChoose }: SessionsProps) {
+  const sessions = useSessions(workspaceId);
+  if (sessions.isPending) return <Loading what="sessions" />;
+  if (sessions.error) return <ErrorNote error={sessions.error} />;
+  const items = sessions.data.items;
+  const shown = chosen ?? items[0]?.id;
+  if (shown === undefined)
+    return <Empty title="No sessions yet">Start a session in Chat. Its history appears here.</Empty>;
+  return (
+    <>
+      <Select
+        label="Session"
+        value={shown}
+        onChange={onChoose}
+        options={Object.fromEntries(items.map((session) => [session.id, titleOf(session)]))}
+      />
+      <Timeline key={shown} workspaceId={workspaceId} sessionId={shown} />
+    </>
+  );
+}
+
+function titleOf(session: Session): string {
+  const when = new Date(session.created_at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return `${session.title ?? "Untitled"} · ${when}`;
+}
