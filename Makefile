@@ -65,7 +65,8 @@ test: ## Run the tests that belong to the gate
 	$(PYTEST) -n 2 --dist loadgroup --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
 
 test-fast: ## Run the unit tests and the most telling others
-	$(PYTEST) -n 2 --dist loadgroup -m "not long" --ignore tests/unit/test_wheel.py tests/unit $(TELLING)
+	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
+	    --ignore tests/unit/test_wheel.py tests/unit $(TELLING)
 
 clients: ## Play the four clients' tables against a server; prints what is shown, deviates and is not shown
 	@$(PYTHON) -m tests.clients

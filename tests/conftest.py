@@ -24,6 +24,8 @@ POOL_SIZE = 6
 
 # No example is too slow because the machine was lent to others meanwhile.
 hypothesis.settings.register_profile("patient", deadline=None)
+# For `make test-fast`.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("patient")
 
 
