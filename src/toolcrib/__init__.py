@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# What programs need that use Toolcrib or add a tool. Loaded when first asked for: `import toolcrib` alone stays light.
+# The public API for programs that use Toolcrib or add tools. Imported on first use, so that `import toolcrib` is fast.
 _OFFERED = {
     **dict.fromkeys(("ApprovalData", "QuestionData"), "toolcrib.client"),
     **dict.fromkeys(("ToolCategory", "Danger", "Effects"), "toolcrib.core.tool_calls"),

@@ -12,12 +12,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from toolcrib.core.errors import Misconfigured
 
 MINIMUM_SECRET_BYTES = 32
-# Secrets that stand in documentation and examples everywhere, our own included.
+# Secrets that appear in documentation and examples everywhere, our own included.
 _SAMPLE_SECRETS = ("change", "example", "secret-key", "your-secret", "insecure", "0123456789", "password")
 
 
 class Settings(BaseSettings):
-    """Everything an operator may set. Nothing here has a default that weakens security."""
+    """Everything that an operator may set. No default weakens security."""
 
     model_config = SettingsConfigDict(
         env_prefix="TOOLCRIB_", env_file=os.environ.get("TOOLCRIB_ENV_FILE"), extra="ignore", frozen=True
@@ -157,20 +157,21 @@ class Settings(BaseSettings):
 
     @property
     def system_url(self) -> str:
+        """The DSN of the system role."""
         return self.system_database_url or _with_user(self.database_url, "toolcrib_system")
 
     @property
     def audit_anchor(self) -> Path:
-        """Where this node notes the newest seal, outside the database."""
+        """The file with the newest seal of this node, outside the database."""
         return self.data_dir / "audit-anchor.json"
 
     @property
     def audit_mark(self) -> Path:
-        """Where this node notes how far the audit log was verified, signed."""
+        """The signed file that records how far the audit log was verified."""
         return self.data_dir / "audit-verified.json"
 
     def refuse_weak_secrets(self) -> None:
-        """Raises Misconfigured unless every secret could have been made at random."""
+        """Raise Misconfigured unless every secret could be random."""
         _refuse_weak("TOOLCRIB_JWT_SECRET", self.jwt_secret)
         _refuse_weak("TOOLCRIB_AUDIT_KEY", self.audit_key)
         if self.jwt_previous_secret:

@@ -1,4 +1,4 @@
-"""Puts the parts together. The only place that knows every concrete class."""
+"""Creates and connects all parts. The only module that knows every concrete class."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolRuntime:
-    """The tool layer on one database, without a face."""
+    """The gate and its services on one database, without an API."""
 
     registry: ToolRegistry
     shelves: WorkspaceServices
@@ -123,7 +123,12 @@ def assemble(
     process_id: ProcessId | None = None,
     sandbox: Sandbox | None = None,
 ) -> ToolRuntime:
-    """The gate and what stands behind it; ``tools`` are added to our own, ``live`` shows what happens."""
+    """Create the gate and its services.
+
+    Args:
+        tools: Added to the built-in tools.
+        live: Publishes events to subscribers.
+    """
     live = live or NullPublisher()
     files, changes, blobs = FileStore(database), ChangeSetStore(database), BlobStore(database)
     keep_private(settings.data_dir)
@@ -152,7 +157,7 @@ def assemble(
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_bytes,
     )
-    # Who runs a call is the process, not the node: of the same node there may be several.
+    # A call belongs to a process, not to a node: a node may have several processes.
     process_id = process_id or ProcessId(new_id())
     committer = Committer(changes, mounts, node=settings.node, trash=trash_limits(settings))
     background = BackgroundShell(
@@ -209,7 +214,7 @@ def assemble(
 
 
 def background_tools(shell: BackgroundShell) -> list[Tool]:
-    """What background processes are started and spoken to with."""
+    """Return the tools that start and control background processes."""
     makers = (bash_start_with, bash_output_with, bash_input_with, bash_stop_with, bash_list_with)
     return [make(shell) for make in makers]
 
@@ -221,7 +226,7 @@ def advancing(
     providers: ProviderRegistry,
     live: EventPublisher | None = None,
 ) -> RunExecutor:
-    """What carries a run on, with the models that people have access to."""
+    """Return the executor of runs, with the models for which people have credentials."""
     return RunExecutor(
         runs=RunStore(database),
         sessions=SessionStore(database, most=settings.max_sessions),
@@ -247,7 +252,7 @@ async def desk(
     presence: ProcessHeartbeat,
     live: EventPublisher | None = None,
 ) -> AsyncIterator[RunService]:
-    """A desk with a runner at work behind it."""
+    """Start a run worker and provide the run service in front of it."""
     runs = RunStore(database)
     advance = advancing(settings, database, engine, providers, live)
     runner = RunWorker(
@@ -262,7 +267,7 @@ async def desk(
 
 
 def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
-    """The ways to MCP servers; made when the first is used, for the protocol's library takes a second to load."""
+    """Return the connections to MCP servers; created on first use, because the MCP library takes a second to load."""
     from toolcrib.mcp.mcp_transports import StdioPrograms, open_connections
 
     freeze_gc()
@@ -273,14 +278,14 @@ def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool"
 
 
 def credentials_lock(settings: Settings) -> Encryptor:
-    """What people's keys are locked with: a key of its own or, if none is set, one derived from the token secret."""
+    """Return the encryptor of people's keys: with its own key or, if none is set, one derived from the token secret."""
     key = settings.credentials_key or settings.jwt_secret
     previous = settings.credentials_previous_key
     return Encryptor(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
 
 
 def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
-    """The engines that are configured, in the order in which they are asked. Another one is added here."""
+    """Return the configured engines, in the order of their use. A new engine is added here."""
     engines: list[SearchEngine] = []
     if settings.searxng_url:
         engines.append(SearXNG(settings.searxng_url))
@@ -293,9 +298,9 @@ def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
 async def services(
     settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False
 ) -> AsyncIterator[ApiServices]:
-    """Everything the server's routes use, on an open database, after recovery and with the sealer at work.
+    """Open everything that the routes use: the database, after recovery, and all background workers.
 
-    With ``binds_logins`` the logins of browsers end with the token secret: nobody else on this database continues them.
+    With ``binds_logins`` browser logins depend on the token secret: no other server on this database can continue them.
     """
     settings.refuse_weak_secrets()
     async with AsyncExitStack() as opened:
@@ -396,13 +401,15 @@ async def services(
 
 
 def audit_key(settings: Settings) -> bytes:
+    """Return the key of the audit seals."""
     return settings.audit_key.get_secret_value().encode()
 
 
 def keeping(settings: Settings) -> timedelta | None:
-    """How long versions are kept; for ever if nothing is set."""
+    """Return how long versions are kept; None means forever."""
     return None if settings.keep_versions_days is None else timedelta(days=settings.keep_versions_days)
 
 
 def trash_limits(settings: Settings) -> TrashLimits:
+    """Return the limits of the trash."""
     return TrashLimits(most_bytes=settings.trash_bytes, keep=timedelta(days=settings.trash_days))

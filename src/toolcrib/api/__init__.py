@@ -1,1 +1,1 @@
-"""The HTTP face: routes, who is asking, and how errors are told. Decides nothing about tools or files."""
+"""The API server: routes, authentication, WebSocket, MCP and OpenAI endpoints, and error responses."""

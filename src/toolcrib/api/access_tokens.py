@@ -1,4 +1,4 @@
-"""Access tokens: short-lived JWTs that say who someone is, and nothing about what they may do."""
+"""Access tokens: short-lived JWTs that identify a user but carry no permissions. Also login links and setup links."""
 
 import time
 from collections.abc import Callable
@@ -16,29 +16,29 @@ from toolcrib.settings import Settings
 INVALID: Final = "No valid token found in Authorization header or cookie"
 EXPIRED: Final = "This access token has expired. Refresh it, or log in again."
 
-# A constant, never the token's own word: that is how "none" and confused keys get in.
+# A constant, never the token's own ``alg``: that would allow "none" and key confusion.
 _ALGORITHM: Final = "HS256"
 _ISSUER: Final = "toolcrib"
 ACCESS_AUDIENCE: Final = "toolcrib-api"
 _REQUIRED: Final = ["exp", "iat", "iss", "aud", "sub", "ver"]
-# Clocks of two nodes may differ by this much.
+# Allowed clock difference between two nodes.
 _LEEWAY_SECONDS: Final = 5
 _REMEMBERED: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
-    """What a valid token says. ``version`` is compared with the person's in the database trip of the call."""
+    """The claims of a valid token. ``version`` is compared with the user's in the database transaction of the call."""
 
     user_id: UserId
     version: int
     expires_at: float
-    # Of a token that has one, to tell it from the others of the same second.
+    # Distinguishes tokens issued in the same second, where that matters.
     id: str | None = None
 
 
 class AccessTokens:
-    """Issues and verifies. Tokens signed with the previous secret are taken while they live."""
+    """Issues and verifies tokens. Accepts tokens signed with the previous secret until they expire."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class AccessTokens:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "AccessTokens":
+        """Create it with the secrets and lifetime of the settings."""
         previous = settings.jwt_previous_secret
         return cls(
             settings.jwt_secret.get_secret_value(),
@@ -66,6 +67,7 @@ class AccessTokens:
         )
 
     def issue(self, user_id: UserId, version: int, *, id_: str | None = None) -> str:
+        """Issue a token for a user."""
         now = int(self._clock())
         claims = {
             "sub": str(user_id),
@@ -79,8 +81,12 @@ class AccessTokens:
         return self._jwt.encode(claims, self._keys[0], algorithm=_ALGORITHM)
 
     def verify(self, token: str) -> TokenClaims:
-        """Raises Unauthenticated unless the token is ours, whole and alive."""
-        # The signature of a token that was verified once needs no second look; its age does.
+        """Return the claims of a valid token.
+
+        Raises:
+            Unauthenticated: The token is malformed, expired, or signed with another secret.
+        """
+        # The signature of a token is verified once; its age is checked every time.
         claims = self._verified.get(token)
         if claims is None:
             claims = _claims(self._decode(token))
@@ -110,7 +116,7 @@ class AccessTokens:
 
     def _remember(self, token: str, claims: TokenClaims) -> None:
         if len(self._verified) >= _REMEMBERED:
-            # The oldest goes: dictionaries keep the order in which they were filled.
+            # Drop the oldest: dictionaries keep insertion order.
             del self._verified[next(iter(self._verified))]
         self._verified[token] = claims
 
@@ -124,8 +130,6 @@ def _claims(said: dict[str, Any]) -> TokenClaims:
         raise Unauthenticated(INVALID) from None
 
 
-# Links by which someone logs in without a password, or makes the first account: for who runs the server.
-
 MINUTES: Final = 2
 LOGIN_LINK_AUDIENCE: Final = "toolcrib-login"
 _REFUSED: Final = "This link was used already, or is too old. `toolcrib web` shows a new one."
@@ -137,16 +141,17 @@ _NOBODY: Final = UserId(UUID(int=0))
 
 
 class SetupLinks:
-    """Issues and checks the secret part of links by which the first account of a server is made."""
+    """Issues and checks the secrets of setup links, with which the operator creates a server's first account."""
 
     def __init__(self, secret: str, *, clock: Callable[[], float] = time.time) -> None:
         self._tokens = AccessTokens(secret, minutes=SETUP_MINUTES, audience=SETUP_AUDIENCE, clock=clock)
 
     def issue(self) -> str:
+        """Issue a secret."""
         return self._tokens.issue(_NOBODY, 0)
 
     def check(self, secret: str) -> None:
-        """Forbidden if it is not ours, or too old."""
+        """Raise Forbidden if the secret is invalid or expired."""
         try:
             self._tokens.verify(secret)
         except Unauthenticated:
@@ -154,20 +159,25 @@ class SetupLinks:
 
 
 class LoginLinks:
-    """Issues the secret part of links, and takes each once."""
+    """Issues the secrets of login links for people with access to the server's machine. Each link works once."""
 
     def __init__(self, secret: str, *, node: str, clock: Callable[[], float] = time.time) -> None:
         self._tokens = AccessTokens(secret, minutes=MINUTES, audience=f"{LOGIN_LINK_AUDIENCE} {node}", clock=clock)
         self._clock = clock
         self._began = int(clock())
-        # Until when those that were used must be remembered.
+        # Used secrets, with the time until which they must be remembered.
         self._used: dict[str, float] = {}
 
     def issue(self, user_id: UserId, version: int) -> str:
+        """Issue a secret for a user."""
         return self._tokens.issue(user_id, version, id_=token_hex(8))
 
     def redeem(self, secret: str) -> TokenClaims:
-        """Whose link it is; Unauthenticated if it is not ours, too old, or was used before."""
+        """Return the claims of a login link and invalidate it.
+
+        Raises:
+            Unauthenticated: The link is invalid, expired or used.
+        """
         try:
             claims = self._tokens.verify(secret)
         except Unauthenticated:
@@ -177,6 +187,6 @@ class LoginLinks:
         is_older_than_us = claims.expires_at - self._tokens.lifetime_seconds < self._began
         if claims.id is None or claims.id in self._used or is_older_than_us:
             raise Unauthenticated(_REFUSED)
-        # Twice as long as it lives: clocks may differ a little.
+        # Twice the lifetime, because clocks may differ a little.
         self._used[claims.id] = now + 2 * self._tokens.lifetime_seconds
         return claims

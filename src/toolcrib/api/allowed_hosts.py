@@ -1,4 +1,4 @@
-"""Which hosts we answer to, and whose pages may use a person's cookies."""
+"""Checks of the Host and Origin headers: which hosts this server answers to, and which pages may use cookies."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -9,14 +9,14 @@ ANY = "*"
 
 
 class AllowedHosts:
-    """The names by which this server may be addressed. Others are someone's DNS pointed at us."""
+    """The host names of this server. A request for another name comes from DNS that someone pointed at this address."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._names = frozenset(name.lower() for name in allowed)
         self._suffixes = tuple(name[1:].lower() for name in allowed if name.startswith("*."))
 
     def know(self, host: str) -> bool:
-        """Whether a Host header is one of ours; its port does not matter."""
+        """Return whether a Host header names this server. The port does not matter."""
         if ANY in self._names:
             return True
         name = _without_port(host.lower())
@@ -24,7 +24,7 @@ class AllowedHosts:
 
 
 def may_use_cookies(headers: Headers, allowed_origins: Sequence[str]) -> bool:
-    """Whether the page that sent this request is ours or a friend's; one that will not say so is not."""
+    """Return whether the page that sent this request is same-origin or allowed. Without an origin it is not."""
     origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
     if origin in allowed_origins:
         return True

@@ -1,4 +1,4 @@
-"""What the routes work with. Wiring makes it once; the application carries it."""
+"""The services that routes use. ``wiring`` creates them once; the application holds them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -41,25 +41,24 @@ if TYPE_CHECKING:
     from toolcrib.tools.tool_registry import ToolRegistry
 
 
-# Calls that came over WebSockets and are running on this node, so that anyone in their session can cancel them.
-
 Key = tuple[WorkspaceId, SessionId]
 
 
 class RunningCalls:
-    """The tasks, by session and call."""
+    """Calls from WebSockets that run on this node, by session and call; anyone in the session can cancel them."""
 
     def __init__(self) -> None:
         self._tasks: dict[Key, dict[CallId, asyncio.Task[None]]] = {}
 
     def start(self, key: Key, call_id: CallId, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a call as a task."""
         task = asyncio.create_task(work)
         self._tasks.setdefault(key, {})[call_id] = task
         task.add_done_callback(lambda _: self._forget(key, call_id))
         return task
 
     def cancel(self, key: Key) -> list[CallId]:
-        """Ends what runs in a session; which calls that were."""
+        """Cancel the running calls of a session and return their ids."""
         running = self._tasks.get(key, {})
         for task in running.values():
             task.cancel()
@@ -74,7 +73,7 @@ class RunningCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices:
-    """Everything a route may use."""
+    """Everything that a route may use."""
 
     settings: Settings
     database: Database
@@ -116,13 +115,13 @@ class ApiServices:
 
 
 def services_of(connection: HTTPConnection) -> ApiServices:
-    """The services of the application that answers this request."""
+    """Return the services of the application that handles this request."""
     services: ApiServices = connection.scope["app"].state.services
     return services
 
 
 async def _injected(connection: HTTPConnection) -> ApiServices:
-    # Not a plain function, which FastAPI would send to a thread.
+    # A coroutine: FastAPI would run a plain function in a thread.
     return services_of(connection)
 
 

@@ -1,4 +1,4 @@
-"""The application: its routes, its edge, its errors. Whoever serves it makes the services first."""
+"""The ASGI application: routes, request guard and error handlers; and the uvicorn server around it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -50,32 +50,33 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """FastAPI, with our description of the API."""
+    """FastAPI with our own OpenAPI document."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._describing: asyncio.Task[bytes] | None = None
 
     def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
         if self.openapi_schema is None:
             self.openapi_schema = describe(self)
         return self.openapi_schema
 
     async def serve_openapi(self, _: Request) -> Response:
-        """The OpenAPI document, built off the loop by the first request: it takes most of a second."""
+        """Serve the OpenAPI document. The first request builds it in a thread, because that takes most of a second."""
         if self._describing is None:
             self._describing = asyncio.create_task(asyncio.to_thread(lambda: to_json(self.openapi())))
         return Response(await asyncio.shield(self._describing), media_type="application/json")
 
 
 def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> FastAPI:
-    """An application that serves with the given services."""
+    """Create the application for the given services."""
     door = McpApp(services)
     watchdog = LoopWatchdog(file=services.settings.stalls_file)
     app = Application(
         title="Toolcrib",
         version=toolcrib.__version__,
-        # Served by ourselves, below.
+        # Our own route serves it, see below.
         openapi_url=None,
         # These pages load scripts from another site; the document itself is enough.
         docs_url=None,
@@ -87,7 +88,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
     app.state.services = services
     app.state.watchdog = watchdog
     app.add_route("/api/v1/openapi.json", app.serve_openapi, include_in_schema=False)
-    # Routes are tried in this order: tools are called most.
+    # Routes are matched in this order: tool calls are the most frequent.
     app.add_route("/api/v1/workspaces/{workspace_id}/tools", tool_calls.call_tool_fast, methods=["POST"])
     for path in ("/mcp/{workspace_id}", "/mcp"):
         app.router.routes.append(Route(path, door, include_in_schema=False))
@@ -127,7 +128,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
 
 
 def _living(door: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) -> Lifespan:
-    """The application's life, during which its loop is watched, and at whose end MCP clients are let go."""
+    """Return the lifespan: watches the event loop, and closes MCP sessions at the end."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -141,13 +142,11 @@ def _living(door: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) -> 
     return life
 
 
-# The web server around the application: how it listens, and what it lets a client do before it knows who that is.
-
 Listener = uvicorn.Server
 
 
 def listener(services: ApiServices) -> Listener:
-    """A server for these services, on the address of their settings unless it is given a socket."""
+    """Create the web server, on the address of the settings unless it is given a socket."""
     settings = services.settings
     app = create_app(services)
     _prepare(app)
@@ -163,9 +162,9 @@ def listener(services: ApiServices) -> Listener:
         date_header=False,
         http=ConnectionRegistry(ConnectionCapacity.here(settings.trusted_proxies)).protocol(),
         ws="websockets-sansio",
-        # What a client may make us hold before we know who it is. Large files are written over HTTP.
+        # What a client may make the server buffer before it is authenticated. Large files are written over HTTP.
         ws_max_size=1_000_000,
-        # Many small messages: it would cost more time than it saves in size.
+        # Messages are many and small: compression would cost more time than it saves in size.
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=10,
     )
@@ -174,8 +173,10 @@ def listener(services: ApiServices) -> Listener:
 
 
 def _prepare(app: FastAPI) -> None:
-    """Looks for an address that there is not: the framework prepares each route when it is first looked at, which
-    would keep the first who asks, and everyone else, waiting for a second."""
+    """Match a path that does not exist, so that the framework prepares every route.
+
+    It would otherwise do so at the first request, which would block the event loop for a second.
+    """
     scope = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
     for route in app.routes:
         route.matches(scope)

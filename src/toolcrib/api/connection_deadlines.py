@@ -1,8 +1,9 @@
-"""Connections before, between and around requests: a deadline on every phase, and room for whoever comes next.
+"""Deadlines for client connections, and eviction of the oldest waiting connections under load.
 
-Whoever connects and sends nothing, or half a request, or takes no answer, holds a descriptor. So each phase ends at a
-deadline, and where too many wait at once, the one that has waited longest makes room: a newcomer with a whole request
-is always heard. A request that was received whole is not our business: the application counts those.
+A client that connects and sends nothing, sends half a request, or does not read its response occupies a file
+descriptor. So each phase has a deadline. When too many connections wait, the one that has waited longest is closed, so
+that a new client with a complete request is always served. Requests that were received completely are not counted here;
+the application does that.
 """
 
 import asyncio
@@ -19,27 +20,27 @@ _log = structlog.get_logger(__name__)
 _SWEEP_SECONDS: Final = 1.0
 _LOG_EVERY_SECONDS: Final = 10.0
 _MOST_HEADER_BYTES: Final = 65_536
-# Files, database connections and processes need descriptors, too.
+# Reserved for files, database connections and processes.
 _KEPT_DESCRIPTORS: Final = 512
 _NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseDeadlines:
-    """How long a client may take, in seconds."""
+    """Time limits for the client, in seconds."""
 
-    # From connecting, or from a request's first byte, to the end of its headers.
+    # From connecting, or from the first byte of a request, to the end of its headers.
     header: float = 10.0
-    # Between two pieces of a body, and for all of it.
+    # Between two parts of a body, and for the whole body.
     piece: float = 20.0
     body: float = 300.0
-    # To take what it is sent.
+    # To read the response.
     write: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCapacity:
-    """How many connections may wait: in all, and from one address. ``trusted`` addresses speak for many."""
+    """How many connections may wait: in total and per address. ``trusted`` proxies are exempt from the latter."""
 
     in_all: int
     from_one: int
@@ -47,7 +48,7 @@ class ConnectionCapacity:
 
     @classmethod
     def here(cls, trusted_proxies: str | None = None) -> "ConnectionCapacity":
-        """As many as this process's descriptors allow."""
+        """Return the capacity that the descriptor limit of this process allows."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
             descriptors = 65_536
@@ -57,13 +58,13 @@ class ConnectionCapacity:
 
 
 def raise_descriptor_limit() -> None:
-    """To all that the system allows this process."""
+    """Raise the soft limit of open files to the hard limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class ConnectionRegistry:
-    """The connections of one server that wait for a client, those that wait longest first."""
+    """The connections of one server that wait for their client, the longest-waiting first."""
 
     def __init__(self, room: ConnectionCapacity, patience: PhaseDeadlines | None = None) -> None:
         self.patience = patience or PhaseDeadlines()
@@ -75,16 +76,17 @@ class ConnectionRegistry:
         self._logged = -_NEVER
 
     def protocol(self) -> type["DeadlineProtocol"]:
-        """What the web server makes of each connection."""
+        """Return the protocol class for uvicorn, bound to this registry."""
         return type("Connection", (DeadlineProtocol,), {"guard": self})
 
     def came(self, connection: "DeadlineProtocol") -> None:
+        """Add a new connection."""
         self._open.add(connection)
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(_SWEEP_SECONDS, self._sweep, connection.loop)
 
     def waits(self, connection: "DeadlineProtocol") -> None:
-        """It waits for its client from now on; if too many do, the one that has waited longest is let go."""
+        """Mark the connection as waiting for its client. Closes the longest-waiting one if there are too many."""
         if connection in self._waiting:
             return
         of_address = self._by_address.setdefault(connection.address, OrderedDict())
@@ -96,7 +98,7 @@ class ConnectionRegistry:
             self._let_go(next(iter(self._waiting)))
 
     def works(self, connection: "DeadlineProtocol") -> None:
-        """It waits for its client no more."""
+        """Mark the connection as not waiting for its client."""
         if connection not in self._waiting:
             return
         del self._waiting[connection]
@@ -106,6 +108,7 @@ class ConnectionRegistry:
             del self._by_address[connection.address]
 
     def left(self, connection: "DeadlineProtocol") -> None:
+        """Remove a connection."""
         self.works(connection)
         self._open.discard(connection)
 
@@ -126,14 +129,14 @@ class ConnectionRegistry:
 
 
 class DeadlineProtocol(HttpToolsProtocol):
-    """A connection that knows what it waits for, and until when."""
+    """A connection that tracks what it waits for and until when."""
 
     guard: ConnectionRegistry
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.address = ""
-        # None while a body comes.
+        # None while a body is received.
         self._header_bytes: int | None = 0
         self._unanswered = 0
         self._read_due = _NEVER
@@ -142,6 +145,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     @property
     def due(self) -> float:
+        """The time at which the connection is closed."""
         return min(self._read_due, self._write_due)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -154,7 +158,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._header_bytes is not None:
             if not self._header_bytes and self._read_due == _NEVER:
-                # The next request on a connection that is kept alive.
+                # The next request on a keep-alive connection.
                 self._read_due = self.loop.time() + self.guard.patience.header
             self._header_bytes += len(data)
         elif self._body_due != _NEVER:
@@ -182,11 +186,11 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._unanswered -= 1
         super().on_response_complete()
         if not self._unanswered and not self.transport.is_closing():
-            # From here on the web server's own deadline counts, until the next request begins.
+            # From here on uvicorn's keep-alive timeout applies, until the next request starts.
             self.guard.waits(self)
 
     def handle_websocket_upgrade(self) -> None:
-        # The sockets count their own.
+        # WebSockets are counted by ``ConnectionLimits``.
         self.guard.left(self)
         super().handle_websocket_upgrade()
 

@@ -1,4 +1,4 @@
-"""How many long connections may be open: of one person, and on this node. Counted in this process."""
+"""Limits of long-lived connections and of login attempts, per user and per node. Counted in this process only."""
 
 import asyncio
 import math
@@ -15,20 +15,20 @@ from toolcrib.core.ids import UserId
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """How patient the server is with its connections, in seconds."""
+    """Timeouts of long-lived connections, in seconds."""
 
-    # For a client to say who it is, if it did not when it connected.
+    # For a client to authenticate, if it did not do so when it connected.
     introduce: float = 10.0
-    # For a client to take what it is sent. Whoever takes longer is let go, and may come back and resume.
+    # For a client to read a message. A slower one is disconnected and may resume later.
     stall: float = 10.0
-    # Between two looks at whether the connection may stay open.
+    # Between two checks whether the connection is still authorized.
     check: float = 30.0
-    # Between two signs of life on a stream that has nothing to say.
+    # Between two heartbeats on an idle stream.
     beat: float = 15.0
 
 
 class ConnectionLimits:
-    """Counts who is inside."""
+    """Counts open connections."""
 
     def __init__(self, *, per_person: int = 64, in_all: int = 5_000, pace: ConnectionTimeouts | None = None) -> None:
         self.pace = pace or ConnectionTimeouts()
@@ -40,10 +40,11 @@ class ConnectionLimits:
 
     @property
     def is_anyone_waiting(self) -> bool:
+        """Whether any connection waits for a check."""
         return bool(self._waiting)
 
     async def wait(self, user_id: UserId, seconds: float) -> None:
-        """Until it is time to look whether a person may still be here: after a while, or when they are woken."""
+        """Wait until the next authorization check of a user's connection: after a while, or when ``wake`` is called."""
         woken = asyncio.Event()
         self._waiting.setdefault(user_id, set()).add(woken)
         try:
@@ -57,13 +58,14 @@ class ConnectionLimits:
                 del self._waiting[user_id]
 
     def wake(self, people: Collection[UserId]) -> None:
+        """Check the connections of these users now."""
         for user_id in people:
             for waiting in self._waiting.get(user_id, ()):
                 waiting.set()
 
     @contextmanager
     def unauthenticated(self) -> Iterator[None]:
-        """Someone who has not said yet who they are."""
+        """Count a connection that is not authenticated yet."""
         if self._strangers >= self._in_all // 10:
             raise _too_many_connections("Too many connections wait to be authenticated. Try again in a moment.")
         self._strangers += 1
@@ -74,7 +76,11 @@ class ConnectionLimits:
 
     @contextmanager
     def authenticated(self, user_id: UserId) -> Iterator[None]:
-        """A person's connection, while it lasts; 429 if there are too many."""
+        """Count a user's connection while it lasts.
+
+        Raises:
+            HTTPException: 429. The user or the node has too many.
+        """
         if self._inside[user_id] >= self._per_person:
             raise _too_many_connections(f"You have {self._per_person} live connections open. Close one first.")
         if self._inside.total() >= self._in_all:
@@ -92,17 +98,15 @@ def _too_many_connections(words: str) -> HTTPException:
     return HTTPException(429, words, {"Retry-After": "5"})
 
 
-# How often someone may try to log in or to register, as far as this process can tell.
-
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
-# Beyond this many keys the oldest are forgotten: whoever has so many addresses is not stopped by counting.
+# Beyond this many keys the oldest are dropped: counting does not stop a client with so many addresses.
 _REMEMBERED = 50_000
 _FIRST_WAIT = 5.0
 
 
 class RateWindow:
-    """At most ``limit`` tries for one key within any ``seconds``."""
+    """Allows ``limit`` attempts per key within any ``seconds``."""
 
     def __init__(self, limit: int, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
@@ -111,7 +115,11 @@ class RateWindow:
         self._tries: dict[Hashable, deque[float]] = {}
 
     def take(self, key: Hashable) -> None:
-        """Counts a try; 429 if there were too many."""
+        """Count an attempt.
+
+        Raises:
+            HTTPException: 429. There were too many.
+        """
         now = self._clock()
         tries = self._tries.setdefault(key, deque(maxlen=self._limit))
         while tries and tries[0] <= now - self._seconds:
@@ -123,12 +131,12 @@ class RateWindow:
             del self._tries[next(iter(self._tries))]
 
     def forget(self, key: Hashable) -> None:
-        """Clears a key's tries: it was the right person after all."""
+        """Clear the attempts of a key after a successful one."""
         self._tries.pop(key, None)
 
 
 class Backoff:
-    """After ``free`` tries for one key each next one must wait twice as long, until it was quiet for a while."""
+    """After ``free`` attempts per key, each further one must wait twice as long, until there was a pause."""
 
     def __init__(self, free: int, *, longest: float = 5 * _MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
         self._free = free
@@ -137,7 +145,11 @@ class Backoff:
         self._tries: dict[Hashable, tuple[int, float]] = {}
 
     def take(self, key: Hashable) -> None:
-        """Counts a try; 429 if it comes too early, which counts for nothing."""
+        """Count an attempt.
+
+        Raises:
+            HTTPException: 429. It comes too early. It is then not counted.
+        """
         now = self._clock()
         count, last = self._tries.pop(key, (0, now))
         wait = self._wait_after(count)
@@ -146,13 +158,13 @@ class Backoff:
             raise _too_many_attempts(last + wait - now)
         if now > last + max(wait, _MINUTE) + self._longest:
             count = 0
-        # Taken out and put back, so that the oldest is the one that was quiet for longest.
+        # Removed and inserted again, so that the oldest entry is the one that was quiet for longest.
         self._tries[key] = (count + 1, now)
         if len(self._tries) > _REMEMBERED:
             del self._tries[next(iter(self._tries))]
 
     def forget(self, key: Hashable) -> None:
-        """Clears a key's tries: it was the right person after all."""
+        """Clear the attempts of a key after a successful one."""
         self._tries.pop(key, None)
 
     def _wait_after(self, count: int) -> float:
@@ -161,9 +173,9 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits in force. A login counts before it is checked, so that a volley cannot slip through.
+    """The limits in force. A login is counted before it is checked, so that parallel attempts cannot bypass the limit.
 
-    Logins are counted by account and address together: whoever guesses holds up neither others behind their address
+    Logins are counted by account and address together: an attacker blocks neither other users behind the same address
     nor the account's owner elsewhere.
     """
 

@@ -1,4 +1,4 @@
-"""Tells open connections that a person's logins were ended: by themselves, or by an operator who disabled them."""
+"""Notifies open connections when a user's logins end: on logout, or when an operator disables the account."""
 
 import asyncio
 from datetime import datetime
@@ -16,7 +16,10 @@ log = structlog.get_logger(__name__)
 
 
 class EndedLogins:
-    """Looks for them, once for all connections of this node. Whoever is woken asks themselves whether it holds."""
+    """Polls the database once for all connections of this node.
+
+    A notified connection then checks its own authorization.
+    """
 
     def __init__(self, accounts: UserStore, doors: ConnectionLimits) -> None:
         self._accounts = accounts
@@ -24,7 +27,7 @@ class EndedLogins:
         self._since: datetime | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Poll until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -33,6 +36,7 @@ class EndedLogins:
                 log.warning("departures_look_failed", error=repr(error))
 
     async def look(self) -> None:
+        """Poll once."""
         if self._doors.is_anyone_waiting:
             self._since, gone = await self._accounts.ended_since(self._since)
             self._doors.wake(gone)

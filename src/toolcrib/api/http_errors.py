@@ -1,4 +1,4 @@
-"""How errors are told over HTTP: one table of codes and statuses, one envelope, whoever raised it."""
+"""Error responses: one table of codes and HTTP statuses, and one envelope for every error."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from toolcrib.storage.database import OperationalError, is_transient
 
 STATUS: Final[Mapping[str, int]] = {
     "VALIDATION_ERROR": 400,
-    # A tool failed as tools may; the request was understood, so it is the caller's to change.
+    # A declared failure of a tool: the request was valid, so the caller has to change it.
     "TOOL_FAILED": 400,
     "INVALID_TOKEN": 401,
     "FORBIDDEN": 403,
@@ -38,11 +38,11 @@ STATUS: Final[Mapping[str, int]] = {
     "PROVIDER_ERROR": 502,
     "UNAVAILABLE": 503,
     "NOT_ON_DISK": 507,
-    # Not 408: to that, clients send the same request again by themselves.
+    # Not 408: clients repeat a request by themselves after that.
     "TIMED_OUT": 504,
 }
 
-# What the web framework raises by itself, in our words.
+# Messages for the errors that the web framework raises itself.
 _FRAMEWORK: Final[Mapping[int, tuple[str, str]]] = {
     400: ("VALIDATION_ERROR", "The request cannot be read."),
     404: ("NOT_FOUND", "Nothing is at this address. GET /api/v1/openapi.json lists what there is."),
@@ -58,7 +58,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ErrorOut(BaseModel):
-    """Every answer that is not a success."""
+    """The body of every error response."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,7 +69,7 @@ class ErrorOut(BaseModel):
 
 
 def install(app: FastAPI) -> None:
-    """Makes the application tell its errors our way."""
+    """Register the error handlers."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return answer_to(error, where=f"{request.method} {request.url.path}")
@@ -79,7 +79,7 @@ def install(app: FastAPI) -> None:
 
 
 def answer_to(error: Exception, *, where: str = "") -> Response:
-    """The answer that tells an error. What nobody foresaw is logged, and told only by the log's id."""
+    """Return the response for an error. An unexpected error is logged; the response has only the log's id."""
     match error:
         case ToolcribError():
             return _answer(error.code, error.message, fields=error.fields, headers=_ADVICE.get(error.code))
@@ -99,7 +99,7 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
 
 
 def examples(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a route, for its OpenAPI entry: ``responses=examples("CONFLICT")``."""
+    """Return the error responses of a route for its OpenAPI entry: ``responses=examples("CONFLICT")``."""
     answers: dict[int | str, dict[str, Any]] = {}
     for code in codes:
         status = STATUS[code]
@@ -127,7 +127,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 
 
 def _framework_answer(error: HTTPException) -> Response:
-    # FastAPI wraps whatever went wrong while it read the body; we know better what it was.
+    # FastAPI wraps errors raised while it reads the body; the cause says more.
     if isinstance(error.__cause__, ToolcribError):
         return answer_to(error.__cause__)
     code, words = _FRAMEWORK.get(error.status_code, ("INTERNAL_ERROR", error.detail))
@@ -142,14 +142,14 @@ def _unforeseen(error: Exception, where: str) -> Response:
 
 
 def _wrong_fields(error: RequestValidationError) -> dict[str, str]:
-    """Field path → what was expected. Never what was given: it may be a password."""
+    """Map each field path to what was expected. Never to the given value: it may be a password."""
     return {
         ".".join(str(step) for step in detail["loc"][1:]) or str(detail["loc"][0]): detail["msg"]
         for detail in error.errors()
     }
 
 
-# Headers that go with a code.
+# Response headers by error code.
 _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
     "INVALID_TOKEN": {"WWW-Authenticate": "Bearer"},
     "UNAVAILABLE": {"Retry-After": "1"},

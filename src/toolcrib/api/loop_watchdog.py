@@ -1,4 +1,4 @@
-"""Watch the event loop from a thread: whatever holds it for too long is logged with the loop's stack."""
+"""Watches the event loop from a thread: what blocks it for too long is logged with the loop's stack."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ LIMIT_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 0.1
 _LOOK_SECONDS_WHEN_WRITTEN: Final = 0.02
 _STEP_SECONDS: Final = 0.02
-# In a log; a file has them all.
+# For log entries; the file gets all stalls.
 _LOG_EVERY_SECONDS: Final = 10.0
 _MOST_FRAMES: Final = 30
 
@@ -28,10 +28,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoopStall:
-    """The loop did not get to anything else for ``seconds``.
+    """The event loop was blocked for ``seconds``.
 
-    ``cpu_seconds``: of them its own thread computed. ``queued_seconds``: of them it could have run, but the machine ran
-    something else. The rest it slept: in a system call, or because another thread held the interpreter.
+    ``cpu_seconds``: its own thread computed. ``queued_seconds``: it was runnable, but the machine ran something else.
+    The rest of the time it slept: in a system call, or because another thread held the interpreter lock.
     """
 
     at: float
@@ -42,12 +42,12 @@ class LoopStall:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is by what the loop did, rather than by a busy machine."""
+        """Whether our own code caused the stall, not a busy machine."""
         return self.cpu_seconds > LIMIT_SECONDS
 
 
 class LoopWatchdog:
-    """Asks the loop, again and again, for a sign of life. ``count`` and ``worst_cpu_seconds`` tell what was seen."""
+    """Pings the loop repeatedly. ``count`` and ``worst_cpu_seconds`` summarize the stalls."""
 
     def __init__(self, *, file: Path | None = None) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class LoopWatchdog:
 
     @contextmanager
     def watching(self) -> Iterator["LoopWatchdog"]:
-        """Watches the running loop, which is this thread's, for as long as the context lasts."""
+        """Watch the running loop of this thread while the context lasts."""
         loop, thread = asyncio.get_running_loop(), threading.current_thread()
         watcher = threading.Thread(target=self._watch, args=(loop, thread), name="loop-watchdog", daemon=True)
         watcher.start()
@@ -82,7 +82,10 @@ class LoopWatchdog:
                 self._wait_out(answered, asked, thread)
 
     def _wait_out(self, answered: threading.Event, asked: "_Clocks", thread: threading.Thread) -> None:
-        """Waits until the loop answers. The stack is from when it had computed too long, or from now."""
+        """Wait until the loop answers.
+
+        The stack is from when it exceeded the CPU limit, or from the start of the wait.
+        """
         assert thread.ident is not None
         stack = _stack_of(thread.ident)
         was_ours = False
@@ -115,7 +118,7 @@ class LoopWatchdog:
 
 @dataclass(frozen=True, slots=True)
 class _Clocks:
-    """A thread's clocks, in seconds."""
+    """The clocks of a thread, in seconds."""
 
     wall: float
     cpu: float
@@ -123,13 +126,14 @@ class _Clocks:
 
     @classmethod
     def of(cls, thread: threading.Thread) -> "_Clocks":
+        """Read the clocks."""
         assert thread.ident is not None and thread.native_id is not None
         cpu = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
         return cls(time.monotonic(), cpu, _queued(thread.native_id))
 
 
 def _queued(thread_id: int) -> float:
-    """How long the kernel has let a thread wait for a processor; 0 where it does not count that."""
+    """Return how long the thread waited for a CPU; 0 where the kernel does not count it."""
     try:
         return int(Path(f"/proc/self/task/{thread_id}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -137,6 +141,6 @@ def _queued(thread_id: int) -> float:
 
 
 def _stack_of(ident: int) -> tuple[str, ...]:
-    # Documented for this, despite its name.
+    # Documented for this purpose, despite its name.
     frame: FrameType | None = sys._current_frames().get(ident)
     return tuple(traceback.format_stack(frame)[-_MOST_FRAMES:]) if frame is not None else ()

@@ -1,4 +1,4 @@
-"""The description of the API, from which clients are generated. Adds what FastAPI cannot know."""
+"""The OpenAPI document, from which clients are generated. Adds what FastAPI cannot know."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from pydantic import create_model
 from toolcrib.api.auth.principal import ACCESS_COOKIE
 from toolcrib.api.tool_results import RESULTS
 
-# For routes that need no token: ``openapi_extra=PUBLIC``.
+# For routes without authentication: ``openapi_extra=PUBLIC``.
 PUBLIC: Final[dict[str, Any]] = {"security": []}
 
 _DESCRIPTION: Final = """
@@ -22,12 +22,12 @@ Every error is `{"success": false, "error": …, "code": …, "fields": …}`; p
 
 
 def operation_id(route: APIRoute) -> str:
-    """Generated clients name their functions after ours."""
+    """Return the operation id: generated clients use the names of our functions."""
     return route.name
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION.strip(), routes=app.routes)
     document["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "An access token or an API key."},
@@ -36,7 +36,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{"token": []}, {"cookie": []}]
     for path in document["paths"].values():
         for operation in path.values():
-            # Ours are 400, in the envelope of all errors.
+            # Validation errors are 400 here, in the envelope of all errors.
             operation["responses"].pop("422", None)
     document["components"]["schemas"] |= _results_of_tools()
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -45,7 +45,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _results_of_tools() -> dict[str, Any]:
-    """`ToolResults`, an object that nobody sends: all tools have one address, and it has their results by name."""
+    """Return `ToolResults`: lists the results of all tools by name, because all tools share one URL."""
     fields: dict[str, Any] = {name: (result, ...) for name, result in RESULTS.items()}
     words = "What the result of each tool is, by the tool's name. No answer has this shape itself."
     results = create_model("ToolResults", __doc__=words, **fields)

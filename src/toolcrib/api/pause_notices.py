@@ -1,4 +1,7 @@
-"""What waits for a person, in words, and where they are sent to decide it. What agents wrote cannot pass for ours."""
+"""Describes pending approvals and questions as text with a link.
+
+Escapes text of agents, so that it cannot pose as ours.
+"""
 
 from typing import Final
 from uuid import UUID
@@ -18,17 +21,17 @@ _LONGEST: Final = 300
 
 
 def origin_of(request: Request) -> str:
-    """By what name the client calls this server; the edge has let in none but the operator's."""
+    """Return the origin under which the client reached this server. The request guard has checked the host."""
     return str(request.base_url).rstrip("/")
 
 
 def pause_url(origin: str, workspace_id: UUID, number: UUID) -> str:
-    """Where an approval or a question is decided in the web UI."""
+    """Return the page of the web UI where an approval or a question is decided."""
     return f"{origin}/w/{workspace_id}/approvals/{number}"
 
 
 def pause_summary(waiting: Approval | QuestionRequest) -> str:
-    """What a call would do, or what it asks, in a line."""
+    """Return what a call would do, or what it asks, in one line."""
     if isinstance(waiting, QuestionRequest):
         return " ".join(_quoted(item.question) for item in waiting.items)
     paths = [str(change["path"]) for change in waiting.changes if change.get("path")]
@@ -38,16 +41,13 @@ def pause_summary(waiting: Approval | QuestionRequest) -> str:
 
 
 def _quoted(text: str) -> str:
-    """One line, and no marks that a chat would obey."""
+    """Return the text in one line, without characters that a chat client would render."""
     plain = escape_line(text.replace("`", "'"))
     return f"`{plain[:_LONGEST]}`"
 
 
-# Tells in a chat what waits for a person, where they decide, and how it goes on.
-
-
 async def notice(services: ApiServices, tenant: Tenant, run: Run, *, origin: str) -> str:
-    """The lines at the end of an answer that could not be finished yet."""
+    """Return the last lines of an answer that waits for a person: what is pending and where to decide it."""
     lines = ["**A person must decide before this goes on:**"]
     for approval in await services.approvals.open(tenant, session_id=run.session_id):
         page = pause_url(origin, tenant.workspace_id, approval.id)

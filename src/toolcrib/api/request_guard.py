@@ -1,6 +1,6 @@
-"""The outermost layer: refuses strange hosts and endless bodies, adds headers, tells what nobody caught.
+"""The outermost ASGI layer: checks hosts, body sizes and load, adds headers, and answers uncaught errors.
 
-One plain ASGI wrapper rather than a stack of middlewares: every call pays for it.
+One plain ASGI wrapper instead of a stack of middlewares, because every call pays for it.
 """
 
 from collections.abc import Callable, Coroutine
@@ -20,22 +20,20 @@ from toolcrib.core.errors import BadArguments, Overloaded, TooLarge
 from toolcrib.core.strict_json import SMALL_BYTES, check_json, strict_json
 from toolcrib.workers.worker_pool import in_worker
 
-# Request bodies: from whom a large one is taken, how large it may be, and where it is read. Knows no model.
-
 
 async def read_json(body: bytes) -> Any:
-    """A JSON value, as ``strict_json`` takes it; a large one is read in a worker."""
+    """Parse a JSON body with ``strict_json``. Large bodies are parsed in a worker process."""
     return strict_json(body) if len(body) <= SMALL_BYTES else await in_worker(strict_json, body)
 
 
 async def refuse_bad_json(body: bytes) -> None:
-    """The same for a body that a library reads."""
+    """Check a body that a library will parse."""
     if len(body) > SMALL_BYTES:
         await in_worker(check_json, body)
 
 
 def may_be_large(request: Request) -> bool:
-    """Whether a body may follow that is not read in no time."""
+    """Return whether the request may have a body that takes long to parse."""
     length = request.headers.get("content-length")
     if length is None or "transfer-encoding" in request.headers:
         return "transfer-encoding" in request.headers
@@ -43,7 +41,7 @@ def may_be_large(request: Request) -> bool:
 
 
 async def admit_large(request: Request, principal: Principal | None = None) -> None:
-    """Before a large body is taken: whoever sends it is known, and belongs to the workspace that it is for."""
+    """Authenticate the sender and check their membership before a large body is read."""
     principal = principal or await authenticate(request)
     workspace_id = request.path_params.get("workspace_id")
     if workspace_id is not None:
@@ -51,7 +49,7 @@ async def admit_large(request: Request, principal: Principal | None = None) -> N
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body with ``strict_json``, and a large one only from who may send it."""
+    """A route that parses its body with ``strict_json``, and accepts large bodies only from members."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -65,7 +63,7 @@ class StrictRoute(APIRoute):
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:
-    """A ``receive`` that stops a body at ``max_bytes``, whatever its headers promised."""
+    """Return a ``receive`` that stops a body at ``max_bytes``, whatever its headers say."""
     total = 0
 
     async def receive_within() -> Message:
@@ -80,7 +78,7 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` for whoever reads a body that was read already; afterwards the real one."""
+    """Return a ``receive`` that replays a body that was read already, then continues with the real one."""
     is_told = False
 
     async def receive_again() -> Message:
@@ -94,6 +92,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def too_large(max_bytes: int) -> TooLarge:
+    """Return the error for a body that is too large."""
     return TooLarge(f"The request's body has more than {max_bytes:,} bytes, which is all that is taken at once.")
 
 
@@ -109,7 +108,7 @@ def _uuid(text: str) -> UUID:
         raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
 
 
-# For answers that do not say otherwise: the pages of a user interface have a policy of their own.
+# Default response headers. The pages of the web UI have their own policy.
 _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -121,7 +120,7 @@ _HEADERS: Final = (
 _BEGINNINGS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 
 
-# Beyond, there is no use in waiting: whoever asks hears so at once, and when to come back.
+# Beyond this limit a request is rejected at once with a Retry-After, because waiting would not help.
 _MAX_IN_FLIGHT: Final = 1_000
 _ALWAYS_ANSWERED: Final = frozenset({"/health", "/livez", "/readyz"})
 
@@ -143,7 +142,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         started = False
-        # A web socket is counted where it is let in, and so is a stream once it has begun.
+        # WebSockets are counted when they are accepted, and streams once they have started.
         counts = scope["type"] == "http" and scope["path"] not in _ALWAYS_ANSWERED
 
         async def send_with_headers(message: Message) -> None:
@@ -164,14 +163,14 @@ class RequestGuard:
             await self._app(scope, self._admit(scope, receive), send_with_headers)
         except Exception as error:
             if started:
-                # Too late for an answer: the web server ends the connection.
+                # The response has started already: the web server closes the connection.
                 raise
             await _refuse(error, scope, receive, send_with_headers)
         finally:
             self._in_flight -= counts
 
     def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Refuses by what the headers say; a body whose length they do not say is measured as it comes."""
+        """Check the headers. A body of unknown length is measured while it is received."""
         host, length, is_chunked = "", None, False
         for name, value in scope["headers"]:
             if name == b"host":

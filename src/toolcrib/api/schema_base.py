@@ -1,4 +1,4 @@
-"""Shapes that several routes share."""
+"""Base models and field types that several routes share."""
 
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 ItemT = TypeVar("ItemT")
 
-# Printable ASCII around one @: what can be compared without regard to case, and looks like nothing else.
+# Printable ASCII around one @: can be compared ignoring case, and has no look-alikes.
 Email = Annotated[
     str,
     StringConstraints(
@@ -14,7 +14,7 @@ Email = Annotated[
     ),
     Field(examples=["ada@example.com"]),
 ]
-# Without control characters, which PostgreSQL refuses (NUL) or a terminal obeys.
+# No control characters: PostgreSQL rejects NUL, and a terminal would interpret others.
 Name = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
@@ -22,23 +22,23 @@ Name = Annotated[
 
 
 class InModel(BaseModel):
-    """A request's body: nothing is taken that nobody asked for."""
+    """A request body. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class OutModel(BaseModel):
-    """An answer, made from what storage gave."""
+    """A response body, created from storage objects."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
-# How far a call is that is kept as a row.
+# The states of a stored call.
 CallState = Literal["running", "done", "refused", "waiting", "unknown"]
 
 
 class ErrorInfo(OutModel):
-    """An error as it is kept with what it ended."""
+    """A stored error."""
 
     code: str = Field(examples=["TOOL_FAILED"])
     message: str
@@ -46,7 +46,7 @@ class ErrorInfo(OutModel):
 
 
 class Page(OutModel, Generic[ItemT]):
-    """Some items of a list, and where the next ones begin; null at the end."""
+    """One page of a list, and the cursor of the next one; null at the end."""
 
     items: list[ItemT]
     next: str | None = Field(

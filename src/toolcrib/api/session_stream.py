@@ -1,4 +1,7 @@
-"""Server-sent events: the stream of one session, with heartbeats, for as long as its reader takes it."""
+"""Server-sent events: streams one session, with heartbeats, and encodes its events for SSE and WebSocket.
+
+A message is ``{type, payload, seq?}`` in camelCase.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,13 +24,16 @@ _RETRY_MILLISECONDS: Final = 2_000
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    # Proxies would hold it back until it ends, which it does not.
+    # Proxies would buffer the stream until it ends, which it does not.
     (b"x-accel-buffering", b"no"),
 ]
 
 
 class EventStream(Response):
-    """An answer. A reader that takes nothing for too long is let go; it comes back with ``Last-Event-ID``."""
+    """A streaming response.
+
+    A client that does not read for too long is disconnected; it resumes with ``Last-Event-ID``.
+    """
 
     opening = f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
 
@@ -39,7 +45,12 @@ class EventStream(Response):
         pace: ConnectionTimeouts,
         opened: AsyncExitStack,
     ) -> None:
-        """``opened`` is what the messages come from; it is closed when the stream ends."""
+        """Create the response.
+
+        Args:
+            messages: The messages to send.
+            opened: The resources of ``messages``; closed when the stream ends.
+        """
         super().__init__(media_type="text/event-stream")
         self._messages = messages
         self._authority = authority
@@ -49,7 +60,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._opened:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            # A browser whose token has ended comes back with a newer one.
+            # A browser whose token has expired reconnects with a newer one.
             with suppress(TimeoutError):
                 await run_while_connected(
                     self._tell(send), receive, authority=self._authority, check_seconds=self._pace.check
@@ -57,6 +68,7 @@ class EventStream(Response):
                 await self._send(send, b"", more=False)
 
     def encode(self, message: dict[str, Any]) -> bytes:
+        """Encode one message."""
         return encoded(message)
 
     async def _tell(self, send: Send) -> None:
@@ -85,23 +97,22 @@ class EventStream(Response):
 
 
 def encoded(message: dict[str, Any]) -> bytes:
-    """One message. Only what has a number has an id: a browser resumes after the last one it saw."""
+    """Encode one message as an SSE event. Only durable events have an id: a browser resumes after the last one."""
     number = b"" if message.get("seq") is None else b"id: %d\n" % message["seq"]
     return b"%sevent: %s\ndata: %s\n\n" % (number, str(message["type"]).encode(), to_json(message))
 
-
-# How events and deltas are told over WebSocket and SSE: ``{type, payload, seq?}`` in camelCase.
 
 PREFIX = "chat:"
 
 
 class SessionEncoder:
-    """Tells one session to one watcher. Remembers to which message a running call belongs."""
+    """Encodes one session for one subscriber. Remembers to which message a running call belongs."""
 
     def __init__(self) -> None:
         self._message_of: dict[str, Any] = {}
 
     def encode(self, item: Event | Delta) -> dict[str, Any]:
+        """Encode an event or a delta."""
         return self._event(item) if isinstance(item, Event) else self._delta(item)
 
     def _event(self, event: Event) -> dict[str, Any]:
@@ -130,9 +141,9 @@ class SessionEncoder:
 async def resume_messages(
     services: ApiServices, tenant: Tenant, session: Session, *, after: int
 ) -> list[dict[str, Any]]:
-    """Where the watcher stands, and what waits for a person, asked however long ago.
+    """Return the subscriber's position and all pending approvals and questions.
 
-    Without numbers, and marked ``again``: as events they were told before, or come by themselves.
+    They have no sequence number and are marked ``again``, because the same events were sent before or will follow.
     """
     approvals = await services.approvals.open(tenant, session_id=session.id)
     questions = await services.questions.open(tenant, session_id=session.id)

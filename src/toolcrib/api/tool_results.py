@@ -1,6 +1,6 @@
-"""What the tools of the toolsets `workspace` and `history` answer, for those who generate clients. Checks nothing.
+"""Result schemas of the toolsets `workspace` and `history`, for generated clients. Nothing is validated with them.
 
-Tools write their results themselves; a test holds them against these shapes.
+Tools write their results themselves; a test compares these with the schemas.
 """
 
 from datetime import datetime
@@ -84,7 +84,7 @@ class FileChanged(ToolResult):
 
 
 class WriteResult(ToolResult):
-    """A folder has no version of its content, and no hash."""
+    """The result of a write. A folder has no content version and no hash."""
 
     path: str
     file_id: UUID
@@ -190,7 +190,7 @@ class ExitPlanModeResult(ToolResult):
 
 
 class HistoryEntry(ToolResult):
-    """A file of the history, deleted or not."""
+    """A file in the history, deleted or not."""
 
     file_id: UUID
     version_id: UUID
@@ -275,7 +275,7 @@ class ChangedFile(ToolResult):
 
 
 class ChangesResult(ToolResult):
-    """What calls, a run or a session did, file by file: from before the first of them to what the last left."""
+    """What calls, a run or a session changed, per file: from before the first change to after the last one."""
 
     changes: list[ChangedFile]
     total: int

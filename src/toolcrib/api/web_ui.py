@@ -1,6 +1,6 @@
-"""The web UI: the files that `make web` builds, for every address that belongs to nothing else.
+"""The web UI: serves the files that `make web` builds, for every path that no route matches.
 
-Addresses within the UI are the UI's own business, so each of them is answered with the same page.
+The UI does its own routing, so each of its paths gets the same page.
 """
 
 import secrets
@@ -15,11 +15,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 BUILT: Final = Path(__file__).parent / "web"
-# What belongs to programs: a page in place of their error would only puzzle them.
+# Paths for programs: a page instead of their error would only confuse them.
 _NOT_PAGES: Final = ("/api", "/mcp", "/v1", "/health")
 _NONCE: Final = b"{{nonce}}"
 _FOREVER: Final = "public, max-age=31536000, immutable"
-# One that styles itself may do so with the nonce only; nothing is loaded from elsewhere, and nothing is evaluated.
+# Inline styles need the nonce; nothing is loaded from elsewhere, and nothing is evaluated.
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -49,7 +49,7 @@ class _StaticFile:
 
 
 class WebUi:
-    """An application for what no route took; what is not a page goes on to ``otherwise``."""
+    """The application for paths that no route matched. What is not a page goes on to ``otherwise``."""
 
     def __init__(self, otherwise: ASGIApp, *, folder: Path = BUILT) -> None:
         self._otherwise = otherwise
@@ -64,7 +64,7 @@ class WebUi:
         if file is not None:
             await _of(file, takes_gzip=_takes_gzip(scope))(scope, receive, send)
         elif path.startswith("/assets/"):
-            # A page of an older build asks for its parts: the present page in their place would not help it.
+            # A page of an older build requests its assets: the current page would not help it.
             await self._otherwise(scope, receive, send)
         else:
             await self._page()(scope, receive, send)
@@ -89,7 +89,7 @@ class WebUi:
 
     @cached_property
     def _files(self) -> Mapping[str, _StaticFile]:
-        """By address, read once: they are few, and only those that the build made can be asked for."""
+        """The files by path, read once: they are few, and only built files can be requested."""
         found = [path for path in self._folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
         return {
             f"/{path.relative_to(self._folder).as_posix()}": _file(path)
@@ -100,7 +100,7 @@ class WebUi:
 
 def _file(path: Path) -> _StaticFile:
     compressed = path.with_name(f"{path.name}.gz")
-    # The build names what is in `assets` after its content.
+    # The build names the files in `assets` by their content.
     lasts = _FOREVER if path.parent.name == "assets" else "no-cache"
     kind = guess_type(path.name)[0] or "application/octet-stream"
     return _StaticFile(

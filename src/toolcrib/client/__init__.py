@@ -1,4 +1,4 @@
-"""A typed client of the HTTP API, for the command line, for tests, and for programs of one's own."""
+"""A typed client of the HTTP API, for the CLI, for tests and for other programs."""
 
 from toolcrib.client.api_client import Client
 from toolcrib.client.http_client import ServerUnavailable, ServerUnreachable

@@ -1,4 +1,4 @@
-"""Requests to a Toolcrib server, and its refusals as the errors that they were on its side. Knows no route."""
+"""HTTP requests to a Toolcrib server; converts error responses to the server's errors. Independent of the routes."""
 
 import json
 import socket
@@ -22,26 +22,26 @@ from toolcrib.core.errors import (
 )
 
 _PAGE = 100
-# A stream says every 15 s that it lives.
+# A stream has a heartbeat every 15 s.
 _STREAM = httpx2.Timeout(45.0, connect=5)
 
 Token = str | Callable[[], str] | None
 
 
 class ServerUnreachable(ToolcribError):
-    """Nobody answers at the address, or it is no Toolcrib."""
+    """The URL does not answer, or it is not a Toolcrib server."""
 
     code = "NO_ANSWER"
 
 
 class ServerUnavailable(ToolcribError):
-    """The server answers, and cannot serve just now: its database is away, for example."""
+    """The server answers but cannot serve at the moment, for example because its database is unavailable."""
 
     code = "UNAVAILABLE"
 
 
 class HttpClient:
-    """One server, and who speaks to it. ``token`` may be a function, which is asked for every request."""
+    """One server and its credentials. ``token`` may be a function, which is called for every request."""
 
     def __init__(self, server: str, token: Token, *, seconds: float = 30) -> None:
         self._server = server.rstrip("/")
@@ -50,13 +50,13 @@ class HttpClient:
             auth=_Bearer(token) if token else None,
             timeout=httpx2.Timeout(seconds, connect=5),
             trust_env=False,
-            # Reading the certificates takes a while, and an address without TLS asks for none.
+            # Loading the certificates takes a while, and a URL without TLS needs none.
             verify=not self._server.startswith("http://"),
         )
         self._streams: WeakSet[JsonStream] = WeakSet()
 
     def close(self) -> None:
-        """Whoever reads a stream, in whichever thread, reads its end."""
+        """Close the client. Open streams end, in whichever thread they are read."""
         for stream in self._streams:
             stream.close()
         self._client.close()
@@ -70,7 +70,15 @@ class HttpClient:
         query: Mapping[str, Any] | None = None,
         content: bytes | None = None,
     ) -> Any:
-        """What the server answers; raises what it refuses. ``content`` is sent as it is, in place of a JSON body."""
+        """Send a request and return the response's JSON.
+
+        Args:
+            content: Raw bytes to send instead of a JSON body.
+
+        Raises:
+            ServerUnreachable: There is no answer, or it does not come from a Toolcrib server.
+            ToolcribError: The server reported an error.
+        """
         try:
             if content is None:
                 response = self._client.request(method, path, json=body, params=query)
@@ -87,7 +95,7 @@ class HttpClient:
         raise _error(response.status_code, told)
 
     def all(self, path: str, *, page_by: str) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page by page."""
+        """Yield every item of a list, page by page."""
         query: dict[str, Any] = {"limit": _PAGE}
         while True:
             page = self.send("GET", path, query=query)
@@ -97,7 +105,7 @@ class HttpClient:
             query[page_by] = page["next"]
 
     def stream(self, path: str, *, query: Mapping[str, Any]) -> "JsonStream":
-        """The messages of a stream of server-sent events, until it ends."""
+        """Return the messages of a stream of server-sent events."""
         wire = _StreamHandle()
         stream = JsonStream(wire, self._messages(path, query, wire))
         self._streams.add(stream)
@@ -129,14 +137,14 @@ class HttpClient:
 
 @dataclass(slots=True)
 class _StreamHandle:
-    """What a stream is read from, so that it can be cut from outside."""
+    """The socket of a stream, so that it can be closed from another thread."""
 
     line: socket.socket | None = None
     is_cut: bool = False
 
 
 class JsonStream(Iterator[dict[str, Any]]):
-    """Messages as they come. ``close`` ends it for a thread that waits for the next."""
+    """The messages of a stream. ``close`` ends it for a thread that waits for the next message."""
 
     def __init__(self, wire: _StreamHandle, messages: Iterator[dict[str, Any]]) -> None:
         self._wire = wire
@@ -146,6 +154,7 @@ class JsonStream(Iterator[dict[str, Any]]):
         return next(self._messages)
 
     def close(self) -> None:
+        """End the stream."""
         self._wire.is_cut = True
         if self._wire.line is not None:
             with suppress(OSError):
@@ -172,7 +181,7 @@ _ERRORS: Mapping[int, type[ToolcribError]] = {
 
 
 def _error(status: int, told: Any) -> ToolcribError:
-    """The error that the server told, as it was on its side."""
+    """Convert an error response to the error that the server raised."""
     if not isinstance(told, Mapping):
         return ToolcribError(f"The server answered {status}.")
     message, fields = str(told.get("error") or f"The server answered {status}."), told.get("fields") or {}

@@ -1,4 +1,4 @@
-"""What the API answers, as far as the client looks at it. What a newer server adds is let pass."""
+"""Responses of the API, as far as the client uses them. Fields that a newer server adds are ignored."""
 
 from datetime import datetime
 from typing import Any
@@ -8,24 +8,30 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ResponseData(BaseModel):
-    # Each is built when it is first used: a command uses few of them.
+    """Base of all responses."""
+
+    # Each schema is built at its first use: a command uses few of them.
     model_config = ConfigDict(frozen=True, from_attributes=True, defer_build=True)
 
 
 class WorkspaceData(ResponseData):
+    """A workspace."""
+
     id: UUID
     name: str
     max_trust: str | None = None
 
 
 class GrantRuleData(ResponseData):
+    """What a grant covers."""
+
     tool: str
     paths: list[str] | None = None
     commands: list[str] | None = None
 
 
 class ApprovalData(ResponseData):
-    """A call that waits, or waited, for a person."""
+    """A call that waits or waited for a decision."""
 
     id: UUID
     call_id: UUID
@@ -51,17 +57,17 @@ class ApprovalData(ResponseData):
 
     @property
     def is_for_once(self) -> bool:
-        """Whether no rule may allow its like: it writes a name that is closed to agents."""
+        """Whether it can only be approved once, because it writes a protected path."""
         return self.rule == "protected-name"
 
     @property
     def diff(self) -> str:
-        """What would change, line by line."""
+        """The diffs of all changes."""
         return "\n".join(change["diff"] for change in self.changes if change.get("diff"))
 
 
 class QuestionData(ResponseData):
-    """One to four things that a call asks."""
+    """One to four questions of a call."""
 
     id: UUID
     call_id: UUID
@@ -73,6 +79,8 @@ class QuestionData(ResponseData):
 
 
 class StoredCallData(ResponseData):
+    """A stored call."""
+
     id: UUID
     tool: str
     state: str
@@ -81,6 +89,8 @@ class StoredCallData(ResponseData):
 
 
 class SessionData(ResponseData):
+    """A session."""
+
     id: UUID
     title: str | None
     agent_id: UUID | None
@@ -92,7 +102,7 @@ class SessionData(ResponseData):
 
 
 class RunData(ResponseData):
-    """One answer to one message, and how far it is."""
+    """The run that answers a message, and its state."""
 
     id: UUID
     session_id: UUID
@@ -104,6 +114,8 @@ class RunData(ResponseData):
 
 
 class MessageData(ResponseData):
+    """A message of a session."""
+
     position: int
     run_id: UUID | None
     role: str
@@ -112,7 +124,7 @@ class MessageData(ResponseData):
 
 
 class AgentData(ResponseData):
-    """An agent: its definition as its owner wrote it, and what that says."""
+    """An agent: its definition as written, and the rules parsed from it."""
 
     id: UUID
     name: str
@@ -131,7 +143,7 @@ class McpToolData(ResponseData):
 
 
 class McpServerData(ResponseData):
-    """An MCP server of a workspace: what it offered last, and what an owner has accepted of it."""
+    """An MCP server of a workspace: the tools that it offered last, and those that an owner approved."""
 
     id: UUID
     name: str
@@ -160,7 +172,7 @@ class PackageData(ResponseData):
 
 
 class ProviderCredentialsData(ResponseData):
-    """Stored access to a model provider or a search engine; the secret is not shown."""
+    """Stored credentials for a model provider or a search engine, without the secret."""
 
     provider: str
     kind: str = "models"
@@ -169,6 +181,8 @@ class ProviderCredentialsData(ResponseData):
 
 
 class ModelData(ResponseData):
+    """A model of a provider."""
+
     id: str
     name: str
     context_window: int | None
@@ -176,6 +190,8 @@ class ModelData(ResponseData):
 
 
 class ApiKeyData(ResponseData):
+    """An API key without its secret."""
+
     id: UUID
     name: str
     hint: str
@@ -185,13 +201,15 @@ class ApiKeyData(ResponseData):
 
 
 class UserData(ResponseData):
+    """A user account."""
+
     id: UUID
     email: str
     full_name: str | None
 
 
 class AuditRecordData(ResponseData):
-    """A line of the book."""
+    """An audit record."""
 
     position: int
     at: datetime
@@ -213,7 +231,7 @@ class AuditRecordData(ResponseData):
 
 
 class AuditVerificationData(ResponseData):
-    """What was found in a part of the book's seals: those up to ``last``, of ``newest``."""
+    """The result of verifying a part of the seals: those up to ``last``, of ``newest``."""
 
     problems: list[str]
     first: int
@@ -225,7 +243,7 @@ class AuditVerificationData(ResponseData):
 
 
 class StreamMessage(ResponseData):
-    """What a watcher is told: an event, with its number, or a delta."""
+    """A message of a session stream: an event with its number, or a delta."""
 
     type: str
     payload: dict[str, Any]

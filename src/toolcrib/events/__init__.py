@@ -1,4 +1,4 @@
-"""Live events: whoever watches a session is told what happens in it, on whichever node it happens."""
+"""Live events: delivers what happens in a session to its subscribers on every node."""
 
 from toolcrib.events.event_hub import EventHub
 from toolcrib.events.subscriptions import Subscription

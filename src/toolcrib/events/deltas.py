@@ -1,4 +1,7 @@
-"""Joins pieces of a stream that come close together. A model's tokens are many; a screen shows thirty a second."""
+"""Coalesces stream deltas that arrive close together, and keeps the text so far for late subscribers.
+
+A model emits many tokens; a screen shows about thirty updates a second.
+"""
 
 import asyncio
 import time
@@ -9,15 +12,15 @@ from typing import Final
 from toolcrib.core.events import Delta, DeltaType
 from toolcrib.events.event_bus import Key, key_of
 
-# Pieces that come closer together than this are joined. A server that is hard pressed joins more, and so sends less.
+# Deltas that arrive closer together than this are joined. A loaded server joins more, and so sends less.
 SECONDS: Final = 0.01
 MOST_SECONDS: Final = 0.05
-# A piece is sent at once when it has grown to this, and a longer one is cut: no message of ours is larger.
+# A delta of this size is sent at once, and a longer one is split: no message is larger.
 MAX_COALESCED_CHARACTERS: Final = 16_000
 
 
 class DeltaCoalescer:
-    """Sends a piece that comes after a pause at once, and joins those that follow on it too soon. Order is kept."""
+    """Sends a delta that follows a pause at once, and joins those that arrive soon after it. Keeps the order."""
 
     def __init__(self, send: Callable[[Delta], None], *, seconds: float = SECONDS) -> None:
         self._send = send
@@ -28,9 +31,10 @@ class DeltaCoalescer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, delta: Delta) -> None:
+        """Add a delta: sends it now or joins it with the next ones."""
         key = key_of(delta)
         if key not in self._recent and key not in self._held and len(delta.text) <= MAX_COALESCED_CHARACTERS:
-            # Nearly all come after a pause.
+            # The common case: the delta follows a pause.
             self._send(delta)
             self._recent[key] = asyncio.get_running_loop().time()
         else:
@@ -41,7 +45,7 @@ class DeltaCoalescer:
         self._set_timer()
 
     def flush(self, key: Key) -> None:
-        """Sends what is held of a session: something is about to be told that comes after it."""
+        """Send what is buffered for a session, because an event that follows it is about to be sent."""
         held = self._held.pop(key, ())
         for run in held:
             self._send(run.joined())
@@ -49,10 +53,12 @@ class DeltaCoalescer:
             self._recent[key] = asyncio.get_running_loop().time()
 
     def flush_all(self) -> None:
+        """Send what is buffered for all sessions."""
         for key in list(self._held):
             self.flush(key)
 
     def close(self) -> None:
+        """Stop the timer and send what is buffered."""
         if self._timer is not None:
             self._timer.cancel()
         self.flush_all()
@@ -74,7 +80,7 @@ class DeltaCoalescer:
             self._timer = loop.call_at(loop.time() + self._seconds, self._round, loop.time() + self._seconds)
 
     def _round(self, due: float) -> None:
-        """Sends what is held. How late it is, and how long it takes, says how hard pressed the server is."""
+        """Send what is buffered. The lateness and duration of the round measure the server's load."""
         loop = asyncio.get_running_loop()
         self._timer = None
         began = loop.time()
@@ -86,7 +92,7 @@ class DeltaCoalescer:
 
 
 class _DeltaRun:
-    """Pieces of one source that follow on each other."""
+    """Consecutive deltas of one source."""
 
     def __init__(self, first: Delta) -> None:
         self._first = first
@@ -94,6 +100,7 @@ class _DeltaRun:
         self.length = len(first.text)
 
     def takes(self, piece: Delta) -> bool:
+        """Return whether the delta continues this one."""
         first = self._first
         return (
             piece.source == first.source
@@ -103,10 +110,12 @@ class _DeltaRun:
         )
 
     def add(self, piece: Delta) -> None:
+        """Append a delta."""
         self._texts.append(piece.text)
         self.length += len(piece.text)
 
     def joined(self) -> Delta:
+        """Return the joined delta."""
         return self._first if len(self._texts) == 1 else replace(self._first, text="".join(self._texts))
 
 
@@ -119,11 +128,9 @@ def _cut(delta: Delta) -> list[Delta]:
     ]
 
 
-# What sources have said so far, for who joins late. In memory only: the whole text becomes an event.
-
-# Of a longer text the beginning is forgotten; its offset says so.
+# Of a longer text the beginning is dropped; the delta's offset shows it.
 MAX_PARTIAL_CHARACTERS: Final = 200_000
-# A source that says nothing for so long has ended, or its node has.
+# A source that is silent for this long has ended, or its node has.
 SILENT_SECONDS: Final = 60.0
 
 
@@ -146,19 +153,23 @@ class _PartialText:
 
 
 class PartialTexts:
-    """The texts that are still growing, by session, source and kind."""
+    """The texts that are still growing, by session, source and type, for subscribers that join late.
+
+    In memory only: the complete text becomes an event.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._sessions: dict[Key, dict[tuple[str, DeltaType], _PartialText]] = {}
 
     def add(self, delta: Delta) -> None:
+        """Append a delta to the text of its source."""
         sources = self._sessions.setdefault(key_of(delta), {})
         said = sources.get((delta.source, delta.type))
         if said is not None and delta.attempt < said.last.attempt:
             return
         if said is None or delta.attempt > said.last.attempt or not said.start <= delta.offset <= said.end:
-            # A new source or attempt, or a gap: what is known begins here.
+            # A new source or attempt, or a gap: the known text starts here.
             begun = _PartialText(delta, delta.offset, [delta.text], len(delta.text), self._clock())
             sources[delta.source, delta.type] = begun
             return
@@ -171,14 +182,15 @@ class PartialTexts:
             said.start, said.texts, said.length = said.end - len(kept), [kept], len(kept)
 
     def of(self, key: Key) -> list[Delta]:
-        """Each source's whole text as one delta, in the order in which they began."""
+        """Return the text so far of each source as one delta, in the order in which they started."""
         return [said.as_delta() for said in self._sessions.get(key, {}).values()]
 
     def all(self) -> list[Delta]:
+        """Return the text so far of every source in every session."""
         return [delta for key in self._sessions for delta in self.of(key)]
 
     def end(self, key: Key, source: str) -> None:
-        """The source has finished: what it said is an event by now."""
+        """Drop a source that has ended: its text is an event by now."""
         sources = self._sessions.get(key, {})
         for kind in DeltaType:
             sources.pop((source, kind), None)
@@ -186,9 +198,11 @@ class PartialTexts:
             self._sessions.pop(key, None)
 
     def drop(self, key: Key) -> None:
+        """Drop all texts of a session."""
         self._sessions.pop(key, None)
 
     def forget_silent(self) -> None:
+        """Drop the texts of sources that have been silent for too long."""
         before = self._clock() - SILENT_SECONDS
         for key, sources in list(self._sessions.items()):
             for silent in [one for one, said in sources.items() if said.at < before]:

@@ -1,4 +1,7 @@
-"""What nodes tell each other: that something happened, and deltas. Hints only; nothing is lost with them but time."""
+"""Interfaces between nodes and publishers: notifications that something was committed, and deltas.
+
+Notifications are hints. A lost one only delays delivery, because the hub also polls.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,48 +10,49 @@ from typing import Protocol
 from toolcrib.core.events import Delta
 from toolcrib.core.ids import SessionId, WorkspaceId
 
-# How a session is told from all others: ids alone are a workspace's own.
+# Session ids are unique only within a workspace.
 
 Key = tuple[WorkspaceId, SessionId]
 
 
 def key_of(delta: Delta) -> Key:
+    """Return the session that a delta belongs to."""
     return delta.workspace_id, delta.session_id
 
 
 class NodeBusListener(Protocol):
-    """What a node does with what it hears from others."""
+    """Receives what other nodes send."""
 
     def on_notify(self, key: Key) -> None: ...
 
     def on_delta(self, delta: Delta) -> None: ...
 
     def partial_texts(self, key: Key) -> Sequence[Delta]:
-        """What this node's own sources have said, for a node that starts to listen."""
+        """Return the text so far of this node's own sources, for a node that joins."""
 
     def reconnected(self) -> None:
-        """Something may have been missed."""
+        """Handle a new connection: messages may have been missed."""
 
 
 class NodeBus(Protocol):
-    """The way to the other nodes. Its plain methods never wait and never raise."""
+    """The connection to the other nodes. Its synchronous methods never block and never raise."""
 
     @property
     def is_up(self) -> bool:
-        """Whether hints of other nodes arrive."""
+        """Whether messages from other nodes arrive."""
 
     def notify(self, key: Key) -> None: ...
 
     def publish_delta(self, delta: Delta) -> None: ...
 
     async def join(self, key: Key) -> Sequence[Delta]:
-        """Listens to a session from now on; what other nodes' sources have said in it so far."""
+        """Join a session. Returns the text so far of other nodes' sources."""
 
     def leave(self, key: Key) -> None: ...
 
 
 class LocalBus:
-    """The wire of a node that has no others, or cannot hear them. What they do is then found by looking."""
+    """The bus of a single node, or of one that cannot reach the others. Polling finds what other nodes commit."""
 
     is_up = False
 
@@ -65,31 +69,32 @@ class LocalBus:
         pass
 
 
-# Rung when something was decided or submitted here: whoever carries things out need not wait for their next look.
-
-
 class WakeSignal:
-    """One bell, several ears. Missing a ring costs a moment, never anything else."""
+    """Wakes several waiting workers when something was decided or submitted on this node.
+
+    A missed signal only costs time.
+    """
 
     def __init__(self) -> None:
         self._ears: list[asyncio.Event] = []
 
     def subscribe(self) -> asyncio.Event:
-        """An event that is set with every ring; whoever waits for it clears it."""
+        """Return an event that is set with every notification. The waiting task clears it."""
         ear = asyncio.Event()
         self._ears.append(ear)
         return ear
 
     def notify(self) -> None:
+        """Wake all subscribers."""
         for ear in self._ears:
             ear.set()
 
 
-# What the engine needs of whoever shows a session live: a hint that something was committed, and text on its way.
-
-
 class EventPublisher(Protocol):
-    """Neither blocks nor raises: nobody who watches can hold up or break what is watched."""
+    """What the gate and the runs need to show a session live.
+
+    Never blocks or raises: a subscriber cannot delay a call.
+    """
 
     def notify(self, workspace_id: WorkspaceId, session_id: SessionId) -> None: ...
 
@@ -97,7 +102,7 @@ class EventPublisher(Protocol):
 
 
 class NullPublisher:
-    """For an engine without a face. What is committed can be read later all the same."""
+    """A publisher without subscribers. Committed events can still be read later."""
 
     def notify(self, workspace_id: WorkspaceId, session_id: SessionId) -> None:
         pass

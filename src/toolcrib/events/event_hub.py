@@ -1,7 +1,7 @@
-"""The hub of one node: events and deltas go in, whoever watches a session here hears them.
+"""The event hub of one node: receives events and deltas and delivers them to this node's subscribers.
 
-Durable events are rows. A wake is a hint to look, from this node or another; because hints get lost (a node without
-Redis, a decision made by a command at the database), the hub also looks by itself. Nothing depends on a hint.
+Durable events are rows. A notification, from this node or another, is a hint to read them. Hints can get lost (a node
+without Redis, a decision made by a command directly in the database), so the hub also polls. Nothing depends on a hint.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from toolcrib.storage.database import NOT_A_MEMBER, Database, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import SessionStore
 
-# How often a node looks for what no hint told it of: when hints of other nodes arrive, and when they do not.
+# The polling interval when notifications of other nodes arrive, and when they do not.
 _LOOK_SECONDS: Final = {True: 2.0, False: 1.0}
-# How often it is asked whether those who watch still belong, beside every time that something happens.
+# How often the membership of subscribers is checked, in addition to every time something happens.
 _MEMBERS_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
 
 class EventHub:
-    """Tells whoever watches. One per node; its methods are called on its event loop."""
+    """Delivers events to subscribers. One per node; its methods are called on its event loop."""
 
     def __init__(self, sessions: SessionStore, watching: EventStore) -> None:
         self._sessions = sessions
@@ -48,14 +48,14 @@ class EventHub:
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database, *, redis_url: str | None = None, node: str = "") -> AsyncIterator[Self]:
-        """A hub at work. Without Redis it hears other nodes only by looking."""
+        """Open a hub and run it. Without Redis it finds other nodes' events by polling."""
         live = cls(SessionStore(database), EventStore(database))
         looking = asyncio.create_task(live._poll())
         try:
             if redis_url is None:
                 yield live
             else:
-                # Not at the top: one node alone needs no Redis, and starts sooner without its client.
+                # Imported here: a single node needs no Redis, and starts faster without its client.
                 from toolcrib.events.redis_bus import RedisBus
 
                 async with RedisBus.open(redis_url, node=node, ears=live) as wire:
@@ -69,26 +69,26 @@ class EventHub:
             await asyncio.gather(looking, *live._tasks, return_exceptions=True)
 
     def subscribers_of(self, workspace_id: WorkspaceId, session_id: SessionId) -> Sequence[Subscription]:
-        """Who watches a session on this node."""
+        """Return the subscribers of a session on this node."""
         channel = self._channels.get((workspace_id, session_id))
         return () if channel is None else tuple(channel.subscribers)
 
     async def connected(self) -> None:
-        """Waits until other nodes are heard; for ever if there is no wire to them."""
+        """Wait until the bus is connected; forever if there is none."""
         await self._heard_others.wait()
 
-    # What others call
+    # Publishing and subscribing
 
     def notify(self, workspace_id: WorkspaceId, session_id: SessionId) -> None:
-        """Events of this session were committed. Never blocks, never raises."""
+        """Announce that events of this session were committed. Never blocks, never raises."""
         key = (workspace_id, session_id)
-        # What was said before the event is told before it.
+        # Text that came before the event is sent before it.
         self._coalescer.flush(key)
         self.on_notify(key)
         self._wire.notify(key)
 
     def publish_delta(self, delta: Delta) -> None:
-        """A source says something. Never blocks, never raises."""
+        """Publish text of a source. Never blocks, never raises."""
         if not delta.text:
             return
         text = _encodable(delta.text)
@@ -97,7 +97,12 @@ class EventHub:
     def subscribe(
         self, tenant: Tenant, session_id: SessionId, *, after: int
     ) -> AbstractAsyncContextManager[Subscription]:
-        """Watches a session from its event ``after`` on. Forbidden or NotFound for who may not."""
+        """Subscribe to a session, starting after its event number ``after``.
+
+        Raises:
+            Forbidden: The user is not a member of the workspace.
+            NotFound: The session does not exist.
+        """
         return self._subscribed(tenant, session_id, after)
 
     @asynccontextmanager
@@ -137,14 +142,14 @@ class EventHub:
             self._partial_texts.drop(channel.key)
         await channel.close()
 
-    # What comes in
+    # Messages from this node and others
 
     def on_notify(self, key: Key) -> None:
         if channel := self._channels.get(key):
             channel.notify()
 
     def on_delta(self, delta: Delta) -> None:
-        """A delta, from here or from another node. Only what somebody watches here is kept."""
+        """Deliver a delta from this node or another. Sessions without subscribers here are ignored."""
         if channel := self._channels.get(key_of(delta)):
             self._partial_texts.add(delta)
             channel.publish(delta)
@@ -154,7 +159,7 @@ class EventHub:
         return self._own_texts.of(key)
 
     def reconnected(self) -> None:
-        """Hints were missed in both directions: looks again, asks again, and says its own again."""
+        """Handle a new connection: messages were lost in both directions, so read, join and publish again."""
         self._heard_others.set()
         for delta in self._own_texts.all():
             self._wire.publish_delta(delta)
@@ -173,7 +178,7 @@ class EventHub:
         self._own_texts.end(key, source)
         self._partial_texts.end(key, source)
 
-    # Looking
+    # Polling
 
     async def _poll(self) -> None:
         members_at = time.monotonic() + _MEMBERS_SECONDS
@@ -184,7 +189,7 @@ class EventHub:
                 if time.monotonic() >= members_at:
                     members_at = time.monotonic() + _MEMBERS_SECONDS
                     await self._poll_members()
-            except Exception as error:  # noqa: BLE001 - the outermost loop: whatever it was, the next look may succeed
+            except Exception as error:  # noqa: BLE001 - the outermost loop: whatever the error is, the next poll may succeed
                 log.warning("live_look_failed", error=repr(error))
 
     async def _poll_events(self) -> None:
@@ -208,7 +213,7 @@ class EventHub:
 
 
 def _encodable(text: str) -> str:
-    """Without halves of surrogate pairs, which no wire takes. As many characters as before, for the offsets."""
+    """Replace unpaired surrogates, which cannot be encoded. Keeps the length, because offsets count characters."""
     if text.isascii():
         return text
     try:

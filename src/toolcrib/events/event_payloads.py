@@ -1,4 +1,4 @@
-"""How a session's watchers are told of calls, approvals and questions: the payloads of its durable events."""
+"""Payloads of the durable events about calls, approvals and questions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,21 +13,22 @@ from toolcrib.core.tool_calls import Outcome, text_result
 from toolcrib.policy.model_text import model_text
 from toolcrib.policy.truncation import truncate
 
-# How much of a call's input and of its result an event carries; the whole is fetched by the call's id.
+# How much of a call's input and result an event carries; the full ones are fetched by the call's id.
 _INPUT_BYTES = 16_000
 _RESULT_BYTES = 60_000
-# Whoever joins a session is told its events again: an approval of a thousand files must not be a megabyte each time.
+# Each new subscriber receives past events again: an approval of a thousand files must not be a megabyte each time.
 _CHANGES_BYTES = 60_000
 
 Told = dict[str, Any]
 
 
 def tool_start_event(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> Told:
+    """Return the event of a call that starts."""
     return _event(EventType.TOOL_START, toolId=call_id, toolName=tool, input=truncated_input(arguments))
 
 
 def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> Told:
-    """The result as text, whatever the tool's own form is; of tools that return text it is that text."""
+    """Return the event of a call that ended, with its result as text. Text results stay as they are."""
     result, error, metadata = outcome.result, outcome.error, dict(outcome.metadata)
     failed = error is not None
     if (spoken := text_result(result)) is not None:
@@ -54,11 +55,12 @@ def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolatio
 
 
 def tool_confirm_event(approval: Mapping[str, Any]) -> Told:
-    """``approval`` as ``approval_payload`` makes it."""
+    """Return the event that requests a decision. ``approval`` comes from ``approval_payload``."""
     return _event(EventType.TOOL_CONFIRM, **approval)
 
 
 def tool_decided_event(approval: Approval, judgement: ApprovalDecision, *, by: str | None) -> Told:
+    """Return the event of a person's decision."""
     return _event(
         EventType.TOOL_DECIDED,
         toolId=approval.call_id,
@@ -73,7 +75,7 @@ def tool_decided_event(approval: Approval, judgement: ApprovalDecision, *, by: s
 
 
 def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) -> Told:
-    """An approval that nobody decided, or that does not count any more."""
+    """Return the event of an approval that expired, was withdrawn or is stale."""
     return _event(
         EventType.TOOL_DECIDED,
         toolId=approval.call_id,
@@ -88,7 +90,7 @@ def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) 
 
 
 def approval_payload(approval: Approval) -> dict[str, Any]:
-    """An approval as watchers see it."""
+    """Serialize an approval for subscribers."""
     return {
         "toolId": approval.call_id,
         "toolName": approval.tool,
@@ -108,14 +110,17 @@ def approval_payload(approval: Approval) -> dict[str, Any]:
 
 
 def rule_payload(rule: GrantRule) -> dict[str, Any]:
+    """Serialize a grant rule."""
     return {"tool": rule.tool, "paths": rule.paths, "commands": rule.commands}
 
 
 def question_event(question: QuestionRequest) -> Told:
+    """Return the event that asks a question."""
     return _event(EventType.QUESTION, **question_payload(question))
 
 
 def question_payload(question: QuestionRequest) -> dict[str, Any]:
+    """Serialize a question for subscribers."""
     return {
         "questionId": question.id,
         "toolId": question.call_id,
@@ -125,7 +130,7 @@ def question_payload(question: QuestionRequest) -> dict[str, Any]:
 
 
 def question_items(question: QuestionRequest) -> list[dict[str, Any]]:
-    """The items as the seeds spell them; ``buttons`` only where there are some."""
+    """Serialize the items in the wire format; ``buttons`` only where an item has some."""
     return [
         {"name": item.name, "question": item.question, "schema": item.schema}
         | ({"buttons": [{"label": b.label, "value": b.value} for b in item.buttons]} if item.buttons else {})
@@ -136,6 +141,7 @@ def question_items(question: QuestionRequest) -> list[dict[str, Any]]:
 def question_ended_event(
     question: QuestionRequest, state: str, answers: Mapping[str, Any] | None, *, by: str | None
 ) -> Told:
+    """Return the event of a question that was answered, expired or withdrawn."""
     return _event(
         EventType.ANSWER,
         questionId=question.id,
@@ -147,12 +153,15 @@ def question_ended_event(
 
 
 def truncated_input(arguments: Mapping[str, Any]) -> Any:
-    """Arguments for people's eyes: whole if they are short."""
+    """Return the arguments for display, truncated if they are long."""
     return truncate(dict(arguments), limit_bytes=_INPUT_BYTES).value
 
 
 def _fit_changes(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Changes while there is room: diffs go first (``cut``), then files, which are counted. The row has them all."""
+    """Fit the changes into the limit: drops diffs first (``cut``), then files, which are counted.
+
+    The row has all of them.
+    """
     shown: list[Mapping[str, Any]] = []
     room = _CHANGES_BYTES
     for number, change in enumerate(changes):

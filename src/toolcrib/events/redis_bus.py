@@ -1,6 +1,6 @@
-"""The wire over Redis: one connection on which a node hears, one on which it speaks, and one channel a session.
+"""The node bus over Redis: one connection to subscribe, one to publish, and one channel per session.
 
-While Redis is away nothing is lost but haste: the hub finds events by looking, and deltas are seen on their own node.
+While Redis is unavailable only speed is lost: the hub finds events by polling, and deltas reach only their own node.
 """
 
 import asyncio
@@ -26,31 +26,31 @@ from toolcrib.events.event_bus import Key, NodeBusListener, key_of
 
 _PREFIX: Final = "toolcrib:live:"
 _ASKING: Final = f"{_PREFIX}asking"
-# What waits for Redis; the oldest goes first. A hint that is too old is no hint.
+# Limit of the publish queue; the oldest message is dropped first. An old notification is worthless.
 _MAX_WAITING: Final = 10_000
 _BATCH: Final = 500
 _CONNECT_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 10.0
-# How long a first watcher waits for what other nodes' sources have said.
+# How long a first subscriber waits for the text so far from other nodes.
 _ANSWER_SECONDS: Final = 0.25
 
 log = structlog.get_logger(__name__)
 
 
 class RedisBus:
-    """Speaks and hears through Redis, and connects again whenever it was cut off."""
+    """Publishes and subscribes through Redis, and reconnects whenever the connection is lost."""
 
     def __init__(self, url: str, *, node: str, ears: NodeBusListener) -> None:
         options: dict[str, Any] = {
             "socket_connect_timeout": _CONNECT_SECONDS,
             "decode_responses": True,
-            # When to try again is said below.
+            # Retries are handled below.
             "retry": Retry(NoBackoff(), 0),
         }
         self._speaking = Redis.from_url(url, socket_timeout=_CONNECT_SECONDS, **options)
         self._hearing = Redis.from_url(url, **options)
-        # Two boots of one node are two voices.
+        # Two starts of one node are two publishers.
         self._me = f"{node}:{secrets.token_hex(4)}"
         self._inbox = f"{_PREFIX}node:{self._me}"
         self._ears = ears
@@ -65,7 +65,7 @@ class RedisBus:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, *, node: str, ears: NodeBusListener) -> AsyncIterator[Self]:
-        """A wire at work. Redis need not be there yet."""
+        """Open the bus and run it. Redis need not be available yet."""
         wire = cls(url, node=node, ears=ears)
         tasks = [asyncio.create_task(wire._hear()), asyncio.create_task(wire._speak())]
         try:
@@ -81,7 +81,7 @@ class RedisBus:
     def is_up(self) -> bool:
         return self._pubsub is not None
 
-    # Speaking
+    # Publishing
 
     def notify(self, key: Key) -> None:
         self._say(_channel(key), {"wake": True})
@@ -105,10 +105,10 @@ class RedisBus:
                         pipeline.publish(channel, note)
                     await pipeline.execute()
             except (RedisError, OSError, TimeoutError):
-                # Old hints help nobody: what they were about is found by looking.
+                # Old notifications are useless: polling finds the events.
                 await asyncio.sleep(_AGAIN_SECONDS)
 
-    # Hearing
+    # Subscribing
 
     async def join(self, key: Key) -> Sequence[Delta]:
         self._sessions.add(key)
@@ -123,7 +123,7 @@ class RedisBus:
                 await pubsub.subscribe(channel)
                 await listening.wait()
                 note = {"from": self._me, "ask": [str(part) for part in key], "to": self._inbox, "question": question}
-                # This node hears its own question too, and does not answer it.
+                # This node receives its own request too, and does not answer it.
                 await answers.all(await self._speaking.publish(_ASKING, json.dumps(note)) - 1)
         except (RedisError, OSError, TimeoutError):
             pass
@@ -140,7 +140,7 @@ class RedisBus:
             task.add_done_callback(self._leaving.discard)
 
     async def _unsubscribe(self, pubsub: PubSub, key: Key) -> None:
-        # Somebody may have come back in the meantime.
+        # Somebody may have joined again in the meantime.
         if key not in self._sessions:
             with suppress(RedisError, OSError):
                 await pubsub.unsubscribe(_channel(key))
@@ -151,7 +151,7 @@ class RedisBus:
                 async with self._hearing.pubsub() as pubsub:
                     await pubsub.subscribe(_ASKING, self._inbox, *map(_channel, self._sessions))
                     await self._hear_on(pubsub)
-            except Exception as error:  # noqa: BLE001 - the outermost loop: nothing that Redis says may end it
+            except Exception as error:  # noqa: BLE001 - the outermost loop: no answer of Redis may end it
                 if self._pubsub is not None:
                     log.warning("redis_lost", error=str(error))
             finally:
@@ -176,7 +176,7 @@ class RedisBus:
                 case "subscribe" if listening := self._listening.get(message["channel"]):
                     listening.set()
                 case "message":
-                    # What others put on our channels is not ours to understand.
+                    # Ignore messages that other programs put on these channels.
                     with suppress(ValueError, LookupError, TypeError, AttributeError):
                         self._heard(message["channel"], json.loads(message["data"]))
 
@@ -196,7 +196,7 @@ class RedisBus:
 
 
 class _PeerReplies:
-    """What the other nodes answered to one question."""
+    """The answers of the other nodes to one request."""
 
     def __init__(self) -> None:
         self.deltas: list[Delta] = []

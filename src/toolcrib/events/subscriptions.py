@@ -1,4 +1,7 @@
-"""One watcher of one session: what it missed, then what is being said, then what happens. Knows no protocol."""
+"""Subscriptions to a session: past events first, then the text so far, then live events.
+
+Independent of the protocol.
+"""
 
 import asyncio
 from collections import deque
@@ -15,16 +18,14 @@ from toolcrib.storage.database import NOT_A_MEMBER, OperationalError, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
 
-# What one watcher has heard of each source, so that nothing is told twice and an end is an end.
-
-# Which field of an event names the source that it ends.
+# The field of an event that names the source that it ends.
 _ENDS: Final[Mapping[str, str]] = {EventType.TOOL_RESULT: "toolId", EventType.STREAM_END: "messageId"}
-# Sources that have ended are remembered for stragglers, this many.
+# How many ended sources are remembered, to drop their late deltas.
 _REMEMBERED: Final = 256
 
 
 def source_ended_by(event: Event) -> str | None:
-    """The source that has no more to say after this event."""
+    """Return the source that this event ends, or None."""
     field = _ENDS.get(event.type)
     return None if field is None else event.payload.get(field)
 
@@ -37,14 +38,15 @@ class _SourceOffset:
 
 
 class DeliveredOffsets:
-    """Decides what of a delta is news to this watcher."""
+    """Tracks what one subscriber received of each source, so that nothing is sent twice or after its end."""
 
     def __init__(self) -> None:
-        # A message's words and its thoughts are counted apart.
+        # A message's text and its reasoning are counted separately.
         self._heard: dict[tuple[str, DeltaType], _SourceOffset] = {}
         self._ended: dict[str, None] = {}
 
     def record(self, event: Event) -> None:
+        """Record an event: marks the source that it ends."""
         source = source_ended_by(event)
         if source is None:
             return
@@ -55,7 +57,7 @@ class DeliveredOffsets:
             del self._ended[next(iter(self._ended))]
 
     def undelivered(self, delta: Delta) -> Delta | None:
-        """The part that was not heard yet; none if there is none, or if it comes too late."""
+        """Return the part of the delta that was not delivered yet, or None if there is none or its source has ended."""
         if delta.source in self._ended:
             return None
         key = (delta.source, delta.type)
@@ -67,7 +69,7 @@ class DeliveredOffsets:
             self._heard[key] = _SourceOffset(delta.attempt, delta.offset, end)
             return delta
         if delta.offset < heard.start:
-            # What was missed at the beginning: told whole, and put in its place by its offset.
+            # Text from before the first received offset: sent whole, its offset puts it in order.
             heard.start, heard.end = delta.offset, max(heard.end, end)
             return delta
         if end <= heard.end:
@@ -77,16 +79,16 @@ class DeliveredOffsets:
         return replace(delta, text=delta.text[known:], offset=delta.offset + known) if known else delta
 
 
-# What may wait for one watcher. One that falls further behind reads on from the database, at its own pace.
+# Limit of one subscriber's queue. One that falls further behind continues from the database, at its own pace.
 MAX_WAITING: Final = 1_000
 PAGE: Final = 200
 
 
 class Subscription:
-    """An endless series of events, each once and in order, with the deltas between them.
+    """An endless sequence of events, each once and in order, with the deltas between them.
 
-    It holds at most ``MAX_WAITING`` items. A reader that is slower than the session loses none of it: it is brought
-    back to the database, and then to the text so far. Ends by raising what ended it.
+    The queue holds at most ``MAX_WAITING`` items. A slow reader loses nothing: it continues from the database, then
+    with the text so far. The sequence ends by raising the error that ended it.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Subscription:
         so_far: Callable[[], Sequence[Delta]],
     ) -> None:
         self.tenant = tenant
-        # As it was when this began.
+        # As it was when the subscription started.
         self.session = session
         self._last = after
         self._sessions = sessions
@@ -112,7 +114,7 @@ class Subscription:
 
     @property
     def last(self) -> int:
-        """The number of the last event that was given out."""
+        """The number of the last event that was delivered."""
         return self._last
 
     async def __aiter__(self) -> AsyncIterator[Event | Delta]:
@@ -134,9 +136,9 @@ class Subscription:
                 yield self._given(item)
 
     def offer(self, item: Event | Delta) -> None:
-        """Something happened. Never waits for the reader."""
+        """Queue an item. Never waits for the reader."""
         if self._behind:
-            # Whatever it is, catching up will find it in the database or in the text so far.
+            # Catching up will find it in the database or in the text so far.
             return
         if len(self._waiting) >= MAX_WAITING:
             self._behind = True
@@ -146,13 +148,13 @@ class Subscription:
         self._arrived.set()
 
     def end(self, error: ToolcribError) -> None:
-        """Nothing more is given out, not even what waits."""
+        """End the subscription with an error. Queued items are discarded."""
         self._ending = error
         self._waiting.clear()
         self._arrived.set()
 
     async def _catch_up(self) -> AsyncIterator[Event | Delta]:
-        """From the database, page by page; the last page is read when news is being kept already.
+        """Read from the database page by page. While the last page is read, new items are already queued.
 
         The text so far is taken before that page is read, so that it never runs ahead of the events.
         """
@@ -174,7 +176,7 @@ class Subscription:
                 yield news
 
     async def _not_ended(self, growing: Sequence[Delta]) -> list[Delta]:
-        """Without sources whose end this watcher knew before it came."""
+        """Remove sources that ended before this subscriber joined."""
         if not growing:
             return []
         sources = [delta.source for delta in growing]
@@ -188,7 +190,7 @@ class Subscription:
         return event
 
     async def _next(self) -> Event | Delta | None:
-        """The next item that waits; none if there are too many to wait here."""
+        """Return the next queued item, or None if the queue overflowed."""
         while not self._waiting and not self._behind:
             self._raise_if_ended()
             self._arrived.clear()
@@ -201,17 +203,15 @@ class Subscription:
             raise self._ending
 
 
-# One session that is watched on this node: reads what happens once, and tells every watcher.
-
 _PAGE: Final = 200
-# Deltas that wait for a database which does not answer; who misses one is given the text so far.
+# Deltas buffered while the database does not answer; a subscriber that misses one gets the text so far.
 _MOST_HELD: Final = 1_000
 
 log = structlog.get_logger(__name__)
 
 
 class SessionChannel:
-    """The watchers of one session, and the number up to which they were told."""
+    """One session with subscribers on this node: reads new events once and delivers them to every subscriber."""
 
     def __init__(self, key: Key, *, known: int, watching: EventStore, ended: Callable[[Key, str], None]) -> None:
         self.key = key
@@ -221,29 +221,31 @@ class SessionChannel:
         self._watching = watching
         self._ended = ended
         self._notified = asyncio.Event()
-        # How often it was poked, and which of these pokes were followed by a look.
+        # How many notifications arrived, and how many of them were followed by a read.
         self._notifications = 0
         self._read_notifications = 0
         self._held: deque[tuple[int, Delta]] = deque(maxlen=_MOST_HELD)
         self._reading = asyncio.create_task(self._read())
 
     def notify(self) -> None:
-        """There may be news."""
+        """Read new events soon."""
         self._notifications += 1
         self._notified.set()
 
     def publish(self, delta: Delta) -> None:
-        """What is said after an event is told after it: until that was read, deltas wait."""
+        """Deliver a delta after the events before it: deltas wait until those were read."""
         if self._notifications > self._read_notifications:
             self._held.append((self._notifications, delta))
         else:
             self._offer(delta)
 
     def end_all(self, error: ToolcribError) -> None:
+        """End all subscriptions with an error."""
         for watcher in self.subscribers:
             watcher.end(error)
 
     async def close(self) -> None:
+        """Stop reading."""
         tasks = [task for task in (self._reading, self.joined) if task is not None]
         for task in tasks:
             task.cancel()
@@ -257,7 +259,7 @@ class SessionChannel:
             try:
                 await self._read_news()
             except OperationalError as error:
-                # The poll sees that we lag behind, and pokes again.
+                # The poll notices the delay and notifies again.
                 log.warning("events_not_read", session_id=str(self.key[1]), error=str(error))
             self._read_notifications = pokes
             while self._held and self._held[0][0] <= pokes:
@@ -285,7 +287,7 @@ class SessionChannel:
         self.known = event.seq
         if (source := source_ended_by(event)) is not None:
             self._ended(self.key, source)
-            # What waits of the source was said before its end.
+            # The source's buffered deltas came before its end.
             for _, delta in self._held:
                 if delta.source == source:
                     self._offer(delta)

@@ -1,1 +1,1 @@
-"""Carries out what policy allows: the gate, the book, and what recovers after a crash."""
+"""Executes tool calls that the policy allows, asks people about the others, and keeps the audit log."""

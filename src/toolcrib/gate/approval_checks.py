@@ -1,4 +1,4 @@
-"""Why a person's decision on an approval cannot stand, and how a no is told to whoever called. Words only."""
+"""Checks on a person's decision, and the errors that explain a rejection or a stale approval. Pure functions."""
 
 from datetime import UTC, datetime
 
@@ -10,18 +10,20 @@ from toolcrib.storage.database import Tenant
 
 
 def rejection_error(approval: Approval, judgement: ApprovalDecision) -> ApprovalRejected:
+    """Return the error that the caller receives after a rejection."""
     who = approval.decided_by_name or "A person"
     why = f": {judgement.reason.rstrip(' .')}" if judgement.reason else ", without giving a reason"
     return ApprovalRejected(f"{who} denied this call{why}. Nothing was changed. Do not repeat it unchanged.")
 
 
 def require_person(tenant: Tenant) -> None:
+    """Raise Forbidden unless a person decides."""
     if tenant.agent_id is not None or tenant.user_id is None:
         raise Forbidden("Only a person decides on an approval. An agent's key cannot.")
 
 
 def require_storable(judgement: ApprovalDecision) -> None:
-    """BadArguments for texts that no row can hold."""
+    """Raise BadArguments for text that PostgreSQL cannot store."""
     rule = judgement.rule
     texts: dict[str, tuple[str, ...]] = {"reason": (judgement.reason or "",)}
     if rule is not None:
@@ -31,6 +33,7 @@ def require_storable(judgement: ApprovalDecision) -> None:
 
 
 def require_pending(approval: Approval) -> None:
+    """Raise Conflict if the approval was decided, expired or withdrawn."""
     match approval.state:
         case ApprovalState.OPEN if approval.expires_at > datetime.now(UTC):
             return
@@ -46,6 +49,7 @@ def require_pending(approval: Approval) -> None:
 
 
 def stale_message(places: list[tuple[WorkspacePath, str]]) -> str:
+    """Return the message that names the changed paths and who changed them."""
     place, who = places[0]
     others = f" and {len(places) - 1} more" if len(places) > 1 else ""
     return (

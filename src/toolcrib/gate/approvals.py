@@ -1,4 +1,4 @@
-"""Approvals: a call that must wait becomes a row, a person decides it once, and the row is what is carried out."""
+"""Approvals: stores a call that needs a decision, records one decision, and keeps exactly what was approved."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -67,7 +67,10 @@ _LONGEST_REASON = 2_000
 
 
 class Approvals:
-    """Asking and deciding. Carrying out is the gate's, when ``gate/resume_worker`` brings it what was allowed."""
+    """Requests and records decisions.
+
+    The gate executes approved calls when ``gate/resume_worker`` passes them to it.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,12 @@ class Approvals:
         patience: timedelta,
         decided: Callable[[], None],
     ) -> None:
-        """``decided`` is called whenever something was, for whoever carries it out."""
+        """Create the service.
+
+        Args:
+            patience: How long an approval stays open before it expires.
+            decided: Called after each decision, to wake the resume worker.
+        """
         self._rows = rows
         self._blobs = blobs
         self._registry = registry
@@ -97,7 +105,12 @@ class Approvals:
         *,
         replaces: Approval | None = None,
     ) -> Outcome:
-        """The call waits from here on: its row, the proposed set and the event are one transaction."""
+        """Pause the call: write its row, the proposed change set and the event in one transaction.
+
+        Args:
+            plan: The change set that the person sees, if it could be computed beforehand.
+            replaces: The earlier approval of the same call that this one replaces.
+        """
         caller, decision = entry.caller, entry.decision
         assert decision is not None and entry.tool is not None
         tenant, arguments = Tenant.of(caller), canonical_json(entry.call.arguments)
@@ -144,7 +157,12 @@ class Approvals:
     async def decide(
         self, tenant: Tenant, approval_id: ApprovalId, judgement: ApprovalDecision, *, via: str
     ) -> Approval:
-        """A person's decision. The first one counts; Conflict tells the second who it was, and the late that it is."""
+        """Record a person's decision. The first decision counts.
+
+        Raises:
+            Conflict: Somebody decided before, the approval expired, or the files have changed since it was requested.
+            BadArguments: The reason or the rule to store is invalid.
+        """
         require_person(tenant)
         require_storable(judgement)
         needs = (
@@ -177,7 +195,7 @@ class Approvals:
         return approval
 
     async def withdraw(self, tenant: Tenant, call_id: CallId) -> Approval:
-        """Whoever called wants it no more."""
+        """Withdraw a pending call at its caller's request."""
         refusal = NotDecided("The call was withdrawn before anyone decided. Nothing was changed.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             approval = await self._rows.latest_of_call(connection, tenant, call_id)
@@ -188,7 +206,7 @@ class Approvals:
         return await self._rows.get(tenant, approval.id)
 
     async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
-        """The run that called has ended; nothing if the call waits for no decision."""
+        """Withdraw the pending call of a run that has ended. Does nothing if the call has no approval."""
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             try:
                 approval = await self._rows.latest_of_call(connection, tenant, call_id)
@@ -203,7 +221,7 @@ class Approvals:
         self._wake(approval)
 
     async def abandon(self, allowed: ApprovedCall, refusal: CallDenied) -> None:
-        """What was allowed cannot be carried out any more."""
+        """End an approved call that cannot be executed any more."""
         tenant = Tenant(allowed.approval.workspace_id)
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             found = await self._rows.lock(connection, tenant, allowed.approval.id)
@@ -211,7 +229,7 @@ class Approvals:
         self._wake(allowed.approval)
 
     async def expire(self, *, limit: int) -> int:
-        """Ends what nobody decided in time. Returns how many it has ended; one that cannot be holds up no other."""
+        """Expire overdue approvals and return how many. An approval that fails to expire does not block the others."""
         ended = 0
         for workspace_id, approval_id in await self._rows.list_expired(limit=limit):
             try:
@@ -235,26 +253,29 @@ class Approvals:
         return True
 
     async def proposal(self, tenant: Tenant, approval: Approval) -> ChangeSet | None:
-        """The very set that the approval is about, if there is one."""
+        """Return the exact change set that the approval is about, or None."""
         if approval.change_set_id is None:
             return None
         async with self._rows.transaction(tenant, WorkspaceRole.VIEWER) as connection:
             return await load_proposal(connection, tenant, approval.change_set_id)
 
     async def is_overtaken(self, tenant: Tenant, approval: Approval) -> bool:
-        """Whether the history has moved on since it was asked about."""
+        """Return whether any file of the proposal has changed since the approval was requested."""
         if approval.change_set_id is None:
             return False
         async with self._rows.transaction(tenant, WorkspaceRole.VIEWER) as connection:
             return bool(await changed_since_proposal(connection, tenant, approval.change_set_id))
 
     async def get(self, tenant: Tenant, approval_id: ApprovalId) -> Approval:
+        """Return one approval."""
         return await self._rows.get(tenant, approval_id)
 
     async def of_call(self, tenant: Tenant, call_id: CallId) -> Approval:
+        """Return the latest approval of a call."""
         return await self._rows.of_call(tenant, call_id)
 
     async def open(self, tenant: Tenant, *, session_id: SessionId | None = None) -> list[Approval]:
+        """Return the pending approvals."""
         return await self._rows.page(tenant, session_id=session_id)
 
     async def page(
@@ -266,10 +287,11 @@ class Approvals:
         after: ApprovalId | None,
         limit: int,
     ) -> list[Approval]:
+        """Return one page of approvals."""
         return await self._rows.page(tenant, session_id=session_id, only_open=only_open, after=after, limit=limit)
 
     async def _sessionless(self, connection: Connection, tenant: Tenant, found: ApprovedCall) -> str | None:
-        """Ends what waits in a session that was deleted. Why nothing can be decided any more, if it was."""
+        """End the approval if its session was deleted. Returns why it cannot be decided any more, or None."""
         approval = found.approval
         if approval.session_id is None or await self._rows.session_exists(connection, approval):
             return None
@@ -278,7 +300,11 @@ class Approvals:
         return refusal.message
 
     async def _flaw(self, found: ApprovedCall, judgement: ApprovalDecision) -> str | None:
-        """Why the decision cannot stand: BadArguments for what the person must mend, words for what changed."""
+        """Return why the approval is stale, or None.
+
+        Raises:
+            BadArguments: The decision itself is invalid; the person can correct it.
+        """
         if judgement.reason is not None and len(judgement.reason) > _LONGEST_REASON:
             raise BadArguments({"reason": f"At most {_LONGEST_REASON:,} characters."})
         if judgement.scope is not GrantScope.ONCE and judgement.approved:
@@ -323,7 +349,7 @@ class Approvals:
         *,
         by: UserId | None = None,
     ) -> None:
-        """The call ends without having run: its row, its record in the book, its events."""
+        """End the call without running it: its row, its audit record and its events."""
         approval = found.approval
         if approval.session_id is not None and not await self._rows.session_exists(connection, approval):
             approval = replace(approval, session_id=None)
@@ -358,12 +384,12 @@ class Approvals:
 
 
 def arguments_unchanged(found: ApprovedCall) -> bool:
-    """Whether the arguments are, byte for byte, those that a person was asked about."""
+    """Return whether the arguments are byte for byte those that the person saw."""
     return arguments_sha256(found.arguments).hex() == found.approval.arguments_sha256
 
 
 def recording_of(found: ApprovedCall, agent: Agent | None, *, process: str, fence: int | None = None) -> CallRecording:
-    """The call that waited, as it passes the gate again: with exactly the arguments that were approved."""
+    """Recreate the paused call for its second pass through the gate, with exactly the arguments that were approved."""
     approval = found.approval
     caller = Caller(
         workspace_id=approval.workspace_id,
@@ -379,7 +405,7 @@ def recording_of(found: ApprovedCall, agent: Agent | None, *, process: str, fenc
 
 
 def _agent_then(approval: Approval) -> Agent | None:
-    """Enough of the agent to write down that it was its call."""
+    """Return as much of the agent as the audit record needs."""
     if approval.agent_id is None:
         return None
     return Agent(approval.agent_id, approval.agent_name or "", AgentRules())

@@ -1,6 +1,6 @@
-"""Signed statements of where the audit chain ends, for witnesses outside the database, and this node's own anchor.
+"""Signed checkpoints of the audit chain for storage outside the database, and this node's own anchor file.
 
-A checkpoint names a seal by number and keyed hash, signed by Ed25519 with a key that is derived from the audit key. A
+A checkpoint names a seal by number and keyed hash. It is signed by Ed25519 with a key derived from the audit key. A
 chain that does not contain that seal any more was truncated, rolled back or sealed anew.
 """
 
@@ -21,17 +21,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from toolcrib.storage.audit import AuditSeal
 
 _PURPOSE = b"toolcrib audit checkpoint"
-# What is signed says what it is, so that no signature serves for something else.
+# Domain separation: a signed statement names its kind, so that no signature is valid for another kind.
 _CHECKPOINT, _RESTORE = "toolcrib-audit-checkpoint", "toolcrib-audit-restore"
 
 
 class UnreadableCheckpoint(ValueError):
-    """What should be a checkpoint is none, or nobody with our key has signed it."""
+    """The text is not a checkpoint, or it is not signed with this key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The seal at which the chain ended at some moment."""
+    """The newest seal of the chain at one moment."""
 
     number: int
     mac: bytes
@@ -40,6 +40,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, seal: AuditSeal) -> Self:
+        """Return the checkpoint of a seal."""
         return cls(seal.number, seal.mac, seal.top, datetime.now(UTC))
 
 
@@ -52,10 +53,11 @@ class CheckpointSigner:
 
     @property
     def public_key(self) -> str:
+        """The public key, as hexadecimal text."""
         return self._key.public_key().public_bytes_raw().hex()
 
     def signed(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """As it is exported. Whoever has the public key can check it without the audit key."""
+        """Return the checkpoint as it is exported. The public key is enough to verify it."""
         return self._sign(
             {
                 "kind": _CHECKPOINT,
@@ -68,14 +70,19 @@ class CheckpointSigner:
         )
 
     def signed_restore(self, *, given_up: Mapping[str, Any], chain: Mapping[str, Any]) -> dict[str, Any]:
-        """That a restore was accepted: which seal this node had, and which one the restored chain ends with."""
+        """Return the signed record of a restore: the seal that this node had, and the restored chain's last one."""
         return self._sign({"kind": _RESTORE, "version": 1, "before": dict(given_up), "after": dict(chain)})
 
     def is_restore(self, told: Any) -> bool:
+        """Return whether this is a restore record signed with this key."""
         return isinstance(told, dict) and told.get("kind") == _RESTORE and is_signed(told, self.public_key)
 
     def read(self, text: str) -> Checkpoint:
-        """Raises UnreadableCheckpoint unless the text is a checkpoint that this key has signed."""
+        """Parse a checkpoint.
+
+        Raises:
+            UnreadableCheckpoint: The text is not a checkpoint that this key has signed.
+        """
         told = _parsed(text)
         if told.get("kind") != _CHECKPOINT:
             raise UnreadableCheckpoint("It is not an audit checkpoint.")
@@ -89,7 +96,7 @@ class CheckpointSigner:
             raise UnreadableCheckpoint("It lacks a part.") from None
 
     def read_all(self, text: str) -> Iterable[Checkpoint]:
-        """One checkpoint, or one in each line, as a server that exports them appends them."""
+        """Parse one checkpoint, or one per line, as ``CheckpointExporter`` appends them."""
         stripped = text.strip()
         if not stripped:
             raise UnreadableCheckpoint("It is empty.")
@@ -101,7 +108,7 @@ class CheckpointSigner:
 
 
 def is_signed(told: Mapping[str, Any], public_key: str) -> bool:
-    """Whether a statement bears the signature of this key; needs nothing secret."""
+    """Return whether a statement is signed with this key. Needs no secret."""
     unsigned = {name: value for name, value in told.items() if name != "signature"}
     if unsigned.get("public_key") != public_key:
         return False
@@ -115,14 +122,18 @@ def is_signed(told: Mapping[str, Any], public_key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AnchorNote:
-    """The newest seal that this node has made or accepted, as its anchor says."""
+    """The newest seal that this node has made or accepted, as its anchor file says."""
 
     number: int
     mac: str
 
 
 def read_anchor(anchor: Path | None) -> AnchorNote | None:
-    """The node's note, or none if it never made one; UnreadableCheckpoint if it was spoiled."""
+    """Read the anchor file; None if it does not exist.
+
+    Raises:
+        UnreadableCheckpoint: The file is damaged.
+    """
     if anchor is None or not anchor.exists():
         return None
     told = _parsed(anchor.read_text())
@@ -132,13 +143,14 @@ def read_anchor(anchor: Path | None) -> AnchorNote | None:
 
 
 def write_anchor(anchor: Path, seal: AuditSeal) -> None:
+    """Write the anchor file."""
     replace_file(anchor, json.dumps({"number": seal.number, "mac": seal.mac.hex()}))
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replaces a file whole, for its owner's eyes: a kill or a power cut leaves the old one or the new one.
+    """Replace a file atomically, readable by its owner only: a crash or power cut leaves the old file or the new one.
 
-    Of two who write at once one comes last, and neither spoils what the other wrote.
+    Of two concurrent writers the last one wins; neither damages the other's file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -1,9 +1,9 @@
-"""Seals the audit log. A seal is a keyed hash over the seal before it and the records it covers.
+"""Seals the audit log. A seal is a keyed hash over the previous seal and the records that it covers.
 
-The key lies outside the database: who can rewrite rows cannot rewrite seals. What is not sealed yet is not
-protected by it, and ``verify`` says how much that is. The newest seal is noted in a file too, the anchor: a chain that
-does not contain that seal was cut off, rolled back or sealed anew. It is not sealed any further until an operator says
-that the database was restored.
+The key is outside the database: an attacker who can rewrite rows cannot rewrite seals. Records that are not sealed yet
+are not protected; ``verify`` reports how many. The newest seal is also written to a file, the anchor: a chain that does
+not contain that seal was cut off, rolled back or sealed anew. Such a chain is not sealed any further until an operator
+confirms that the database was restored.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from toolcrib.storage.database import Connection
 
 log = structlog.get_logger(__name__)
 
-# Small enough that sealing a batch does not hold up the calls of a busy server.
+# Small enough that sealing a batch does not delay the calls of a busy server.
 _BATCH = 500
 _FIELDS = tuple(field.name for field in fields(StoredAuditRecord))
 ACCEPT_RESTORE = "audit.accept-restore"
@@ -50,11 +50,11 @@ START = AuditSeal(number=0, covered=(), open=(), top=0, records=0, mac=bytes(32)
 
 
 class SealingRefused(Conflict):
-    """The chain does not contain the seal that this node has noted: sealing it would hide that it was cut."""
+    """The chain does not contain the seal in this node's anchor. Sealing it would hide that it was cut."""
 
 
 class AuditSealer:
-    """Closes what was written since the last seal."""
+    """Seals the records that were written since the last seal."""
 
     def __init__(self, sealing: AuditSealStore, key: bytes, *, anchor: Path | None = None) -> None:
         self._sealing = sealing
@@ -62,9 +62,9 @@ class AuditSealer:
         self._anchor = anchor
 
     async def run(self, every_seconds: float) -> None:
-        """Seals until it is cancelled, and then once more, so that a server that was stopped leaves nothing unsealed.
+        """Seal until cancelled, and then once more, so that a stopped server leaves nothing unsealed.
 
-        A failure is logged and tried again: calls go on meanwhile, unsealed.
+        Failures are logged and retried. Calls continue meanwhile, unsealed.
         """
         try:
             while True:
@@ -83,7 +83,11 @@ class AuditSealer:
             log.exception("audit.sealing_failed", remedy="Records are kept and will be sealed at the next try.")
 
     async def seal(self) -> int:
-        """Seals one batch and returns how many records are in it. Refuses a chain that this node's anchor is not in."""
+        """Seal one batch and return how many records it covers.
+
+        Raises:
+            SealingRefused: The chain does not contain the seal in this node's anchor.
+        """
         async with self._sealing.lock() as connection:
             last = await self._sealing.last(connection) or START
             await self._require_anchor(connection, last)
@@ -114,7 +118,7 @@ class AuditSealer:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A restore that was accepted: from which seal back to which."""
+    """An accepted restore: the seal in the anchor before it, and the chain's newest seal after it."""
 
     before: int | None
     after: int
@@ -123,9 +127,10 @@ class Restore:
 async def accept_restore(
     sealing: AuditSealStore, audit: AuditStore, key: bytes, *, anchor: Path, mark: Path, by: str
 ) -> Restore:
-    """Declares that the database was restored from a backup, in the audit log itself, and anchors what is there.
+    """Record in the audit log that the database was restored from a backup, and anchor the current chain.
 
-    Raises Conflict if there is nothing to accept: what is recorded must have happened.
+    Raises:
+        Conflict: There is no restore to accept. The log must only record what happened.
     """
     signer = CheckpointSigner(key)
     newest = await sealing.newest() or START
@@ -146,13 +151,13 @@ async def accept_restore(
 
 
 def server_record(action: str, given: Mapping[str, Any]) -> AuditRecord:
-    """What an operator did to the server as a whole."""
+    """Return the audit record of an operator's action on the server as a whole."""
     caller = Caller(WorkspaceId(SERVER), UserId(SERVER), via="cli")
     return AuditRecord(caller, action, "allow", ADMIN_RULE, given, "done", datetime.now(UTC), 0)
 
 
 async def contradiction(sealing: AuditSealStore, noted: AnchorNote, last: AuditSeal) -> str | None:
-    """In which way a chain that ends at ``last`` does not contain the noted seal; none if it does."""
+    """Return how a chain that ends at ``last`` contradicts the noted seal, or None if it contains it."""
     found = last if noted.number == last.number else await sealing.seal(noted.number)
     return _differs(noted, found, last)
 
@@ -177,6 +182,7 @@ def signed_seal(
     open: tuple[range, ...],
     top: int,
 ) -> AuditSeal:
+    """Return the seal that follows ``last`` and covers ``records``."""
     mac = hmac.new(key, digestmod=sha256)
     mac.update(last.mac)
     head = [last.number + 1, [[r.start, r.stop] for r in covered], [[r.start, r.stop] for r in open], top]
@@ -198,7 +204,7 @@ def _plain(value: object) -> str:
 
 
 def runs(positions: Sequence[int]) -> tuple[range, ...]:
-    """Ascending positions as ranges of neighbours."""
+    """Group ascending positions into ranges of consecutive numbers."""
     found: list[range] = []
     for position in positions:
         if found and found[-1].stop == position:
@@ -209,4 +215,5 @@ def runs(positions: Sequence[int]) -> tuple[range, ...]:
 
 
 def members(ranges: Iterable[range]) -> Iterable[int]:
+    """Iterate over the positions of all ranges."""
     return (position for part in ranges for position in part)

@@ -1,7 +1,7 @@
-"""Verifies the audit log: recomputes its seals and holds them against what was noted outside the database.
+"""Verifies the audit log: recomputes its seals and compares them with the anchor and checkpoints outside the database.
 
-Recomputing begins where the last verification ended, by a signed mark; what lies before is counted only, unless all is
-asked for.
+Verification starts where the last one ended, which a signed mark records. Earlier records are only counted, unless a
+full verification is requested.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from toolcrib.gate.audit_seals import (
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.audit import AuditSeal, AuditSealStore
 
-# How many seals, or records under them, are verified at one asking.
+# How many seals, or records under them, one step verifies.
 _STRETCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class AuditVerification:
-    """What ``verify`` found. ``problems`` is empty when the book is whole.
+    """The result of ``verify``. ``problems`` is empty if the audit log is intact.
 
-    Records under the seals up to ``since`` were recomputed by an earlier verification, and only counted by this one.
+    An earlier verification recomputed the records under the seals up to ``since``; this one only counted them.
     """
 
     seals: int
@@ -62,9 +62,16 @@ async def verify(
     full: bool = False,
     checkpoints: Iterable[Checkpoint] = (),
 ) -> AuditVerification:
-    """Recomputes the chain: from where the last verification ended, which ``mark`` says, or from its beginning."""
+    """Recompute the chain from where the last verification ended, or from its beginning.
+
+    Args:
+        anchor: The file with the newest seal of this node.
+        mark: The signed file that records where the last verification ended. Updated if no problem was found.
+        full: Recompute everything, whatever ``mark`` says.
+        checkpoints: Exported checkpoints that the chain must contain.
+    """
     signer = CheckpointSigner(key)
-    # Read first: a seal that is made while we read the chain must not look as if it had been cut off.
+    # Read before the chain: a seal added while we read must not look as if it had been cut off.
     problems, claims = _claims(signer, anchor, mark, checkpoints)
     start = None if full else await _verified_before(sealing, signer, mark)
     last = start or START
@@ -90,7 +97,7 @@ async def verify(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRange:
-    """What ``AuditVerifier`` found in a part of the chain: from the seal after ``first`` to ``last``, of ``newest``."""
+    """The result for one part of the chain: the seals after ``first`` up to ``last``. ``newest`` is the chain's end."""
 
     first: int
     last: int
@@ -102,7 +109,7 @@ class VerifiedRange:
 
 
 class AuditVerifier:
-    """Recomputes the chain piece by piece, for those who ask while the server serves: one piece at a time."""
+    """Recomputes the chain in steps while the server runs, one step at a time."""
 
     def __init__(
         self, sealing: AuditSealStore, key: bytes, *, anchor: Path | None = None, mark: Path | None = None
@@ -112,14 +119,14 @@ class AuditVerifier:
         self._signer = CheckpointSigner(key)
         self._anchor = anchor
         self._mark = mark
-        # Up to here the chain was recomputed without a gap and without a fault.
+        # The chain was recomputed up to here without a gap and without a problem.
         self._reached = 0
         self._busy = asyncio.Lock()
 
     async def stretch(self, after: int | None) -> VerifiedRange:
-        """The next few seals; ``_STRETCH`` records or a little more, so that the work has a bound.
+        """Verify the next few seals: about ``_STRETCH`` records, so that the work is bounded.
 
-        Without ``after`` it begins where the last verification ended.
+        Without ``after`` it starts where the last verification ended.
         """
         async with self._busy:
             problems, claims = _claims(self._signer, self._anchor, self._mark, ())
@@ -135,7 +142,11 @@ class AuditVerifier:
             return await self._from(start, newest, problems, claims)
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Where the chain ends, signed; refused if the chain contradicts this node's anchor."""
+        """Return a signed checkpoint of the chain's end.
+
+        Raises:
+            SealingRefused: The chain contradicts this node's anchor.
+        """
         newest = await self._sealing.newest() or START
         try:
             noted = read_anchor(self._anchor)
@@ -155,7 +166,7 @@ class AuditVerifier:
             last = seal
             if sealed >= _STRETCH:
                 break
-        # Someone may have put a record before the first.
+        # Someone may have inserted a record before the first one.
         above = start.top if start.number else None
         outside = await self._sealing.outside_seals_between(above, last.top)
         problems += _slipped_in(outside, newest if newest.number > last.number else last)
@@ -183,14 +194,14 @@ class AuditVerifier:
                 await in_thread(replace_file, self._mark, json.dumps(self._signer.signed(Checkpoint.of(last))))
 
 
-# Whose word it is, and which seal there must be.
+# The source of the claim, and the seal that it says must exist.
 _Claim = tuple[str, AnchorNote]
 
 
 def _claims(
     signer: CheckpointSigner, anchor: Path | None, mark: Path | None, checkpoints: Iterable[Checkpoint]
 ) -> tuple[list[str], list[_Claim]]:
-    """Which seals the chain must contain, by words from outside the database; and what is wrong with those words."""
+    """Return the problems of the outside sources, and the seals that they say the chain must contain."""
     problems: list[str] = []
     claims: list[_Claim] = []
     try:
@@ -218,7 +229,7 @@ def _read_mark(signer: CheckpointSigner, mark: Path | None) -> Checkpoint | None
 
 
 async def _verified_before(sealing: AuditSealStore, signer: CheckpointSigner, mark: Path | None) -> AuditSeal | None:
-    """The seal up to which the chain was verified, if it is still there; none if all must be recomputed."""
+    """Return the seal up to which the chain was verified, or None if everything must be recomputed."""
     try:
         verified = _read_mark(signer, mark)
     except UnreadableCheckpoint:
@@ -234,7 +245,7 @@ async def _contradicts(sealing: AuditSealStore, claim: _Claim, last: AuditSeal) 
 
 
 async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[tuple[str, ...], list[str]]:
-    """The restores that were accepted, and those that somebody without the key has written down."""
+    """Return the accepted restores, and the restore records that were not signed with the key."""
     told: list[str] = []
     forged: list[str] = []
     for at, given in await sealing.server_records(ACCEPT_RESTORE):

@@ -1,4 +1,4 @@
-"""The gate. Executes one tool call, whoever makes it. Knows nothing of HTTP or of models."""
+"""The gate: executes one tool call, from whatever client. Independent of HTTP and of model providers."""
 
 import asyncio
 import time
@@ -45,18 +45,18 @@ from toolcrib.workspace.effects.effect_import import overtaken
 from toolcrib.workspace.fs.trash import list_restored, list_trashed
 from toolcrib.workspace.tree import WorkspaceServices, WorkspaceTree
 
-# How often a change is planned anew because someone else was quicker.
+# How often a change is planned again because a concurrent change was committed first.
 _PLANS = 100
-# How often a change that a person approved is tried again because the disk looked different and was not.
+# How often an approved change is retried because the disk changed without changing the result.
 _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class GateLimits:
-    """What a call may cost."""
+    """Limits on calls."""
 
     call_seconds: float = 60.0
-    # Of quick calls. More would only wait for each other, and whoever comes next for all of them.
+    # For quick calls. More would only wait for each other and delay everybody else.
     at_once: int = 16
     beside_others: int = 2
     waiting: int = 1_024
@@ -65,7 +65,7 @@ class GateLimits:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """A call that was understood: the tool, its checked arguments, and what it would touch."""
+    """A parsed call: the tool, its validated arguments and its effects."""
 
     tool: Tool
     arguments: Any
@@ -73,13 +73,13 @@ class ResolvedCall:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether doing it again is safe when nobody knows whether it was done. Not if it may speak to others."""
+        """Whether a retry is safe if it is unknown whether the call took effect. Not if a command may contact hosts."""
         return self.tool.idempotent and not (self.effects.command and self.effects.hosts)
 
     def can_be_planned(self, caller: Caller) -> bool:
-        """Whether all that it would do is a change set, which can be worked out without doing it.
+        """Return whether the whole effect is a change set that can be computed without applying it.
 
-        Of a command it is worked out by running it, so only if the agent's owner wants to be asked about the effect.
+        For a command this means running it, so it applies only if the agent's owner wants to approve the effect.
         """
         if self.effects.hosts:
             return False
@@ -90,7 +90,7 @@ class ResolvedCall:
 
 
 class Gate:
-    """Find, validate, effects, decide, ask, run, bound, record: the one way to any tool."""
+    """Executes tool calls: resolve, authorize, pause, run, truncate, record. There is no other way to a tool."""
 
     def __init__(
         self,
@@ -123,34 +123,42 @@ class Gate:
         )
 
     async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
-        """Does what is asked, if it may be. What was refused or failed as tools may fail is an outcome too, and so
-        is that a person must decide first; who does not belong here, and what is our own fault, is raised."""
+        """Execute a call if the policy allows it.
+
+        Returns:
+            The outcome. A denied call, a declared failure of the tool, and a call that waits for a person are outcomes
+                too.
+
+        Raises:
+            Forbidden: The caller is not a member of the workspace.
+            Superseded: Another process has taken over the run.
+        """
         return await self._pass(await self._entry(call, caller), emit)
 
     async def resume(self, allowed: ApprovedCall, agent: Agent | None, *, fence: int | None = None) -> Outcome:
-        """Does what waited for a person and was allowed, or asks again if what they saw is not so any more."""
+        """Execute a call that a person approved, or ask again if what they saw is out of date."""
         entry = recording_of(allowed, agent, process=self._process, fence=fence)
         entry.tool = await self._tool(entry.call, entry.caller)
         return await self._pass(entry, None)
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
-        """Ends a call that cannot even be tried, so that it has a result like any other."""
+        """End a call that cannot even be tried, so that it has a result like any other."""
         return await self._recorder.fail(await self._entry(call, caller), error)
 
     async def mark_unknown(self, call: ToolCall, caller: Caller) -> Outcome:
-        """Ends a call of which nobody knows whether it took effect, and which must not be done twice."""
+        """End a call that may or may not have taken effect and must not be repeated."""
         return await self._recorder.mark_unknown(await self._entry(call, caller))
 
     def explain(self, call: ToolCall, caller: Caller, *, tool: Tool | None = None) -> Explanation:
-        """Which rule would decide this call, and why. Runs nothing and writes nothing down.
+        """Return which rule would decide this call, and why. Runs and writes nothing.
 
-        ``tool`` is the workspace's own, if it is one of those.
+        ``tool`` is the workspace's own tool, if the call means one.
         """
         heard = self._resolve(call, tool)
         return explain(caller, heard.tool, _with_hosts(heard, caller).effects)
 
     def effects_of(self, call: ToolCall) -> Effects | None:
-        """What a call would touch; nothing is known of one that cannot be understood."""
+        """Return what a call would touch, or None if it cannot be parsed."""
         try:
             return self._resolve(call).effects
         except (ToolFailed, CallDenied):
@@ -179,13 +187,13 @@ class Gate:
             await self._recorder.audit_only(entry.audit_record("failed", error=error))
             raise
         except asyncio.CancelledError:
-            # What a person allowed is not lost with the server that was about to do it: the next one does. Neither is
-            # a run's call, which is ended by its run: that knows whether a person stopped it, or only its process.
+            # An approved call survives the server that was about to execute it: the next server does. A run ends its
+            # own calls: only the run knows whether a person stopped it or only its process stopped.
             if not entry.committing and entry.allowed is None and entry.caller.run_epoch is None:
                 await asyncio.shield(self._recorder.cancelled(entry))
             raise
         except Exception as error:
-            # The book says that it was tried, if it can still be written. A commit has written its own record.
+            # Record the attempt if the audit log can still be written. A commit has written its own record.
             lost_database = isinstance(error, OperationalError) and entry.allowed is not None
             if not entry.committing and not lost_database:
                 with suppress(Exception):
@@ -193,7 +201,7 @@ class Gate:
             raise
 
     async def _in_turn(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        """Quick calls take turns by account. What runs a program, or waits for others, waits elsewhere."""
+        """Run a quick call in its turn: they queue fairly by account. Other tools have their own queues, or none."""
         if entry.tool is None or not entry.tool.is_quick:
             return await self._decided(entry, emit)
         async with self._turns.turn():
@@ -220,7 +228,7 @@ class Gate:
         return entry
 
     async def _tool(self, call: ToolCall, caller: Caller) -> Tool | None:
-        """The tool that this name means in the caller's workspace."""
+        """Return the tool with this name in the caller's workspace."""
         return (await self._registry.for_workspace(caller.workspace_id, call.name)).get(call.name)
 
     def _resolve(self, call: ToolCall, tool: Tool | None = None) -> ResolvedCall:
@@ -236,9 +244,9 @@ class Gate:
         *,
         replaces: ApprovedCall | None = None,
     ) -> Outcome:
-        """A person must decide. They are shown what would change, where that can be worked out beforehand."""
-        # Why a call would fail, or that it would change nothing, may tell what a file holds: one who is supervised
-        # hears it with permission only.
+        """Ask a person to decide, and show them the changes where these can be computed beforehand."""
+        # That a call would fail, or would change nothing, may reveal the contents of a file: a supervised agent learns
+        # it only with permission.
         has_permission = replaces is not None and not replaces.is_stale
         plan = None
         if heard.can_be_planned(entry.caller):
@@ -248,14 +256,14 @@ class Gate:
                 if not decision.is_supervised or has_permission:
                     raise
             if plan is not None and plan.is_empty and (not decision.is_supervised or has_permission):
-                # Answered with what was found, not run again: by then it might change something.
+                # Return the previewed result instead of running again: a second run might change something.
                 await self._recorder.start(entry)
                 return await self._recorder.answer(entry, plan.result)
         effect = None if plan is None or plan.is_empty else plan
         return await self._approvals.ask(entry, heard.effects, effect, replaces=replaces.approval if replaces else None)
 
     async def _preview(self, heard: ResolvedCall, decision: Authorization, entry: CallRecording) -> ToolRun:
-        """What the call would do."""
+        """Compute what the call would do."""
         context = self._context(heard, decision, entry, None)
         result = await self._call(heard, context)
         return await _plan_of(context, result)
@@ -272,11 +280,11 @@ class Gate:
             return await self._recorder.mark_unknown(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
         if proposal is None and heard.can_be_planned(entry.caller):
-            # The yes was given without knowing what would change. Now it can be shown, if anything would.
+            # The approval was given without a preview. The changes can be shown now, if there are any.
             return await self._pause(heard, decision, entry, replaces=allowed)
         if proposal is None:
             return await self._run(heard, decision, entry, None)
-        # The agent's rules may have changed since it was asked.
+        # The agent's rules may have changed since the approval was requested.
         granted, unseen = paths_shown_to_person(proposal, allowed.approval), list[WorkspacePath]()
         guard = PathGuard(entry.caller, heard.tool.name, granted=granted, ask=unseen.append)
         on_the_way = proposal.folders_on_the_way
@@ -313,7 +321,7 @@ class Gate:
                 return await self._recorder.answer(entry, result)
             unseen = entry.allowed is not None and heard.effects.command is None
             if unseen or (context.remarks.protected and entry.caller.is_agent):
-                # The yes, if there was one, was given without knowing that this would change.
+                # The approval, if there was one, was given without knowing these changes.
                 replaces = entry.allowed.approval if entry.allowed else None
                 plan = await _plan_of(context, result)
                 return await self._approvals.ask(entry, heard.effects, plan, replaces=replaces)
@@ -322,7 +330,8 @@ class Gate:
             try:
                 return await self._recorder.commit(entry, result, context.draft.change_set(entry.caller), decision)
             except BaseChanged as moved_on:
-                # Someone was quicker. The tool looks again and plans on what it finds, or says what is wrong.
+                # A concurrent change was committed first. The tool plans again on the new state, or reports what is
+                # wrong.
                 entry.committing = False
                 if moved_on.drifted:
                     places = context.draft.change_set(entry.caller).paths
@@ -332,7 +341,7 @@ class Gate:
     async def _commit(
         self, entry: CallRecording, result: Any, context: ToolContext, decision: Authorization
     ) -> Outcome:
-        """What cannot be planned anew is in conflict with whoever was quicker, and says who that was."""
+        """Commit a change that cannot be planned again. A concurrent change is a Conflict that names its author."""
         change_set = context.draft.change_set(entry.caller)
         for _ in range(_TRIES):
             try:
@@ -381,7 +390,7 @@ class Gate:
             raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
 
     def _deadline(self, heard: ResolvedCall, caller: Caller) -> float:
-        """When the call will be ended: an agent's own limit for the tool, or the server's."""
+        """Return when the call times out: the agent's own limit for the tool, or the server's."""
         if heard.tool.timeout is not None:
             return time.monotonic() + heard.tool.timeout(heard.arguments, caller)
         permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
@@ -390,7 +399,7 @@ class Gate:
 
 
 def _with_hosts(heard: ResolvedCall, caller: Caller) -> ResolvedCall:
-    """A program may contact what its agent was granted: that is part of what the call would do."""
+    """Add the hosts that the agent is granted: a command may contact them, so they are part of the call's effects."""
     if heard.effects.command is None or caller.agent is None:
         return heard
     hosts = granted_hosts(caller.agent.rules, heard.tool.name)

@@ -1,4 +1,4 @@
-"""Writes down what becomes of calls: rows, the book, events; and shows output live. Decides and runs nothing."""
+"""Records calls: rows, audit records and events; and publishes live output. Makes no decisions and runs no tools."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,14 +20,16 @@ from toolcrib.storage.tool_calls import ToolCallStore
 from toolcrib.storage.workspace_quota import WorkspaceQuota
 from toolcrib.workspace.changes.commit import Committer
 
-# The book's pen: records of concurrent calls share a commit. Nothing is answered before it is written down.
-
-# What one statement takes.
+# Records per statement.
 _BATCH = 500
 
 
 class AuditWriter:
-    """Writes records in batches: while one batch is on its way, the next gathers. An idle server adds no delay."""
+    """Writes audit records in batches, so that concurrent calls share a commit.
+
+    While one batch is being written, the next one fills. An idle server adds no delay. No call is answered before its
+    record is committed.
+    """
 
     def __init__(self, audit: AuditStore) -> None:
         self._audit = audit
@@ -35,12 +37,12 @@ class AuditWriter:
         self._writing: asyncio.Task[None] | None = None
 
     async def append(self, record: AuditRecord) -> None:
-        """Returns when the record is committed."""
+        """Append a record; returns once it is committed."""
         written = asyncio.get_running_loop().create_future()
         self._waiting.append((record, written))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all())
-        # One caller's cancellation must not cancel what others wait for too.
+        # Cancelling one caller must not cancel the write that others wait for.
         await asyncio.shield(written)
 
     async def _write_all(self) -> None:
@@ -54,7 +56,7 @@ class AuditWriter:
     async def _write_batch(self, batch: list[tuple[AuditRecord, asyncio.Future[None]]]) -> None:
         try:
             await self._audit.append([record for record, _ in batch])
-        except Exception as error:  # noqa: BLE001 - each waiter gets it, and decides
+        except Exception as error:  # noqa: BLE001 - every waiter receives the error
             for _, written in batch:
                 if not written.done():
                     written.set_exception(error)
@@ -65,7 +67,7 @@ class AuditWriter:
 
 
 class CallRecorder:
-    """One way in for every ending of a call."""
+    """Records how calls start and end."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class CallRecorder:
         self._live = live
 
     async def start(self, entry: CallRecording) -> None:
-        """Whoever watches the session hears that the call has started; a crash must leave a trace."""
+        """Record that the call started, so that subscribers see it and a crash leaves a trace."""
         if entry.caller.session_id is not None:
             await self._call_rows.record(Tenant.of(entry.caller), entry.begun())
             self._wake(entry)
@@ -90,7 +92,7 @@ class CallRecorder:
     async def commit(
         self, entry: CallRecording, result: Any, change_set: ChangeSet, decision: Authorization
     ) -> Outcome:
-        """The change, the call's outcome and its record in the book: one transaction."""
+        """Commit the change set, the call's outcome and its audit record in one transaction."""
         tenant = Tenant.of(entry.caller)
         await self._room.require(tenant, change_set)
         entry.committing = True
@@ -110,7 +112,7 @@ class CallRecorder:
         return outcome
 
     async def answer(self, entry: CallRecording, result: Any) -> Outcome:
-        """A call that changed nothing. It is a row only if someone will look at it again."""
+        """Record a call that changed nothing. It gets a row only if somebody can look it up later."""
         shown, metadata = self._truncate_for_model(entry, result)
         outcome = Outcome(entry.caller.call_id, OutcomeState.DONE, shown, metadata=metadata)
         if metadata or entry.is_row:
@@ -122,10 +124,10 @@ class CallRecorder:
         return outcome
 
     async def fail(self, entry: CallRecording, error: ToolcribError, *, state: OutcomeState | None = None) -> Outcome:
-        """A call that was refused, or failed as tools may."""
+        """Record a call that was denied, or that failed in a way that the tool declares."""
         refused = isinstance(error, CallDenied)
         state = state or (OutcomeState.REFUSED if refused else OutcomeState.DONE)
-        # That there is no room is told as such in every dialect: the same call may succeed in a moment.
+        # Overload keeps its own error in every dialect: the same call may succeed in a moment.
         in_dialect = entry.tool.encode_error if entry.tool and not isinstance(error, Overloaded) else None
         told = in_dialect(error) if in_dialect else None
         outcome = Outcome(entry.caller.call_id, state, result=told, error=error)
@@ -136,13 +138,13 @@ class CallRecorder:
         try:
             await self._call_rows.record(Tenant.of(entry.caller), entry.ended(outcome), audit)
         except NotFound:
-            # There is no such session to tell it to.
+            # The session does not exist, so only the audit log can record the call.
             await self._book.append(audit)
         self._wake(entry)
         return outcome
 
     async def mark_unknown(self, entry: CallRecording) -> Outcome:
-        """It had begun when its node died, it has effects elsewhere, and doing it twice may harm."""
+        """Record a call that had started when its node died, has external effects and may not be repeated."""
         error = Interrupted(
             "The server stopped while this ran, and nobody can tell whether it took effect. It was not repeated: "
             "find out, then decide whether to call it again."
@@ -150,7 +152,7 @@ class CallRecorder:
         return await self.fail(entry, error, state=OutcomeState.UNKNOWN)
 
     async def cancelled(self, entry: CallRecording) -> Outcome:
-        """Whoever called wants it no more. What only drafts has changed nothing; of the rest nobody can tell."""
+        """Record a cancelled call. A tool that only drafts changed nothing; for others the effect is unknown."""
         if entry.may_be_repeated:
             return await self.fail(entry, Interrupted("The call was cancelled while it ran. Nothing was changed."))
         error = Interrupted(
@@ -159,11 +161,11 @@ class CallRecorder:
         return await self.fail(entry, error, state=OutcomeState.UNKNOWN)
 
     async def audit_only(self, record: AuditRecord) -> None:
-        """The book alone: whoever does not belong, or came too late, leaves nothing else."""
+        """Write only the audit record, for a caller who is not a member or whose run another process took over."""
         await self._book.append(record)
 
     def publish_output(self, caller: Caller) -> Callable[[str], None]:
-        """Output goes to whoever watches the session while the call runs; without a session nobody does."""
+        """Return the function that publishes the call's output to subscribers; a no-op without a session."""
         session_id = caller.session_id
         if session_id is None:
             return _unheard
@@ -179,7 +181,7 @@ class CallRecorder:
         return show
 
     def _truncate_for_model(self, entry: CallRecording, result: Any) -> tuple[Any, dict[str, Any]]:
-        """What the caller gets. A model's result is bounded; what was cut is kept with the call, for fetching."""
+        """Return what the caller receives. Results for models are bounded; the call's row keeps the full result."""
         if not entry.caller.is_agent:
             return result, {}
         shown = model_result(result, entry.caller.call_id)
@@ -191,4 +193,4 @@ class CallRecorder:
 
 
 def _unheard(_: str) -> None:
-    """Nobody watches this call."""
+    """Discard output: the call has no session."""

@@ -1,4 +1,4 @@
-"""What is written down of one call while it passes the gate: its row, its record in the book, its events."""
+"""What the gate records about one call at each stage: its row, its audit record, its events, and its preview."""
 
 import time
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from toolcrib.workspace.changes.untracked_hashes import UntrackedHash
 
 @dataclass
 class CallRecording:
-    """One call, from when it is heard to when it has ended. ``allowed`` is the person's yes that carries it on."""
+    """One call, from its arrival to its end. ``allowed`` is the approval with which it runs, if there was one."""
 
     call: ToolCall
     caller: Caller
@@ -34,9 +34,9 @@ class CallRecording:
     tool: Tool | None = None
     decision: Authorization | None = None
     remarks: ToolReport | None = None
-    # Whether doing it again is safe when nobody knows whether it was done.
+    # Whether a retry is safe if it is unknown whether the call took effect.
     repeatable: bool = True
-    # From here on the commit writes the record, and nobody else may.
+    # From here on the commit writes the audit record; no other code may write it.
     committing: bool = False
 
     def __post_init__(self) -> None:
@@ -45,24 +45,24 @@ class CallRecording:
 
     @property
     def is_row(self) -> bool:
-        """Whether the call is kept as a row however it ends: someone watches its session, or fetches it later."""
+        """Whether the call always gets a row: it has a session with subscribers, or its caller fetches it later."""
         return self.caller.session_id is not None or self.allowed is not None
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether nothing is harmed if it was done and is done again: so it is with what only drafts."""
+        """Whether executing the call twice does no harm. This holds for tools that only draft changes."""
         return self.repeatable and (self.tool is None or self.tool.idempotent)
 
     @property
     def _isolation(self) -> str | None:
-        """How well what ran was held; of what a person was asked about, how well it was then."""
+        """The isolation of the sandbox that ran the command; for an approved effect, that of the previewed run."""
         if self.remarks is not None and self.remarks.isolation is not None:
             return self.remarks.isolation
         return self.allowed.approval.isolation if self.allowed else None
 
     @property
     def _contacts(self) -> list[dict[str, Any]]:
-        """Whom a program spoke to, or tried to, for the book."""
+        """The hosts that a command contacted or tried to contact, for the audit record."""
         contacted = self.remarks.contacted if self.remarks else ()
         return [{"contacted": host, "refused": refused} for host, refused in contacted]
 
@@ -79,6 +79,12 @@ class CallRecording:
         change_set: ChangeSet | None = None,
         approver_id: UserId | None = None,
     ) -> AuditRecord:
+        """Return the audit record of the call.
+
+        Args:
+            rule: The gate's rule that denied the call, if it is not the one of ``decision``.
+            approver_id: The person who decided, if the call did not run with an approval.
+        """
         decision = self.decision
         refused_by_gate = outcome == "refused" and (rule is not None or decision is None)
         return AuditRecord(
@@ -97,17 +103,17 @@ class CallRecording:
         )
 
     def begun(self) -> CallRecord:
-        """The call as it starts to run."""
+        """Return the row of the call as it starts to run."""
         return self._record(
             "running", events=(tool_start_event(self.caller.call_id, self.call.name, self.call.arguments),)
         )
 
     def waiting(self, *events: Told) -> CallRecord:
-        """The call as it waits for a person."""
+        """Return the row of the call as it waits for a person."""
         return self._record("waiting", events=events)
 
     def ended(self, outcome: Outcome, *, result: Any = None, change_set: ChangeSet | None = None) -> CallRecord:
-        """The call as it ended. ``result`` is the whole one, if its reader gets less."""
+        """Return the row of the call as it ended. ``result`` is the full result if the caller gets a shortened one."""
         error = outcome.error
         events: tuple[Told, ...] = ()
         if self._is_watched:
@@ -154,12 +160,10 @@ class CallRecording:
 
 
 def _kept(error: ToolcribError) -> dict[str, Any]:
-    """An error as its row has it. A protected name is marked: the first few do not count against a run."""
+    """Serialize an error for the row. A protected path is marked, because a run's first few do not count against it."""
     kept = {"code": error.code, "message": error.message, "fields": error.fields}
     return {**kept, "protected": True} if isinstance(error, ProtectedPath) else kept
 
-
-# What a call would do, worked out before anyone is asked, and how that is put to a person. Writes nothing.
 
 _NAMED = 10
 _SAID_BYTES = 10_000
@@ -167,29 +171,30 @@ _SAID_BYTES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """What a call would do and answer, worked out before anyone is asked."""
+    """What a call would change and return, computed before a person is asked. Nothing is written."""
 
     change_set: ChangeSet
     result: Any
-    # Places whose names are closed to agents, and how well the program was held that would write them.
+    # Protected paths that agents may not write, and the isolation of the command that would write them.
     protected: tuple[WorkspacePath, ...] = ()
     isolation: str | None = None
-    # Of contents that the history does not keep, what can be shown.
+    # Hashes of contents that the file history does not keep, so that they can be shown.
     unkept: UntrackedHash | None = None
 
     @property
     def is_empty(self) -> bool:
+        """Whether the call would change nothing."""
         return not self.change_set.changes
 
 
 def paths_shown_to_person(change_set: ChangeSet, approval: Approval) -> frozenset[WorkspacePath]:
-    """The places of a proposed set whose protected names the person saw in front of them."""
+    """Return the protected paths of a proposed change set that the person was shown."""
     seen = frozenset(approval.effects.get("protected", ()))
     return frozenset(place for place in change_set.paths if shown(place) in seen)
 
 
 def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, str]:
-    """The rule by which a person is asked, and why, with protected names in front."""
+    """Return the rule that requires a decision and the reason. Protected paths take precedence."""
     if plan is None or not plan.protected:
         return decision.rule, decision.reason
     names = [shown(place) for place in plan.protected]
@@ -201,9 +206,10 @@ def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, st
 
 
 def effects_to_row(effects: Effects, plan: ToolRun | None) -> dict[str, Any]:
+    """Serialize the effects for the approval row."""
     protected = {"protected": [shown(place) for place in plan.protected]} if plan and plan.protected else {}
     ran = {"output": _said(plan.result)} if plan and effects.command is not None else {}
-    # Of a tool that drafts, only the plan knows the places.
+    # For a tool that drafts, only the preview knows the paths.
     writes = effects.writes or (plan.change_set.paths if plan and effects.command is None else ())
     return {
         "reads": [shown(place) for place in (*effects.reads, *effects.reads_batch)],
@@ -216,6 +222,6 @@ def effects_to_row(effects: Effects, plan: ToolRun | None) -> dict[str, Any]:
 
 
 def _said(result: Any) -> Any:
-    """What a command said whose effect is asked about."""
+    """Return the output of a command whose effect needs approval, shortened."""
     said = result.get("output") if isinstance(result, Mapping) else result
     return truncate(said, limit_bytes=_SAID_BYTES).value

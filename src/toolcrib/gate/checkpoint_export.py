@@ -1,4 +1,4 @@
-"""Exports checkpoints of the audit log at intervals, to a file or an address outside the database."""
+"""Exports checkpoints of the audit log periodically, to a file or a URL outside the database."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from toolcrib.runtime.disk_threads import in_thread
 
 log = structlog.get_logger(__name__)
 
-# A witness that does not answer is asked again at the next time.
+# A receiver that does not answer in time is tried again in the next round.
 _SECONDS = 10.0
 
 
@@ -28,7 +28,7 @@ class CheckpointExporter:
         self._exported = 0
 
     async def run(self, every_seconds: float) -> None:
-        """Exports until it is cancelled. A failure is logged and tried again."""
+        """Export until cancelled. Failures are logged and retried."""
         if self._file is None and self._url is None:
             return
         while True:
@@ -41,7 +41,7 @@ class CheckpointExporter:
             await asyncio.sleep(every_seconds)
 
     async def export(self) -> bool:
-        """Exports one checkpoint, if there is a seal since the last one."""
+        """Export one checkpoint if the chain has a new seal. Returns whether it did."""
         checkpoint = await self._verifier.checkpoint()
         if checkpoint["number"] == self._exported:
             return False

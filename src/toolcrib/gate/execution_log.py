@@ -1,8 +1,8 @@
-"""The journal: one line for each call, beside the files of whoever made it. Not the book, which is kept elsewhere.
+"""The execution log: one line per call in a file that agents can read. It does not replace the audit log.
 
-Agents read it as ``@state/logs/execution.jsonl``, and no tool writes there. It holds no contents: of a text only its
-size and hash, unless it stands under one of a few names that carry none. It has no history, is not awaited on disk,
-and begins anew when it is long: what must not be lost is in the book.
+Agents read it as ``@state/logs/execution.jsonl``; no tool writes there. It contains no file contents: a text appears as
+its size and hash, except under a few names that carry no content. It has no history, is not synced to disk, and is
+rotated when it is long. The audit log has everything that must not be lost.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from toolcrib.tools.tool import Tool
 from toolcrib.workspace.fs.mounts import MountTable
 
 _PATH, _OLDER = "/logs/execution.jsonl", "/logs/execution.1.jsonl"
-# When a journal is this long it becomes the older one, and the one before that goes.
+# A log of this size is rotated; the one before is removed.
 _MOST_BYTES = 10_000_000
-# How much of a call's input, and of its output, a line holds.
+# How much of a call's input and output one line holds.
 _PART_BYTES = 4_000
 _NAME = 200
 _LIST = 20
-# A database that does not answer has kept the call waiting long enough.
+# A slow database must not delay the call any longer.
 _PATIENCE = 2.0
 
-# Texts that are told as they are, and what may hold such texts. Everything else is told by size and hash.
+# Fields whose text is logged as it is, and fields that may contain such fields. Others are logged by size and hash.
 _TOLD = frozenset(
     {
         "path", "code", "message", "hint", "violation", "sha256", "sha256Before", "sha256After", "hash", "name", "type",
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class ExecutionLogLine:
-    """A call that is being made."""
+    """The log line of a call that is running."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -66,6 +66,7 @@ class ExecutionLogLine:
     started: float = field(default_factory=time.perf_counter)
 
     def text(self, error: ToolcribError | None) -> bytes:
+        """Serialize the line."""
         event = {
             "ts": self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "kind": "tool.exec",
@@ -87,7 +88,7 @@ class ExecutionLogLine:
 
 
 class ExecutionLog:
-    """Writes lines. A call never fails because its line could not be written."""
+    """Writes log lines. A call never fails because its line could not be written."""
 
     def __init__(self, files: FileStore, mounts: MountTable, *, most_bytes: int = _MOST_BYTES) -> None:
         self._files = files
@@ -96,12 +97,12 @@ class ExecutionLog:
         self._turning = threading.Lock()
 
     def is_enabled(self, caller: Caller, tool: Tool | None) -> bool:
-        """Agents' calls, and those of people who speak the dialect that knows the journal."""
+        """Return whether the call is logged: agents' calls, and people's calls in the toolset that exposes this log."""
         return caller.is_agent or (tool is not None and tool.toolset == "mounts")
 
     @asynccontextmanager
     async def line(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> AsyncIterator[ExecutionLogLine]:
-        """A line that is written when the call has ended, however it did."""
+        """Yield a line that is written when the call ends, whatever its outcome."""
         line = ExecutionLogLine(tool, arguments, caller)
         try:
             yield line
@@ -116,14 +117,14 @@ class ExecutionLog:
 
     async def _write(self, line: ExecutionLogLine, error: ToolcribError | None) -> None:
         try:
-            # What was refused at the door may come from a stranger, who leaves nothing here.
+            # A failed call may come from someone who is not a member; it must not leave a line here.
             if error is not None:
                 async with asyncio.timeout(_PATIENCE):
                     await self._files.lookup(Tenant.of(line.caller), [mount_root(Mount.PROJECT)])
             await in_thread(self._append, line.caller, line.text(error))
         except (Forbidden, Unauthenticated):
             return
-        except Exception as failure:  # noqa: BLE001 - whatever it is, the call itself has ended already
+        except Exception as failure:  # noqa: BLE001 - the call itself has ended already
             log.warning("journal.not_written", call_id=str(line.caller.call_id), error=str(failure))
 
     def _append(self, caller: Caller, text: bytes) -> None:
@@ -132,7 +133,7 @@ class ExecutionLog:
         if disk.append(place, text) < self._most_bytes:
             return
         with self._turning:
-            # Another thread may have turned the page while we waited.
+            # Another thread may have rotated the log while we waited.
             node = disk.stat(place)
             if node is not None and node.fingerprint.size >= self._most_bytes:
                 older = WorkspacePath(Mount.STATE, _OLDER, caller.state_scope)
@@ -141,7 +142,7 @@ class ExecutionLog:
 
 
 def redact_result(value: Any, name: str = "") -> Any:
-    """A result without contents: numbers and flags, texts under harmless names, and of the rest size and hash."""
+    """Remove contents from a result: keeps numbers, flags and known fields; the rest becomes size and hash."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str) and name in _TOLD:
@@ -149,7 +150,7 @@ def redact_result(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping) and (not name or name in _OPENED):
         return {str(key): redact_result(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list | tuple) and name in _OPENED:
-        # What stands in a list of entries are names; in any other, objects.
+        # A list of entries contains names; any other list contains objects.
         items = [_item(item, name) for item in value[:_LIST]]
         return items if len(value) <= _LIST else [*items, f"… and {len(value) - _LIST} more"]
     return _measured(value)

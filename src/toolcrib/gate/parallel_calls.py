@@ -1,4 +1,4 @@
-"""Several calls of one message. What they declare to touch decides which run side by side and which in order."""
+"""Executes the calls of one message. Their declared effects decide which run in parallel and which in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,15 +10,15 @@ from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
 from toolcrib.gate.call_pipeline import Gate
 
-# How many calls of one message run at once. More would take the database from everyone else.
+# How many calls of one message run at once. More would take database connections from other users.
 _AT_ONCE = 8
 
 
 async def execute_all(executor: Gate, calls: Sequence[ToolCall], caller: Caller) -> list[Outcome | BaseException]:
-    """The outcomes in the order of the calls: as if each had waited for all before it, in less time.
+    """Execute the calls and return their outcomes in order, as if each had waited for all calls before it.
 
-    Each call has an id of its own, and none is stopped by another's failure. What ``execute`` would raise of a call
-    stands in the place of its outcome.
+    Each call has its own id, and a failed call does not stop the others. An exception that ``execute`` raises for a
+    call takes the position of its outcome.
     """
     callers = [replace(caller, call_id=CallId(new_id())) for _ in calls]
 
@@ -31,7 +31,7 @@ async def execute_all(executor: Gate, calls: Sequence[ToolCall], caller: Caller)
 async def run_parallel(
     effects: Sequence[Effects | None], do: Callable[[int], Awaitable[Outcome]]
 ) -> list[Outcome | BaseException]:
-    """Does something for each call, by its number: at once where that makes no difference, else in order."""
+    """Run ``do`` for each call by its index: in parallel where the order makes no difference, otherwise in order."""
     waiting = dependencies(effects)
     ended = [asyncio.Event() for _ in effects]
     room = asyncio.Semaphore(_AT_ONCE)
@@ -49,7 +49,7 @@ async def run_parallel(
 
 
 def dependencies(effects: Sequence[Effects | None]) -> list[list[int]]:
-    """For each call, by its number, the earlier calls that must have ended before it may begin."""
+    """Return, for each call, the indexes of the earlier calls that must end before it may start."""
     return [
         [earlier for earlier in range(later) if conflicts(effects[earlier], effects[later])]
         for later in range(len(effects))
@@ -57,14 +57,14 @@ def dependencies(effects: Sequence[Effects | None]) -> list[list[int]]:
 
 
 def conflicts(one: Effects | None, other: Effects | None) -> bool:
-    """Whether it matters which of two calls runs first. Of what is not known everything is feared."""
+    """Return whether the order of two calls matters. A call with unknown effects conflicts with every other."""
     if one is None or other is None or _may_touch_anything(one) or _may_touch_anything(other):
         return True
     return _overlap(one.writes, _touched(other)) or _overlap(_touched(one), other.writes)
 
 
 def _may_touch_anything(effects: Effects) -> bool:
-    """A program may; so may a tool that declares nothing at all, such as one that takes a file's id."""
+    """Return whether the call may touch anything: a command, or a tool that declares no effects."""
     return effects.command is not None or not (effects.paths or effects.hosts)
 
 

@@ -1,4 +1,4 @@
-"""Questions: a call asks a person, waits as a row, and ends with the answer. Checks answers; shows nothing."""
+"""Questions: stores a call that asks a person as a row, validates the answer, and ends the call with it."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class Questions:
-    """Asking and answering."""
+    """Asks questions and records answers."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Questions:
         self._decided = decided
 
     async def ask(self, entry: CallRecording, items: tuple[Question, ...]) -> Outcome:
-        """The call waits from here on: its row, the question and the event are one transaction."""
+        """Pause the call: write its row, the question and the event in one transaction."""
         tenant, question_id = Tenant.of(entry.caller), QuestionId(new_id())
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await self._rows.add(connection, tenant, question_id, items, entry.caller, patience=self._patience)
@@ -75,13 +75,18 @@ class Questions:
         by_button: Collection[str] = (),
         via: str,
     ) -> QuestionRequest:
-        """A person's answer; the first counts. BadArguments says which item's answer does not fit, and why."""
+        """Record a person's answer. The first answer counts.
+
+        Raises:
+            BadArguments: An answer does not match its item; the error names the item.
+            Conflict: The question was answered, withdrawn or expired.
+        """
         if tenant.agent_id is not None or tenant.user_id is None:
             raise Forbidden("Only a person answers a question. An agent's key cannot.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.locked(connection, tenant, question_id)
             _refuse_unless_open(asked)
-        # Between two transactions: checking may take seconds, and what was asked does not change.
+        # Outside a transaction: validation may take seconds, and the question itself never changes.
         await _check(asked.question, answers, by_button)
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.locked(connection, tenant, question_id)
@@ -94,7 +99,7 @@ class Questions:
         return await self._rows.get(tenant, question_id)
 
     async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
-        """The run that asked has ended; nothing if the call asks nothing."""
+        """Withdraw the question of a run that has ended. Does nothing if the call asked none."""
         refusal = NotDecided("The run ended before anyone answered.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.of_call(connection, tenant, call_id)
@@ -104,7 +109,7 @@ class Questions:
         self._wake(asked.question)
 
     async def expire(self, *, limit: int) -> int:
-        """Ends what nobody answered in time. Returns how many it has ended; one that cannot be holds up no other."""
+        """Expire overdue questions and return how many. A question that fails to expire does not block the others."""
         ended = 0
         for workspace_id, question_id in await self._rows.expired(limit=limit):
             try:
@@ -124,14 +129,17 @@ class Questions:
         return True
 
     async def get(self, tenant: Tenant, question_id: QuestionId) -> QuestionRequest:
+        """Return one question request."""
         return await self._rows.get(tenant, question_id)
 
     async def open(self, tenant: Tenant, *, session_id: SessionId | None = None) -> list[QuestionRequest]:
+        """Return the pending questions."""
         return await self._rows.page(tenant, session_id=session_id)
 
     async def page(
         self, tenant: Tenant, *, session_id: SessionId | None, only_open: bool, after: QuestionId | None, limit: int
     ) -> list[QuestionRequest]:
+        """Return one page of questions."""
         return await self._rows.page(tenant, session_id=session_id, only_open=only_open, after=after, limit=limit)
 
     async def _end(
@@ -146,10 +154,10 @@ class Questions:
         via: str | None = None,
         refusal: ToolcribError | None = None,
     ) -> None:
-        """The question and its call end together: rows, events, and the record in the book."""
+        """End the question and its call together: rows, events and the audit record."""
         question = asked.question
         if question.session_id is not None and not await self._rows.has_session(connection, question):
-            # It was deleted while the question waited: there is nobody to tell.
+            # The session was deleted while the question was pending: it gets no events.
             question = replace(question, session_id=None)
             asked = replace(asked, question=question)
         await self._rows.ended(connection, tenant, question.id, state, answers=answers, by_button=by_button, via=via)
@@ -216,7 +224,7 @@ async def _check(question: QuestionRequest, answers: Mapping[str, Any], by_butto
     }
     flaws |= {f"answers.{name}": "This answer is missing." for name in items if name not in answers}
     for name, item in items.items():
-        # What a button says was offered, whatever the schema says.
+        # A button's value is always valid, even if the schema does not allow it.
         if name not in answers or not _no_button(item, answers[name]):
             continue
         if flaw := await answer_flaw(item.schema, answers[name]):
@@ -229,7 +237,7 @@ async def _check(question: QuestionRequest, answers: Mapping[str, Any], by_butto
 
 
 def _no_button(item: Question | None, answer: Any) -> str | None:
-    """Why this cannot have been the press of a button."""
+    """Return why this answer cannot come from a button, or None if it can."""
     if item is None or not item.buttons:
         return "This has no buttons."
     return None if any(button.value == answer for button in item.buttons) else "No button has this value."

@@ -1,6 +1,6 @@
-"""Sees to what waits: carries out what people allowed, asks again what is stale, ends what nobody decided in time.
+"""Processes paused calls: executes approved ones, asks again about stale ones, and expires overdue ones.
 
-All of it is rows. This may stop at any moment, on any node; the next one goes on.
+All state is in rows. The worker may stop at any moment on any node; the next one continues.
 """
 
 import asyncio
@@ -36,23 +36,23 @@ from toolcrib.storage.tool_calls import ToolCallStore
 
 log = structlog.get_logger(__name__)
 
-# A node that carries something out says so this often, and is believed to be dead after the lease.
+# A worker renews its claims at this interval, and is considered dead after the lease.
 _BEAT = 15.0
 _LEASE = timedelta(seconds=60)
-# What one node carries out at a time.
+# How many approved calls one node executes at a time.
 _AT_ONCE = 8
 _BATCH = 100
-# Decisions made here are carried out at once; those made elsewhere are found by looking this often.
+# Decisions made on this node are processed at once; a poll at this interval finds the others.
 _ROUND = 1.0
 _EXPIRY_ROUND = 5.0
 
 
 class _CallerGone(Exception):
-    """Nobody is left for whom it could be carried out."""
+    """The agent or the session of the call does not exist any more."""
 
 
 class ResumeWorker:
-    """One per server. ``decided`` is set when something was decided here; what was elsewhere is found by looking."""
+    """Resumes paused calls; one per server. ``decided`` is set by a decision on this node; polling finds the others."""
 
     def __init__(
         self,
@@ -69,9 +69,12 @@ class ResumeWorker:
         lease: float = 15.0,
         max_attempts: int = 3,
     ) -> None:
-        """``process`` is who claims what is carried out; ``lease`` is after how many silent seconds one is dead.
+        """Create the worker.
 
-        What ``max_attempts`` processes did not survive is given up. The last attempt is made alone.
+        Args:
+            process: The name under which claims are made.
+            lease: A process that is silent for this many seconds is considered dead.
+            max_attempts: A call that this many processes did not survive is given up. The last attempt runs alone.
         """
         self._executor = executor
         self._approvals = approvals
@@ -87,7 +90,7 @@ class ResumeWorker:
         self._at_work: dict[asyncio.Task[None], ApprovedCall] = {}
 
     async def recover(self) -> int:
-        """What processes had in hand that are dead by now. Returns how many calls of theirs were ended."""
+        """End the calls of dead processes. Returns how many."""
         await self._rows.release_dead(lease=self._process_lease)
         found = 0
         while batch := await self._calls.interrupted(lease=self._process_lease, limit=_BATCH):
@@ -97,7 +100,7 @@ class ResumeWorker:
         return found
 
     async def run(self) -> None:
-        """Until it is cancelled; what is under way then is taken up by whoever comes next."""
+        """Run until cancelled; another worker continues the calls in progress."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._resume_loop(tasks))
             tasks.create_task(self._renew_loop())
@@ -110,7 +113,7 @@ class ResumeWorker:
             except OperationalError as error:
                 log.warning("waiting.database", error=str(error))
             except Exception:
-                # Nobody else carries out what people allow: whatever this was, it must not be the end of it.
+                # No other task executes approved calls, so no error may end this loop.
                 log.exception("waiting.round_failed")
             await self._wait_for_signal(_ROUND)
 
@@ -150,11 +153,11 @@ class ResumeWorker:
         except OperationalError as error:
             log.warning("waiting.database", approval_id=approval_id, error=str(error))
         except Exception:
-            # Its claim stays until the lease is over, so that what always fails is not tried without pause.
+            # The claim stays until its lease ends, so that a call that always fails is not retried without pause.
             log.exception("waiting.not_carried_out", approval_id=approval_id)
 
     async def _give_back(self, allowed: ApprovedCall) -> None:
-        """This process stops: another goes on, and does not count this as an attempt."""
+        """Release the claim because this process stops. It does not count as an attempt."""
         try:
             await self._rows.give_back(self._process, allowed.approval.id)
         except OperationalError as error:
@@ -178,7 +181,11 @@ class ResumeWorker:
             await self._rows.release(approval, self._node)
 
     async def _agent(self, allowed: ApprovedCall) -> Agent | None:
-        """Who called, as its rules are now. _Gone if there is nobody left to do it for."""
+        """Return the calling agent with its current rules.
+
+        Raises:
+            _CallerGone: The session or the agent was deleted.
+        """
         approval = allowed.approval
         tenant = Tenant(approval.workspace_id)
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
@@ -244,7 +251,7 @@ class ResumeWorker:
         except Superseded:
             return
         except NotFound:
-            # Its session was deleted, so there is nobody to tell.
+            # The session was deleted, so no events are recorded.
             quiet = CallRecording(entry.call, replace(caller, session_id=None), self._process)
             await self._calls.record(
                 Tenant(call.workspace_id), quiet.ended(outcome), quiet.audit_record("failed", error=error)

@@ -1,4 +1,4 @@
-"""People's own keys to a search engine: their searches go by them, in place of the operator's."""
+"""Search-engine keys that people store for themselves. Their searches use these instead of the operator's key."""
 
 from collections.abc import Collection
 from typing import Final
@@ -11,14 +11,14 @@ from toolcrib.storage.provider_credentials import ProviderCredentialStore
 from toolcrib.websearch.brave import Brave, is_key
 from toolcrib.websearch.search_engine import EngineFailed
 
-# The engines to which a person may have a key, as credentials name them.
+# The engines for which a person may store a key, as credentials name them.
 ENGINES: Final = ("brave",)
 _TOOLS: Final = frozenset({"web_search"})
 _CHECK_SECONDS: Final = 10.0
 
 
 class SearchKeys:
-    """Finds keys, and makes engines of them. ``url`` is the operator's to say: a key is sent nowhere else."""
+    """Loads keys and creates engines with them. Only the operator sets ``url``: a key is sent nowhere else."""
 
     def __init__(self, rows: ProviderCredentialStore, *, url: str) -> None:
         self._rows = rows
@@ -26,20 +26,20 @@ class SearchKeys:
 
     @property
     def host(self) -> str:
-        """Whom a search with such a key contacts."""
+        """The host that a search with such a key contacts."""
         return self._engine("none").host
 
     async def engine_of(self, user_id: UserId) -> Brave | None:
-        """The engine that this person's searches ask first; none if they have stored no key."""
+        """Return the engine that this person's searches use first, or None if they stored no key."""
         stored = await self._rows.of(user_id, Brave.name)
         return None if stored is None else self._engine(stored.secret)
 
     async def tools_of(self, user_id: UserId) -> Collection[str]:
-        """The tools that work for this person by a key of their own."""
+        """Return the tools that work for this person because of their own key."""
         return _TOOLS if await self._rows.has(user_id, Brave.name) else ()
 
     async def check(self, secret: str, *, ask: bool) -> None:
-        """BadArguments if it cannot be a key, or, where the engine is asked, if that does not accept it."""
+        """Raise BadArguments if the key is malformed or, with ``ask``, if the engine rejects it."""
         if not is_key(secret.strip()):
             raise BadArguments({"secret": "Expected a key: not empty, without blanks and signs"})
         if not ask:

@@ -1,6 +1,6 @@
-"""Holds agents to the workflow that their session runs, whichever tool they change its document with.
+"""Enforces a session's workflow on its agents, whichever tool they use to change the workflow document.
 
-People are not held to it: who mends a run that went wrong needs no edge for it.
+People are not restricted: someone who repairs a run may move it to any step.
 """
 
 from dataclasses import replace
@@ -19,14 +19,20 @@ from toolcrib.workspace.text.worker_calls import answer_flaw, frontmatter_in
 
 
 class WorkflowGuard:
-    """Judges drafts before anyone is asked about them, and before they are committed."""
+    """Checks drafts before a person is asked about them and before they are committed."""
 
     def __init__(self, sessions: SessionStore, blobs: BlobStore) -> None:
         self._sessions = sessions
         self._blobs = blobs
 
     async def check(self, context: ToolContext) -> None:
-        """SchemaMismatch, InvalidTransition or BadFrontmatter if the draft breaks the session's workflow."""
+        """Check the draft against the session's workflow.
+
+        Raises:
+            SchemaMismatch: The frontmatter does not match the workflow's schema.
+            InvalidTransition: The workflow has no such step.
+            InvalidFrontmatter: The frontmatter cannot be parsed.
+        """
         caller = context.caller
         if context.draft.is_empty or caller.session_id is None or not caller.is_agent:
             return
@@ -46,7 +52,7 @@ class WorkflowGuard:
     async def _body(
         self, changes: list[FileChange], document: WorkspacePath, workflow: Workflow, tenant: Tenant
     ) -> bytes:
-        """What the document holds after the draft."""
+        """Return the contents of the document after the draft."""
         put = [one for one in changes if one.after is not None and one.after.place == document]
         if not put or changes[-1].vacates_path:
             raise refused(workflow, f"{WORKFLOW} is the run's own document and stays where it is.")
@@ -58,7 +64,7 @@ class WorkflowGuard:
 
 
 async def _before(context: ToolContext, document: WorkspacePath) -> dict[str, object] | None:
-    """The frontmatter as it is now; none if nothing stands there that can be read."""
+    """Return the current frontmatter, or None if there is no readable one."""
     try:
         return await frontmatter_in((await context.tree.read(document)).body)
     except (NotFound, InvalidFrontmatter):

@@ -1,4 +1,4 @@
-"""Removes what is left of deleted workspaces: rows, trees, trash, background processes. Goes on after any crash."""
+"""Removes the rows, files, trash and background processes of deleted workspaces. Continues after any crash."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,18 +18,18 @@ from toolcrib.workspace.fs.mounts import MountTable
 
 log = structlog.get_logger(__name__)
 
-# What was deleted here is removed at once; what was elsewhere is found by looking this often.
+# Workspaces deleted by this server are removed at once; a poll at this interval finds the others.
 _ROUND = 10.0
-# Rows of one table that go in one transaction.
+# Rows of one table to delete per transaction.
 _BATCH = 1_000
-# A call that was under way when its workspace was deleted has ended by then, and what it left is removed, too.
+# Calls that ran when their workspace was deleted have ended by then; a second pass removes what they left.
 _AGAIN_AFTER = timedelta(days=1)
 
 EndProcesses = Callable[[WorkspaceId], Awaitable[None]]
 
 
 class WorkspaceDeletion:
-    """One per server. Nothing outside ``data_dir`` is ever removed: a directory of a person's own stays as it is."""
+    """One per server. Never removes anything outside ``data_dir``: a person's own directory stays as it is."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class WorkspaceDeletion:
         self._deleted = deleted
 
     async def run(self) -> None:
-        """For ever. A failure is logged and tried again."""
+        """Run until cancelled. Failures are logged and retried."""
         while True:
             try:
                 await in_thread(self._drop_leftovers)
@@ -66,7 +66,7 @@ class WorkspaceDeletion:
             await self._deleted_or(_ROUND)
 
     async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
-        """Removes what is due here; returns how many workspaces that was."""
+        """Remove what is due on this server. Returns how many workspaces that was."""
         due = await self._rows.claim(node=self._node, process=self._process, lease=self._lease, again_after=again_after)
         for one in due:
             await (self._remove_rows(one) if one.is_rows else self._remove_trees(one))
@@ -89,7 +89,7 @@ class WorkspaceDeletion:
             if folder.is_symlink() or not folder.is_dir():
                 continue
             make_private(self._bin, self._data_dir)
-            # Out of everyone's way in one step; however long the rest takes, nobody finds half a tree.
+            # Move the folder away in one step, so that no reader sees half a tree while the rest is deleted.
             aside = self._bin / f"{workspace_id}-{token_hex(4)}"
             folder.rename(aside)
             remove_staging(aside)
@@ -97,7 +97,7 @@ class WorkspaceDeletion:
                 raise OSError(f"{aside} cannot be removed whole.")
 
     def _drop_leftovers(self) -> None:
-        """What a process that died had moved aside."""
+        """Remove what a dead process had moved aside."""
         if self._bin.is_dir():
             for left in self._bin.iterdir():
                 remove_staging(left)

@@ -1,1 +1,1 @@
-"""The MCP client: servers of others become toolsets behind our gate. The MCP server is in ``api/mcp``."""
+"""The MCP client: other servers' tools become toolsets behind the gate. The MCP server is in ``api/mcp``."""

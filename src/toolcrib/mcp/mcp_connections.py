@@ -1,4 +1,4 @@
-"""Connections to MCP servers: opened when first needed, held while used, dropped when they fail. Decides nothing."""
+"""Connections to MCP servers: opened on first use, shared, and closed when idle or broken."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ Dial = Callable[[McpServer], AbstractAsyncContextManager[TransportStreams]]
 
 _CONNECT_SECONDS: Final = 20.0
 _IDLE_SECONDS: Final = 600.0
-# A list that is older is asked for again before the next call.
+# An older tool list is requested again before the next call.
 _LIST_SECONDS: Final = 60.0
 _MOST_PAGES: Final = 20
 _IN_A_WORKSPACE: Final = 10
@@ -44,13 +44,13 @@ _IN_ALL: Final = 200
 _LONGEST_WORDS: Final = 1_000
 _ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 
-# It writes what servers say into our log, tracebacks and all.
+# The library logs what servers send, including tracebacks.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").setLevel(logging.CRITICAL)
 
 
 class McpConnection:
-    """One server's connection. Lives in a task of its own, which opens and closes it."""
+    """One server's connection. Its own task opens and closes it."""
 
     def __init__(self, server: McpServer, dial: Dial) -> None:
         self.server = server
@@ -66,11 +66,14 @@ class McpConnection:
 
     @property
     def is_over(self) -> bool:
+        """Whether the connection has ended or is ending."""
         return self._task.done() or self._stop.is_set()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool."""
         client = await self._client()
-        # Not the library's own method: it would match results against the server's schema with patterns that explode.
+        # Not the library's own method: it would validate results against the server's schema, with regexes that may
+        # explode.
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         answer = await client.session.send_request(request, _ANSWER)
         if isinstance(answer, InputRequiredResult):
@@ -81,7 +84,7 @@ class McpConnection:
         return result_of(self.server.name, answer)
 
     async def offers(self) -> tuple[McpTool, ...]:
-        """What the server offers, as far as we know; asked again when it says that it changed, or after a while."""
+        """Return the server's tools; requested again when the server reports a change, or after a while."""
         async with self._listing:
             if self._listed_at is None or monotonic() - self._listed_at > _LIST_SECONDS:
                 self.offered, self.left_out = await self._list()
@@ -89,12 +92,15 @@ class McpConnection:
             return self.offered
 
     def forget_list(self) -> None:
+        """Request the tool list again before the next use."""
         self._listed_at = None
 
     def stop(self) -> None:
+        """Stop the connection."""
         self._stop.set()
 
     async def ended(self) -> None:
+        """Stop the connection and wait for its end."""
         self.stop()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -128,10 +134,10 @@ class McpConnection:
                     )
                 self._opened.set_result(client)
                 await self._stop.wait()
-        except Exception as error:  # noqa: BLE001 - the outermost frame of this task; what failed is told to who waits
+        except Exception as error:  # noqa: BLE001 - the outermost frame of this task; the waiting caller gets the error
             if not self._opened.done():
                 self._opened.set_exception(_cannot_connect(self.server, error))
-                # Retrieved here, in case that nobody waits any more.
+                # Retrieved here, in case no caller waits any more.
                 self._opened.exception()
         finally:
             self._stop.set()
@@ -144,7 +150,7 @@ class McpConnection:
 
 
 class _ClosableTransport:
-    """A transport that tells when the other side has closed it: then there is no use in keeping it."""
+    """A transport that notices when the other side has closed it, so that it is not kept."""
 
     def __init__(self, inner: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event) -> None:
         self._inner = inner
@@ -159,7 +165,7 @@ class _ClosableTransport:
 
 
 class _ClosableStream:
-    """A stream of messages that notes its end."""
+    """A message stream that records its end."""
 
     def __init__(self, inner: Any, over: asyncio.Event) -> None:
         self._inner = inner
@@ -188,7 +194,7 @@ class _ClosableStream:
 
 
 class McpConnectionPool:
-    """All of them, on this node."""
+    """All connections of this node."""
 
     def __init__(self, dial: Dial, *, at_end: Callable[[], None] = lambda: None) -> None:
         self._dial = dial
@@ -197,6 +203,7 @@ class McpConnectionPool:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
+        """Close all connections."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
@@ -205,20 +212,24 @@ class McpConnectionPool:
         await asyncio.to_thread(self._at_end)
 
     async def drop(self, workspace_id: WorkspaceId, server_id: McpServerId) -> None:
-        """The server was changed or removed."""
+        """Close the connection to a server that was changed or deleted."""
         if connection := self._held.pop((workspace_id, server_id), None):
             await connection.ended()
 
     @asynccontextmanager
     async def to(self, server: McpServer, *, seconds: float) -> AsyncIterator[McpConnection]:
-        """A connection for one use. What goes wrong with it is a ToolFailed within ``seconds``."""
+        """Provide a connection for one use.
+
+        Raises:
+            ToolFailed: The connection failed, or took longer than ``seconds``.
+        """
         connection = self._connection(server)
         connection.users += 1
         try:
             async with asyncio.timeout(seconds):
                 yield connection
         except TimeoutError:
-            # It may hang for good: the next call gets another.
+            # It may hang forever: the next call gets a new one.
             self._retire(connection)
             raise TimedOut(
                 f"The MCP server {server.name!r} had not answered after {seconds:.0f} s. Whether it did what was asked "
@@ -248,7 +259,7 @@ class McpConnectionPool:
         return made
 
     def _make_room(self, server: McpServer) -> None:
-        """Ends the longest idle connection where there are too many; refuses if all of them are in use."""
+        """Close the connection that is idle for longest if there are too many. Fails if all are in use."""
         mine = [one for one in self._held.values() if one.server.workspace_id == server.workspace_id]
         for held, most in ((mine, _IN_A_WORKSPACE), (list(self._held.values()), _IN_ALL)):
             if len(held) < most:
@@ -263,7 +274,7 @@ class McpConnectionPool:
             self._retire(oldest)
 
     def _retire(self, connection: McpConnection) -> None:
-        """No new call gets it; it ends with the last that has it."""
+        """Give the connection to no new call; it ends with its last one."""
         if self._held.get(_key(connection.server)) is connection:
             del self._held[_key(connection.server)]
 
@@ -290,7 +301,7 @@ def _key(server: McpServer) -> tuple[WorkspaceId, McpServerId]:
 
 
 def _words(error: BaseException) -> str:
-    """What happened, of a group of errors the first, without what could mislead a terminal."""
+    """Return the error as text, the first one of a group, without characters that could mislead a terminal."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     said = error.message if isinstance(error, MCPError | ToolcribError) else str(error)

@@ -1,4 +1,4 @@
-"""The way to MCP servers by HTTP: to public addresses only unless the operator allows more; no answer is endless."""
+"""HTTP transport to MCP servers: public addresses only unless the operator permits more, with size limits."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Final
@@ -10,14 +10,14 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.mcp_servers import McpServer
 from toolcrib.providers.http_pool import ANY_HOST, HttpPool, NetworkPolicy
 
-# What one message may hold; the whole of an answer, and as much of a stream.
+# The size limit of one message, and of a whole HTTP response or stream.
 MOST_BYTES: Final = 8_000_000
-# A stream may be silent for long; a call has a limit of its own.
+# A stream may be silent for long; a call has its own limit.
 _TIMEOUT: Final = httpx2.Timeout(connect=10, read=300, write=30, pool=10)
 
 
 def client_for(server: McpServer, *, private_hosts: Collection[str]) -> httpx2.AsyncClient:
-    """A client for one server, which sends its headers to no other: redirects are not followed."""
+    """Return a client for one server. It follows no redirects, so that its headers reach no other server."""
     return httpx2.AsyncClient(
         transport=_SizeLimitedTransport(HttpPool(NetworkPolicy(private_hosts, setting="TOOLCRIB_PRIVATE_MCP_HOSTS"))),
         timeout=_TIMEOUT,
@@ -28,7 +28,11 @@ def client_for(server: McpServer, *, private_hosts: Collection[str]) -> httpx2.A
 
 
 def checked_url(url: str, *, private_hosts: Collection[str]) -> str:
-    """The address of a server; BadArguments if it is none, or would carry a key in the clear."""
+    """Return the URL of a server.
+
+    Raises:
+        BadArguments: It is not a valid URL, or it would send a key unencrypted.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -61,7 +65,7 @@ class _SizeLimitedTransport(httpx2.AsyncBaseTransport):
 
 
 class _SizeLimitedStream(httpx2.AsyncByteStream):
-    """A body that ends in an error when it is too long."""
+    """A body that fails when it is too long."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner

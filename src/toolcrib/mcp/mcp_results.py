@@ -1,4 +1,4 @@
-"""What a server answered, as a result of ours: text, structured content, and media up to a bound."""
+"""Converts the results of MCP servers: text, structured content, and media up to a limit."""
 
 from typing import Any, Final
 
@@ -22,7 +22,11 @@ _LONGEST_ERROR: Final = 4_000
 
 
 def result_of(server: str, answer: CallToolResult) -> dict[str, Any]:
-    """The result; ToolFailed with the server's words if the tool says that it failed."""
+    """Convert the result.
+
+    Raises:
+        ToolFailed: The tool reported an error; the message is the server's.
+    """
     text = strip_invisible("\n".join(filter(None, map(_text, answer.content))))
     if answer.is_error:
         raise ToolFailed(f"The MCP server {server!r} answered with an error: {text[:_LONGEST_ERROR] or '(no text)'}")
@@ -41,7 +45,7 @@ def _text(block: ContentBlock) -> str:
         case TextContent(text=text):
             return text
         case ResourceLink(uri=uri, name=name):
-            # Told, never fetched: it may lead anywhere, into our own network too.
+            # Shown, never fetched: it may lead anywhere, even into our own network.
             return f"[{name}: {uri}]"
         case _:
             return ""

@@ -1,4 +1,4 @@
-"""The tools that a workspace's MCP servers add to ours. A tool that changed since an owner approved it is off."""
+"""The tools of a workspace's MCP servers. A tool that changed since an owner approved it is disabled."""
 
 import asyncio
 import json
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from toolcrib.mcp.mcp_connections import McpConnectionPool
 
 
-# Arguments whose shape a foreign JSON Schema says. Checked by the linear engine, with no reference followed abroad.
-
 MOST_CHARACTERS: Final = 1_000_000
 
 
 def arguments_by(schema: Mapping[str, Any]) -> type[RootModel[dict[str, Any]]]:
-    """A model of arguments that takes what fits ``schema``, and shows it as its own.
+    """Return a model for arguments that match a foreign ``schema``, which it also reports as its own.
 
-    What would take long to check is left to who calls, who can wait for it.
+    Validation is linear in time and follows no external references. If it would take long, it is left to the caller,
+    who can wait for it.
     """
 
     def fitting(given: dict[str, Any]) -> dict[str, Any]:
@@ -64,12 +63,12 @@ def _size_flaw(given: dict[str, Any]) -> str | None:
 
 _KEPT: Final = 256
 _LOOK_SECONDS: Final = 25.0
-# Left of a call's time for telling that it is up.
+# Reserved at the end of a call's time to report the timeout.
 _LAST_SECONDS: Final = 0.5
 
 
 class McpToolsets:
-    """Makes tools of servers, and looks after what they offer."""
+    """Creates tools from MCP servers and tracks what the servers offer."""
 
     def __init__(self, rows: McpServerStore, connections: "Callable[[], McpConnectionPool]") -> None:
         self.rows = rows
@@ -79,16 +78,17 @@ class McpToolsets:
         self._made: OrderedDict[tuple[McpServerId, int], tuple[Tool, ...]] = OrderedDict()
 
     async def close(self) -> None:
+        """Close all connections."""
         if self._opened is not None:
             await self._opened.close()
 
     async def tools_of(self, workspace_id: WorkspaceId) -> Mapping[str, Tool]:
-        """The workspace's tools by name, those that are off included: they say why."""
+        """Return the workspace's tools by name, including disabled ones, which say why."""
         servers = await self.rows.of_workspace(workspace_id)
         return {tool.name: tool for server in servers for tool in self._tools(server)}
 
     async def refresh(self, tenant: Tenant, server_id: McpServerId) -> McpServer:
-        """Connects to a server and notes what it offers; for owners."""
+        """Connect to a server and store its tools. Owners only."""
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
         await self.disconnect(server)
         try:
@@ -102,7 +102,7 @@ class McpToolsets:
         return await self.rows.get(tenant, server_id)
 
     async def approve(self, tenant: Tenant, server_id: McpServerId, sha256: str) -> McpServer:
-        """Allows the tools whose list has this hash; for owners."""
+        """Approve the tools whose list has this hash. Owners only."""
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
         if server.seen is None:
             raise BadArguments({"sha256": "Nothing is known of this server's tools yet. Look at them first."})
@@ -111,14 +111,14 @@ class McpToolsets:
         return await self.rows.approve(tenant, server)
 
     async def disconnect(self, server: McpServer) -> None:
-        """Lets go of a server that was changed or removed."""
+        """Disconnect from a server that was changed or deleted."""
         if self._opened is not None:
             await self._opened.drop(server.workspace_id, server.id)
 
     async def _connections(self) -> "McpConnectionPool":
         async with self._making:
             if self._opened is None:
-                # In a thread: the protocol's library is imported here.
+                # In a thread: it imports the MCP library.
                 self._opened = await asyncio.to_thread(self._make)
             return self._opened
 

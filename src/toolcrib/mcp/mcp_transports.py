@@ -1,6 +1,6 @@
-"""The way to MCP servers that are programs: they run in the sandbox, and speak by lines on standard input and output.
+"""Stdio transport to MCP servers that are programs. They run in the sandbox.
 
-They have no network and see no workspace, only programs of the operator's and a folder of their own.
+They have no network and see no workspace, only the operator's programs and their own folder.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _BURIAL_SECONDS: Final = 0.5
 
 
 class StdioPrograms:
-    """Where programs of MCP servers are, and where each server keeps what is its own."""
+    """Where the programs of MCP servers are, and where each server has its own folder."""
 
     def __init__(self, background: BackgroundSandbox, folder: Path, *, programs: Sequence[Path] = ()) -> None:
         self._background = background
@@ -49,7 +49,7 @@ class StdioPrograms:
 
     @asynccontextmanager
     async def started(self, server: McpServer) -> AsyncIterator[TransportStreams]:
-        """The server's program, running as long as the context lasts."""
+        """Run the server's program while the context lasts."""
         home = self._folder / str(server.workspace_id) / str(server.id)
         await asyncio.to_thread(make_private, home, self._folder.parent)
         zones = [ViewMount("data", home, HOME, writable=True)]
@@ -68,11 +68,11 @@ class StdioPrograms:
             how = state.stopped or f"it ended with status {state.exit_code}"
             raise ToolFailed(f"{how}{': ' if said else ''}{said}") from error
         finally:
-            # The owner is this connection alone, so nothing else ends with it.
+            # The owner is this connection alone, so no other process is stopped.
             await asyncio.shield(self._background.stop_all(owner))
 
     async def _ended(self, process: str, owner: str) -> ProcessStatus | None:
-        """How it ended, if it did: its output closes a moment before."""
+        """Return how the process ended, if it did: its output closes a moment earlier."""
         try:
             async with asyncio.timeout(_BURIAL_SECONDS):
                 await self._background.wait_for_output(process, owner=owner, offset=sys.maxsize)
@@ -82,7 +82,7 @@ class StdioPrograms:
 
 
 class _StdioPipe:
-    """Lines to and from one process. It may say so much for each request of ours, and no more."""
+    """Lines to and from one process. Its output per request is limited."""
 
     def __init__(self, background: BackgroundSandbox, process: str, owner: str, home: Path) -> None:
         self._background = background
@@ -134,18 +134,19 @@ class _StdioPipe:
                     taken = self._background.write(self._process, data, owner=self._owner)
                     data = data[taken:]
                     if not taken:
-                        # Nothing tells us when it reads again. Whoever waits for the answer has a limit.
+                        # There is no notification when it reads again. The caller that waits for the answer has a
+                        # timeout.
                         await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _watch(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Ends a server that fills the disk."""
-        while await asyncio.to_thread(_size, self._home) <= MOST_KEPT:  # noqa: ASYNC110 - nothing tells us of writes
+        """Stop a server that fills the disk."""
+        while await asyncio.to_thread(_size, self._home) <= MOST_KEPT:  # noqa: ASYNC110 - there is no notification of writes
             await asyncio.sleep(_LOOK_SECONDS)
         await heard.aclose()
 
 
 def _message(line: bytes) -> SessionMessage | None:
-    """What a line says; a line that is no message is nobody's, and dropped."""
+    """Parse a line; None for a line that is not a message, which is dropped."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)) if line.strip() else None
     except ValueError:
@@ -153,7 +154,7 @@ def _message(line: bytes) -> SessionMessage | None:
 
 
 def _last_words(home: Path) -> str:
-    """The end of what it said on standard error. The folder is its own: whatever stands there is no link to follow."""
+    """Return the end of its standard error. The program controls the folder, so no symlink is followed."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         log = os.open(_LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -181,13 +182,14 @@ def _size(folder: Path) -> int:
     return total
 
 
-# Puts the connections together: programs in the sandbox, addresses through the guarded network.
-
-
 def open_connections(
     programs: StdioPrograms, *, private_hosts: Collection[str], at_end: Callable[[], None] = lambda: None
 ) -> McpConnectionPool:
-    """Connections that know both ways to a server. ``at_end`` is called when the last of them is closed for good."""
+    """Return a pool for both transports: programs in the sandbox, and URLs through the guarded network.
+
+    Args:
+        at_end: Called after the last connection is closed for good.
+    """
 
     def dial(server: McpServer) -> AbstractAsyncContextManager[TransportStreams]:
         if server.transport is McpTransport.STDIO:

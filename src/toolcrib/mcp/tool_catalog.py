@@ -1,7 +1,7 @@
-"""What a server says it offers, checked and hashed. Believes none of it.
+"""The tool list of an MCP server, validated and hashed. Nothing in it is trusted.
 
 Names, descriptions and schemas are shown to models, so an owner approves them; a tool that changes afterwards has
-another hash. What cannot be shown or checked is left out, and said to be.
+another hash. Tools that cannot be shown or validated are left out and reported.
 """
 
 import json
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 MOST_TOOLS: Final = 200
 _LONGEST_DESCRIPTION: Final = 4_000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-# Commands to a terminal, and characters that are not seen but read by a model.
+# Terminal escapes, and invisible characters that a model would read.
 _UNSEEN: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 
 
 def build_catalog(tools: Iterable["ProtocolTool"]) -> tuple[tuple[McpTool, ...], tuple[str, ...]]:
-    """The tools that can be used, by name, and what is wrong with the others."""
+    """Return the usable tools by name, and the problems of the others."""
     found: dict[str, McpTool] = {}
     left_out: list[str] = []
     for tool in tools:
@@ -39,12 +39,12 @@ def build_catalog(tools: Iterable["ProtocolTool"]) -> tuple[tuple[McpTool, ...],
 
 
 def catalog_sha256(tools: Iterable[McpTool]) -> str:
-    """One hash for a whole list, which an owner approves."""
+    """Return one hash for a whole list, which an owner approves."""
     return sha256("\n".join(sorted(tool.sha256 for tool in tools)).encode()).hexdigest()
 
 
 def strip_invisible(text: str) -> str:
-    """Text of others without what nobody sees."""
+    """Return foreign text without invisible characters."""
     return _UNSEEN.sub("", text.encode("utf-8", "replace").decode())
 
 

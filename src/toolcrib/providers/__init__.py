@@ -1,1 +1,4 @@
-"""Model providers: one module each, one stream from all. What others need is in `provider` and `registry`."""
+"""Model providers, one module each, with a common event stream.
+
+The interface is in `provider` and `provider_registry`.
+"""

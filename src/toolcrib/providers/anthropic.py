@@ -1,4 +1,4 @@
-"""Anthropic, by its messages API. The SDK makes the request; the stream is parsed by us."""
+"""Anthropic, over its Messages API. The SDK makes the request; this module parses the stream."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,6 +20,8 @@ _MOST_MODELS = 1000
 
 
 class Anthropic:
+    """Anthropic's provider."""
+
     name: ClassVar[str] = "anthropic"
     address: ClassVar[str] = "https://api.anthropic.com"
 
@@ -54,13 +56,13 @@ class Anthropic:
                 "/v1/messages",
                 cast_to=httpx2.Response,
                 content=body,
-                # Otherwise its headers tell the provider that none is given.
+                # Otherwise the SDK's headers say that there is no timeout.
                 options={"timeout": TIMEOUT},
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )
         self._platform = client._platform
-        # Asked for a bare response, the SDK gives it, whatever its signature says.
+        # With a raw response requested, the SDK returns this type, whatever its signature says.
         response = cast(httpx2.Response, sent)
         try:
             yield response
@@ -69,14 +71,14 @@ class Anthropic:
 
     def _client(self, credentials: ProviderCredentials) -> anthropic.AsyncAnthropic:
         client = anthropic.AsyncAnthropic(
-            # Never empty: the SDK would look for one in the server's own environment.
+            # Never empty: the SDK would look for a key in the server's environment.
             api_key=credentials.secret or "none",
             base_url=validate_endpoint(credentials, self.address),
             http_client=self._http,
             max_retries=0,
         )
-        # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
-        # Every client would find out anew, in a thread, what system this is.
+        # The SDK adds settings of the server's environment, which must not affect where a user's requests go. The
+        # platform is cached, because each new client would detect it again in a thread.
         client._platform = client._platform or self._platform
         client._custom_headers = dict(credentials.headers)
         return client
@@ -113,7 +115,7 @@ def _model(entry: Mapping[str, Any]) -> ModelInfo:
         str(entry["id"]),
         str(entry.get("display_name") or entry["id"]),
         count_of(entry.get("max_input_tokens")) or None,
-        # All that it offers take tools.
+        # All models that it lists support tools.
         supports_tools=True,
         max_output_tokens=count_of(entry.get("max_tokens")) or None,
     )

@@ -1,4 +1,4 @@
-"""The wire of Anthropic's messages API: the request's form and the stream's events. Makes no requests."""
+"""The wire format of Anthropic's Messages API: request bodies and stream events. Makes no requests."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_
 from toolcrib.providers.tool_call_stream import PartialToolCall, PartialToolCalls
 from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
 
-# The API insists on a limit; every model on offer can write this much.
+# The API requires a limit; every listed model can write this much.
 DEFAULT_MAX_TOKENS = 8_192
 _LEAST_THINKING = 1_024
 
@@ -55,7 +55,7 @@ _STATUS_OF: Mapping[str, int] = {
 
 
 def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> dict[str, Any]:
-    """The request in Anthropic's form."""
+    """Return the request body in Anthropic's format."""
     messages = pair_tool_results(request.messages)
     system, rest = _apart(messages if request.tools else list(without_tool_calls(messages)))
     turns = _turns(rest, names, provider, request.model)
@@ -64,7 +64,7 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
         "max_tokens": request.max_output_tokens or DEFAULT_MAX_TOKENS,
         "messages": turns,
         "stream": True,
-        # What was sent before is not paid in full again.
+        # Cached: a repeated prefix costs less.
         "cache_control": {"type": "ephemeral"},
     }
     if system:
@@ -82,16 +82,16 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
     if request.thinking_tokens and _may_think(turns):
         budget = max(_LEAST_THINKING, request.thinking_tokens)
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-        # The limit counts thinking too, and must be above it.
+        # The limit includes thinking, so it must be above the thinking budget.
         body["max_tokens"] += budget
     elif request.temperature is not None:
-        # Refused beside thinking.
+        # Rejected together with thinking.
         body["temperature"] = request.temperature
     return body
 
 
 class AnthropicEventReader:
-    """Understands the events of one answer. Blocks are told apart by their index, and may end in any order."""
+    """Parses the events of one answer. Blocks are identified by their index, and may end in any order."""
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
         self.done = False
@@ -122,7 +122,7 @@ class AnthropicEventReader:
                 yield from self._start({})
                 if said := event["delta"].get("stop_reason"):
                     self._said = _REASONS.get(said, FinishReason.STOP)
-                # Null where nothing new is said.
+                # Null if there is nothing new.
                 self._usage.update(
                     {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
                 )
@@ -144,7 +144,7 @@ class AnthropicEventReader:
         yield StreamFinish(reason, self._note())
 
     def _start(self, message: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        """Told once, also where a server forgot to."""
+        """Emit the start once, even if a server omits it."""
         if not self._started:
             self._started = True
             started = text_of(message.get("id")) or f"msg_{new_id().hex}"
@@ -186,19 +186,19 @@ class AnthropicEventReader:
         yield from self._calls.end_if_whole(call)
 
     def _give_whole(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
-        """Some servers give the whole input where the block begins, and no deltas."""
+        """Emit the whole input of a call: some servers send it at the start of the block, without deltas."""
         if block.whole_input and not call.parts:
             yield from self._calls.add(call, json.dumps(block.whole_input))
 
     def _note(self) -> ProviderMetadata | None:
-        """The order of the blocks, with the signatures of thinking; the texts themselves stand in the message."""
+        """Return the order of the blocks with the signatures of thinking. The texts themselves are in the message."""
         blocks = [block.noted() for _, block in sorted(self._blocks.items())]
         signed = any("signature" in block or "redacted" in block for block in blocks)
         return ProviderMetadata(self._provider, self._model, {"blocks": blocks}) if signed else None
 
 
 class _ContentBlock:
-    """One block of the content while it streams in."""
+    """One content block while it is streamed."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -231,13 +231,13 @@ class _ContentBlock:
 
 
 def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
-    """The instructions, which have a place of their own, and the conversation."""
+    """Separate the system messages, which have their own field, from the conversation."""
     system = [message.text for message in messages if isinstance(message, SystemMessage)]
     return "\n\n".join(system), [message for message in messages if not isinstance(message, SystemMessage)]
 
 
 def _turns(messages: Sequence[Message], names: ToolNameEncoder, provider: str, model: str) -> list[dict[str, Any]]:
-    """Turns that alternate and begin and end with the user's; results stand in the user's, before all else."""
+    """Return alternating turns that start and end with the user's. Tool results come first in a user turn."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
@@ -287,7 +287,7 @@ def _assistant_blocks(
 def _as_noted(
     message: AssistantMessage, noted: Sequence[Mapping[str, Any]], names: ToolNameEncoder
 ) -> list[dict[str, Any]] | None:
-    """The blocks as they came, thinking and signatures included; None if the message was changed since."""
+    """Return the blocks as received, including thinking and signatures; None if the message was changed since."""
     calls = [block["call"] for block in noted if "call" in block]
     if (
         sum(block.get("text", 0) for block in noted) != len(message.text)
@@ -309,7 +309,7 @@ def _as_noted(
                 blocks.append(_tool_use(message.tool_calls[number], names))
             case {"text": length}:
                 text = message.text[text_at : text_at + length]
-                # An empty text is refused.
+                # An empty text is rejected.
                 blocks.extend([{"type": "text", "text": text}] if text.strip() else [])
                 text_at += length
     return blocks
@@ -321,13 +321,13 @@ def _tool_use(call: ModelToolCall, names: ToolNameEncoder) -> dict[str, Any]:
         "type": "tool_use",
         "id": wire_id(call.id),
         "name": names.encode(call.name),
-        # As Anthropic advises for what is no JSON object.
+        # As Anthropic recommends for input that is not a JSON object.
         "input": {"INVALID_JSON": call.arguments} if arguments is None else arguments,
     }
 
 
 def _may_think(turns: Sequence[Mapping[str, Any]]) -> bool:
-    """While results are being sent, thinking can go on only if the calls' own turn began with it."""
+    """Return whether thinking is possible: while results are sent, the turn of their calls must begin with it."""
     if turns[-1]["content"][0]["type"] != "tool_result":
         return True
     return bool(turns[-2]["content"][0]["type"] in ("thinking", "redacted_thinking"))

@@ -1,4 +1,4 @@
-"""The wire of OpenAI's chat completions, which many servers imitate, each in its own way. Makes no requests."""
+"""The wire format of OpenAI's Chat Completions, which many servers imitate in their own ways. Makes no requests."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,23 +35,23 @@ _REASONS: Mapping[str, FinishReason] = {
     "length": FinishReason.LENGTH,
     "content_filter": FinishReason.REFUSAL,
 }
-# Thinking has no place in OpenAI's own wire; those who send it use one of these, and some want it back.
+# Thinking is not part of OpenAI's format. Servers that send it use one of these fields, and some want it back.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
-# What must come back untouched where it was sent: signed thinking of OpenRouter and Copilot.
+# Must be returned unchanged to the server that sent it: signed thinking of OpenRouter and Copilot.
 _OPAQUE_FIELDS = ("reasoning_details", "reasoning_opaque")
 
 
 def request_body(
     request: ModelRequest, names: ToolNameEncoder, *, provider: str, max_tokens_field: str
 ) -> dict[str, Any]:
-    """The request in OpenAI's form."""
+    """Return the request body in OpenAI's format."""
     sent = pair_tool_results(request.messages)
     messages = sent if request.tools else list(without_tool_calls(sent))
     asked = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [
-            # Those who want thinking back want it while calls are being answered; of older turns, some refuse it.
+            # Servers that want thinking back want it while calls are being answered; some reject it in older turns.
             _message(message, names, _noted(message, provider, request.model), with_thinking=at > asked)
             for at, message in enumerate(messages)
         ],
@@ -79,14 +79,17 @@ def request_body(
 
 
 def object_text(call: ModelToolCall) -> str:
-    """The call's arguments as a JSON object, which servers insist on; what is none is wrapped, and nothing lost."""
+    """Return the call's arguments as a JSON object, which servers require.
+
+    Other values are wrapped, so nothing is lost.
+    """
     if call.parsed() is not None:
         return call.arguments if call.arguments.strip() else "{}"
     return json.dumps({"INVALID_JSON": call.arguments})
 
 
 class ChatCompletionReader:
-    """Understands the chunks of one answer."""
+    """Parses the chunks of one answer."""
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
         self.done = False
@@ -131,7 +134,7 @@ class ChatCompletionReader:
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
         if len(delta) == 1 and not choice.get("finish_reason") and (text := self._text.take(delta.get("content"))):
-            # Nearly all chunks are of this kind.
+            # The common case: a chunk with text only.
             yield TextDelta(text)
             return
         for field in _THINKING_FIELDS:
@@ -155,7 +158,7 @@ class ChatCompletionReader:
             self._said = _REASONS.get(said, FinishReason.STOP)
 
     def _content(self, content: object) -> Iterator[StreamEvent]:
-        """Text, or, from some, a list of parts of which some are thinking."""
+        """Parse the content: text or, from some servers, a list of parts that may contain thinking."""
         if text := self._text.take(content):
             yield TextDelta(text)
         for part in content if isinstance(content, list) else ():
@@ -173,14 +176,15 @@ class ChatCompletionReader:
             call.extra = extra
         yield from self._calls.name(call, name)
         arguments = function.get("arguments")
-        # Some servers give an object, although it should be its text.
+        # Some servers send an object instead of its JSON text.
         yield from self._calls.add(call, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
 
     def _find(self, index: object, call_id: str, name: str) -> PartialToolCall:
-        """The call that a piece belongs to: by its index, and where a server gives none, by its id, else the newest."""
+        """Return the call that a chunk belongs to: by its index, otherwise by its id, otherwise the newest."""
         if isinstance(index, int):
             call = self._by_index.get(index)
-            # Some give every call the same index. An id alone begins nothing: some make up another for every piece.
+            # Some give every call the same index. A new id alone starts no call: some make up another id for every
+            # chunk.
             another = call and call.name and name and call_id and call_id != call.wire_id
             if call is None or another:
                 call = (self._by_id.get(call_id) if another else None) or self._begin(call_id)
@@ -213,7 +217,7 @@ class ChatCompletionReader:
 
 
 def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
-    """What this provider noted to this message, if it was the one and the model the same."""
+    """Return what this provider stored with this message, if provider and model are the same."""
     note = message.note if isinstance(message, AssistantMessage) else None
     return note.data if note and (note.provider, note.model) == (provider, model) else {}
 
@@ -260,7 +264,7 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
 
 
 def _told(error: Any) -> Exception:
-    """An error that comes within the stream, after a status of success."""
+    """Convert an error that arrives within the stream, after a success status."""
     if not isinstance(error, Mapping):
         return response_error(0, str(error))
     code = error.get("code")

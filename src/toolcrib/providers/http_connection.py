@@ -1,5 +1,8 @@
-"""One HTTP/1.1 connection to a model. What came of an answer since the last look is read as one piece, however many
-chunks it was: a server that is hard pressed has less to do for each word, not more."""
+"""One HTTP/1.1 connection to a model server.
+
+Everything received since the last read is returned as one piece, however many chunks it was: a busy server then has
+less work per token, not more.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,17 +13,17 @@ import httpx2
 
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
-# What may wait to be read, before the other side has to wait.
+# Above this limit the connection pauses reading, so that the server has to wait.
 _MOST_WAITING: Final = 256 * 1024
-# What is handed on as one piece: whoever unpacks it has no more than this to unpack at once.
+# The largest piece to return, which also bounds what its reader decompresses at once.
 _MOST_AT_ONCE: Final = 64 * 1024
-# What may come in a row that is no content: heads, the frames of chunks, trailers.
+# The most data in a row without content: headers, chunk frames, trailers.
 _MOST_FRAME: Final = 256 * 1024
 _FOR_EVER: Final = 365 * 86_400.0
 
 
 class HttpConnection(asyncio.Protocol):
-    """Asks one question at a time. An answer that was not read to its end makes it useless for the next."""
+    """Sends one request at a time. A response that was not read to its end makes the connection unusable."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -30,12 +33,12 @@ class HttpConnection(asyncio.Protocol):
         self._news: asyncio.Future[None] | None = None
         self._is_writable = True
         self._is_spent = False
-        # Why nothing more comes.
+        # Why nothing more arrives.
         self._ended: httpx2.TransportError | None = None
 
     @property
     def is_free(self) -> bool:
-        """Whether another question can be asked."""
+        """Whether another request can be sent."""
         return (
             self._ended is None
             and not self._is_spent
@@ -44,10 +47,11 @@ class HttpConnection(asyncio.Protocol):
         )
 
     def close(self) -> None:
+        """Close the connection."""
         self._transport.abort()
 
     async def ask(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends the question and waits for the head of its answer. The body is read from here afterwards."""
+        """Send the request and wait for the head of its response. The body is read from here afterwards."""
         answer = self._answer = _HttpResponse()
         await self._send(request)
         seconds = _seconds(request, "read")
@@ -75,7 +79,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _send(self, request: httpx2.Request) -> None:
         assert self._answer is not None and isinstance(request.stream, httpx2.AsyncByteStream)
-        # Until all of it was sent, and if the server answers before it has heard all: who knows what it reads next.
+        # Unusable until everything is sent. If the server answers earlier, it is unknown what it reads next.
         self._is_spent = True
         self._transport.write(_head(request))
         try:
@@ -108,10 +112,10 @@ class HttpConnection(asyncio.Protocol):
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # What the loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is no subclass.
+        # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -147,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class _HttpResponse:
-    """What has come of an answer. Its methods that begin with ``on_`` are called by the parser."""
+    """A response while it arrives. The parser calls the methods that start with ``on_``."""
 
     __slots__ = (
         "_frame",
@@ -178,10 +182,11 @@ class _HttpResponse:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether its connection can serve again. Not if it was left unread: perhaps it is not even listened to."""
+        """Whether the connection can be used again. Not if content is unread: its reader may be gone."""
         return self.is_whole and self._keeps_alive and not self._is_followed and not self.pieces
 
     def feed(self, data: bytes) -> None:
+        """Parse received data."""
         self._frame += len(data)
         try:
             self._parser.feed_data(data)
@@ -191,18 +196,19 @@ class _HttpResponse:
             raise httptools.HttpParserError("too much that is no content")
 
     def taken(self) -> bytes:
+        """Return and clear the received content."""
         piece = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         self.waiting = 0
         return piece
 
     def end(self) -> None:
-        """The other side has hung up. That is how an answer ends which says nothing of its length."""
+        """Handle the end of the connection. It also ends a response without a declared length."""
         if self.status is not None and not self._is_framed:
             self.is_whole = True
 
     def on_message_begin(self) -> None:
-        # Another answer, to a question that nobody asked.
+        # A second response that was not requested.
         self._is_followed = self.is_whole
 
     def on_status(self, reason: bytes) -> None:
@@ -218,7 +224,7 @@ class _HttpResponse:
             return
         status = self._parser.get_status_code()
         if status < 200:
-            # A word on the way, not the answer.
+            # An informational response (1xx), not the final one.
             self.headers, self.reason = [], b""
             return
         self.status = status
@@ -227,7 +233,7 @@ class _HttpResponse:
 
     def on_body(self, piece: bytes) -> None:
         if self.status is None or self.is_whole:
-            # What belongs to a word on the way, or to an answer that nobody asked for.
+            # Content of an informational or unrequested response.
             return
         self.pieces.append(piece)
         self.waiting += len(piece)

@@ -1,4 +1,4 @@
-"""The connections to models: which are open, which of them are free, and to which addresses new ones may be made."""
+"""The connection pool for model servers, the network policy for new connections, and the shared HTTP client."""
 
 import asyncio
 import ipaddress
@@ -14,20 +14,24 @@ import httpx2
 from toolcrib.core.ip_addresses import is_public
 from toolcrib.providers.http_connection import HttpConnection
 
-# Which machines providers are reached at. A user's address must not lead into the server's own network.
-
 ANY_HOST = "*"
 
 
 class NetworkPolicy:
-    """Public addresses, and those private ``host:port`` that the operator allows by a setting; ``*`` allows all."""
+    """Allows public addresses, and private ``host:port`` that the operator permits by a setting; ``*`` permits all.
+
+    A user's URL must not lead into the server's own network.
+    """
 
     def __init__(self, allowed: Collection[str], *, setting: str) -> None:
         self._allowed = frozenset(allowed)
         self._setting = setting
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Where a host may be reached: what was looked up and judged, so that a name cannot change its mind."""
+        """Resolve a host and return its permitted addresses.
+
+        These are used to connect, so that DNS cannot change in between.
+        """
         found = await _looked_up(host, port)
         if self._allowed.isdisjoint((ANY_HOST, f"{host}:{port}")) and not all(map(_is_public, found)):
             raise httpx2.UnsupportedProtocol(
@@ -57,15 +61,16 @@ Origin = tuple[str, str, int]
 
 
 class HttpPool(httpx2.AsyncBaseTransport):
-    """Speaks HTTP/1.1 for httpx2, whose own way costs four times as much for each word of a model.
+    """An HTTP/1.1 transport for httpx2, whose own costs four times as much per token of a model.
 
-    Only what models are asked: questions whose length is known, and answers that are read to their end or not at all.
+    It supports only what model requests need: bodies of known length, and responses that are read to the end or
+    dropped.
     """
 
     def __init__(self, network: NetworkPolicy) -> None:
         self._network = network
         self._room = asyncio.Semaphore(_MOST)
-        # Those that can serve again, the latest last, each with the timer that ends it.
+        # Idle connections, the latest last, each with the timer that closes it.
         self._free: dict[HttpConnection, tuple[Origin, asyncio.TimerHandle]] = {}
         self._is_closed = False
 
@@ -116,7 +121,7 @@ class HttpPool(httpx2.AsyncBaseTransport):
         failed: OSError | None = None
         for address in addresses:
             try:
-                # An address that swallows everything leaves time for the next.
+                # An address that never answers must leave time for the next one.
                 async with asyncio.timeout(seconds and seconds / len(addresses)):
                     return await self._connected_to(address, origin)
             except OSError as error:
@@ -148,7 +153,7 @@ class HttpPool(httpx2.AsyncBaseTransport):
 
 
 class _PooledStream(httpx2.AsyncByteStream):
-    """A body whose connection is given back when it is closed."""
+    """A body that returns its connection to the pool when it is closed."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, lent: ExitStack) -> None:
         self._inner = inner
@@ -164,23 +169,24 @@ class _PooledStream(httpx2.AsyncByteStream):
 def _origin(url: httpx2.URL) -> Origin:
     if url.scheme not in ("http", "https"):
         raise httpx2.UnsupportedProtocol(f"{url.scheme}: is not spoken here")
-    # The host as it is written on the wire: names of other scripts have more than one way to be written so.
+    # The host in its ASCII form, because internationalized names can be written in several ways.
     return url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
 
 
-# The HTTP client that all providers share. Answers that are no success are read up to a bound only.
-
-# How long a connection may take, and how long an answer may be silent; a turn has a limit of its own.
+# How long connecting may take, and how long an answer may be silent; a turn has its own limit.
 TIMEOUT = httpx2.Timeout(connect=10, read=120, write=30, pool=10)
-# With a proxy; without one, they are the pool's.
+# Only with a proxy; otherwise the pool has its own limits.
 _LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=30)
 MAX_REFUSAL = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 
 
 def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> httpx2.AsyncClient:
-    """A client that follows no redirects, since a key must not travel on, and asks for no compression."""
-    # With a proxy, it is the proxy that decides what can be reached.
+    """Return a client without redirects, because a key must not be forwarded, and without compression.
+
+    It reads bodies up to a limit only, and error bodies up to a lower one.
+    """
+    # With a proxy, the proxy decides what can be reached.
     network = NetworkPolicy(private_hosts, setting="TOOLCRIB_PRIVATE_MODEL_HOSTS")
     transport = HttpPool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=_LIMITS)
     return httpx2.AsyncClient(
@@ -188,7 +194,7 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
         timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},
         follow_redirects=False,
-        # No passwords from the files of whoever runs the server.
+        # No passwords from the .netrc of the server's user.
         trust_env=False,
     )
 
@@ -208,7 +214,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class _TruncatedStream(httpx2.AsyncByteStream):
-    """A body of which no more than so many bytes are read."""
+    """A body that is cut after a number of bytes."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
         self._inner = inner

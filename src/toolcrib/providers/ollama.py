@@ -1,4 +1,7 @@
-"""Ollama, by its own API: lines of JSON over HTTP. No SDK: its own still needs an HTTP library that we do not use."""
+"""Ollama, over its own API: lines of JSON over HTTP.
+
+No SDK, because Ollama's needs an HTTP library that we do not use.
+"""
 
 import asyncio
 import json
@@ -35,11 +38,13 @@ from toolcrib.providers.stream_reader import (
 from toolcrib.providers.tool_call_stream import PartialToolCalls
 from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
 
-# A list of models needs one question for each; a server that runs on a laptop is not asked all at once.
+# Listing models needs one request per model; a server on a laptop must not get all of them at once.
 _QUESTIONS_AT_ONCE = 8
 
 
 class Ollama:
+    """Ollama's provider."""
+
     name: ClassVar[str] = "ollama"
     address: ClassVar[str] = "http://127.0.0.1:11434"
 
@@ -74,7 +79,7 @@ class Ollama:
         try:
             shown = await self._ask("POST", "/api/show", {"model": name}, credentials)
         except ProviderError as error:
-            # Deleted since it was listed, or a server that imitates Ollama and knows no more of its models.
+            # Deleted since it was listed, or a server that imitates Ollama without this route.
             if error.status != 404:
                 raise
             shown = {}
@@ -117,14 +122,14 @@ class Ollama:
 
 
 def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
-    """The request in Ollama's form."""
+    """Return the request body in Ollama's format."""
     messages = pair_tool_results(request.messages)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": _messages(messages if request.tools else list(without_tool_calls(messages)), names),
         "stream": True,
     }
-    # It has no way to forbid calls but to offer none.
+    # Calls can be forbidden only by offering no tools.
     if request.tools and request.tool_choice is not ToolChoice.NONE:
         body["tools"] = [
             {
@@ -142,7 +147,7 @@ def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any
     options = {
         "num_predict": request.max_output_tokens,
         "temperature": request.temperature,
-        # Unless it is told, Ollama cuts the conversation off at a few thousand tokens, and says nothing.
+        # Without it Ollama silently cuts the conversation at a few thousand tokens.
         "num_ctx": request.context_window,
     }
     if given := {key: value for key, value in options.items() if value is not None}:
@@ -151,7 +156,7 @@ def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any
 
 
 class OllamaLineReader:
-    """Understands the lines of one answer. Calls come whole."""
+    """Parses the lines of one answer. Calls arrive whole."""
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder) -> None:
         self.done = False
@@ -170,7 +175,7 @@ class OllamaLineReader:
             self._started = True
             yield StreamStart(f"msg_{new_id().hex}", text_of(line.get("model")) or self._model)
         message = line.get("message") or {}
-        # The second is how servers that imitate Ollama spell it.
+        # The second name is used by servers that imitate Ollama.
         if text := self._thinking.take(message.get("thinking") or message.get("reasoning_content")):
             yield ThinkingDelta(text)
         if text := self._text.take(message.get("content")):
@@ -207,7 +212,7 @@ def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[
             case SystemMessage(text) | UserMessage(text):
                 told.append({"role": message.role, "content": text})
             case ToolResultMessage(call_id, text):
-                # Older versions know the call by the tool's name, newer by its id.
+                # Older versions identify the call by the tool's name, newer ones by its id.
                 name = called[call_id]
                 told.append({"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)})
             case AssistantMessage(text, thinking, calls):

@@ -1,4 +1,4 @@
-"""OpenAI itself, by its chat completions."""
+"""OpenAI and servers with its Chat Completions API: OpenAI itself, GitHub Copilot, and compatible servers."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,11 +17,12 @@ from toolcrib.providers.provider_errors import response_error, stream_error
 from toolcrib.providers.stream_reader import SseSplitter, encoded, interrupted, read_answer
 from toolcrib.providers.wire_history import ToolNameEncoder
 
-# A provider over the vendor's SDK for OpenAI's chat completions; what differs between servers is in the subclasses.
-
 
 class OpenAIChat:
-    """The SDK makes the request; we parse the stream, since the SDK's typed events cost several times as much."""
+    """Base of providers with OpenAI's Chat Completions; subclasses have the differences between servers.
+
+    The SDK makes the request; this class parses the stream, because the SDK's typed events cost several times as much.
+    """
 
     name: ClassVar[str]
     address: ClassVar[str]
@@ -53,11 +54,11 @@ class OpenAIChat:
         await self.list_models(credentials)
 
     def headers(self, request: ModelRequest) -> Mapping[str, str]:
-        """What this server wants to be told besides the key."""
+        """Return the headers that this server needs besides the key."""
         return {}
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
-        """A line of the server's list; None if it is no model for chat."""
+        """Parse an entry of the server's model list; None if it is not a chat model."""
         raise NotImplementedError
 
     @asynccontextmanager
@@ -70,7 +71,7 @@ class OpenAIChat:
                 path, cast_to=httpx2.Response, content=content, stream=True, stream_cls=openai.AsyncStream[object]
             )
         self._platform = client._platform
-        # Asked for a bare response, the SDK gives it, whatever its signature says.
+        # With a raw response requested, the SDK returns this type, whatever its signature says.
         response = cast(httpx2.Response, sent)
         try:
             yield response
@@ -79,15 +80,15 @@ class OpenAIChat:
 
     def _client(self, credentials: ProviderCredentials, headers: Mapping[str, str]) -> openai.AsyncOpenAI:
         client = openai.AsyncOpenAI(
-            # Never empty: the SDK would look for one in the server's own environment.
+            # Never empty: the SDK would look for a key in the server's environment.
             api_key=credentials.secret or "none",
             base_url=validate_endpoint(credentials, self.address),
             http_client=self._http,
             max_retries=0,
         )
-        # The SDK adds what the server's own environment says; that is no business of where a user's requests go.
+        # The SDK adds settings of the server's environment, which must not affect where a user's requests go.
         client.organization = client.project = None
-        # Every client would find out anew, in a thread, what system this is.
+        # Each new client would detect the platform again, in a thread.
         client._platform = client._platform or self._platform
         client._custom_headers = {**headers, **credentials.headers}
         return client
@@ -126,7 +127,7 @@ def _entries(found: object) -> Iterable[Mapping[str, Any]]:
     return (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
 
 
-# OpenAI lists names only. What they mean, by the longest beginning that fits; None: not for chat, or not this way.
+# OpenAI lists names only. The facts by the longest matching prefix; None: not for chat, or not with this API.
 _FAMILIES: Mapping[str, tuple[int, bool] | None] = {
     "gpt-3.5": (16_385, True),
     "gpt-3.5-turbo-instruct": None,
@@ -158,9 +159,11 @@ _FAMILIES: Mapping[str, tuple[int, bool] | None] = {
 
 
 class OpenAI(OpenAIChat):
+    """OpenAI itself."""
+
     name: ClassVar[str] = "openai"
     address: ClassVar[str] = "https://api.openai.com/v1"
-    # `max_tokens` is refused by the models that reason.
+    # Reasoning models reject `max_tokens`.
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
@@ -175,16 +178,16 @@ class OpenAI(OpenAIChat):
 
 
 def base(model: str) -> str:
-    """The model that a fine-tuned one was made from: `ft:gpt-4o-mini:who::id`."""
+    """Return the base model of a fine-tuned one: `ft:gpt-4o-mini:who::id`."""
     return model.split(":")[1] if model.startswith("ft:") and ":" in model[3:] else model
 
-
-# GitHub Copilot, by its chat completions. The credentials are a token of GitHub's that may use Copilot.
 
 _VERSION = version("toolcrib")
 
 
 class Copilot(OpenAIChat):
+    """GitHub Copilot. The credentials are a GitHub token with access to Copilot."""
+
     name: ClassVar[str] = "copilot"
     address: ClassVar[str] = "https://api.githubcopilot.com"
 
@@ -193,7 +196,7 @@ class Copilot(OpenAIChat):
         return {
             "User-Agent": f"toolcrib/{_VERSION}",
             "Openai-Intent": "conversation-edits",
-            # What a person asks is counted against their plan; what the loop asks by itself is not.
+            # A person's request counts against their plan; the agent loop's own requests do not.
             "X-Initiator": "user" if isinstance(last, UserMessage) else "agent",
         }
 
@@ -217,13 +220,13 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# Any server that imitates OpenAI's chat completions at an address of the user's: vLLM, llama.cpp, OpenRouter …
-
-# Where those who tell the size of the context put it.
+# Where servers that report the context size put it.
 _WINDOW_FIELDS = ("context_length", "max_model_len", "context_window", "max_context_length")
 
 
 class OpenAICompatible(OpenAIChat):
+    """Any server that imitates OpenAI's Chat Completions at a user's URL: vLLM, llama.cpp, OpenRouter …"""
+
     name: ClassVar[str] = "openai-compatible"
     address: ClassVar[str] = ""
 
@@ -231,7 +234,7 @@ class OpenAICompatible(OpenAIChat):
         windows = [entry.get(field) for field in _WINDOW_FIELDS]
         meta = entry.get("meta")
         if isinstance(meta, dict):
-            # llama.cpp: what it was started with, else what the model was trained for.
+            # llama.cpp: the size that it was started with, otherwise the model's own.
             windows += [meta.get("n_ctx"), meta.get("n_ctx_train")]
         window = next((found for found in windows if isinstance(found, int) and found > 0), None)
         told = entry.get("supported_parameters")
@@ -240,6 +243,6 @@ class OpenAICompatible(OpenAIChat):
             entry["id"],
             name if isinstance(name, str) and name else entry["id"],
             window,
-            # Most do not tell. If it was wrong, the server says so and the error tells it apart.
+            # Most servers do not say. If it is wrong, the server's error says so.
             supports_tools="tools" in told if isinstance(told, list) else True,
         )

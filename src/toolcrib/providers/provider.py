@@ -1,4 +1,4 @@
-"""What a model provider is to the rest of the program. Knows no wire."""
+"""The interface of a model provider, and the validation of its credentials. Independent of any wire format."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -14,7 +14,7 @@ from toolcrib.providers.provider_errors import stream_error
 
 
 class ToolSpec(Protocol):
-    """A tool as a model is told of it."""
+    """A tool as it is described to a model."""
 
     @property
     def name(self) -> str: ...
@@ -25,7 +25,7 @@ class ToolSpec(Protocol):
 
 
 class ToolChoice(StrEnum):
-    """``none``: the tools stay known, since the conversation speaks of them, and none may be called any more."""
+    """``none``: the tools stay declared, because the conversation mentions them, but the model may not call them."""
 
     AUTO = "auto"
     REQUIRED = "required"
@@ -34,10 +34,10 @@ class ToolChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One turn of a model. Without ``tools`` it is plain chat: calls in the messages are then retold as text.
+    """One turn of a model. Without ``tools`` it is plain chat: calls in the messages become text.
 
-    ``thinking_tokens``: how much the model may think first, where that can be said; 0 leaves it to the model.
-    ``context_window``: room to be made for the conversation, where the provider lets us choose (Ollama).
+    ``thinking_tokens``: how much the model may think first, where that can be set; 0 leaves it to the model.
+    ``context_window``: the context size to request, where the provider lets the client choose (Ollama).
     """
 
     model: str
@@ -52,7 +52,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCredentials:
-    """A user's own access to a provider. Never shown: neither secret nor headers appear in a representation."""
+    """A user's credentials for a provider. The representation shows neither secret nor headers."""
 
     secret: str = field(default="", repr=False)
     base_url: str | None = None
@@ -61,7 +61,7 @@ class ProviderCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model; ``context_window`` in tokens, None where the provider does not tell."""
+    """What is known about a model; ``context_window`` in tokens, None if the provider does not say."""
 
     id: str
     name: str
@@ -76,29 +76,39 @@ class Provider(Protocol):
     name: str
 
     def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
-        """One answer of the model. Failures come as the last event; closing the generator closes the connection."""
+        """Stream one answer of the model. A failure is the last event; closing the generator closes the connection."""
         ...
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
-        """The models that these credentials may use; raises ProviderError."""
+        """Return the models that these credentials may use.
+
+        Raises:
+            ProviderError: The request failed.
+        """
         ...
 
     async def validate_credentials(self, credentials: ProviderCredentials) -> None:
-        """Raises ProviderError unless the provider accepts them."""
+        """Check the credentials.
+
+        Raises:
+            ProviderError: The provider does not accept them.
+        """
         ...
 
 
-# Whether credentials can be used at all: the address, the key and the headers. Does not look anything up.
-
-# What may stand in the head of a request.
+# Valid header values.
 _VALUE = re.compile(r"[\x20-\x7e]*")
 _NAME = re.compile(r"[a-zA-Z0-9!#$%&'*+.^_`|~-]+")
-# They say how the body is carried, or for whom it is, and are not the user's to set.
+# They control how the body is sent and to whom, so a user may not set them.
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"})
 
 
 def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
-    """Where the provider is; raises ProviderError if that is no address, or key or headers cannot be sent."""
+    """Return the URL of the provider, without looking up its host.
+
+    Raises:
+        ProviderError: The URL is invalid, or the key or the headers cannot be sent.
+    """
     if not _VALUE.fullmatch(credentials.secret):
         raise stream_error(
             "The key holds what no key can hold, such as a line end or an accent. Copy it again.",
@@ -111,7 +121,7 @@ def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
             )
     address = credentials.base_url or default
     if not _is_address(address):
-        # Not repeated: it may hold a password.
+        # Not repeated in the message: it may contain a password.
         raise stream_error(
             "This is no address of a model server. Give one such as http://127.0.0.1:8000/v1, with no password in it.",
             fault=ProviderErrorKind.REQUEST,

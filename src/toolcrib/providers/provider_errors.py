@@ -1,4 +1,4 @@
-"""What a provider's refusal means, and what can be done about it. Knows no SDK."""
+"""Classifies the errors of providers and says what to do about them. Independent of the SDKs."""
 
 import time
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from toolcrib.core.errors import ProviderError, ProviderErrorKind
 
 MAX_BODY = 2_000
 
-# Worth another try: nothing is wrong with the request itself.
+# A retry may succeed: nothing is wrong with the request itself.
 PASSING: Final = frozenset(
     {
         ProviderErrorKind.RATE_LIMIT,
@@ -33,7 +33,7 @@ _REMEDIES: Final[Mapping[ProviderErrorKind, str]] = {
     ProviderErrorKind.REQUEST: "",
 }
 
-# As the providers and the servers that imitate them word it; all lower case.
+# The wording of providers and of servers that imitate them; lower case.
 _TOO_LONG: Final = (
     "context_length_exceeded",
     "context length",
@@ -59,8 +59,8 @@ _NO_MODEL: Final = (
 def response_error(
     status: int, body: str, headers: Mapping[str, str] | None = None, *, secret: str = "", now: float | None = None
 ) -> ProviderError:
-    """The error for an HTTP answer that is no success. A secret that the answer repeats is blotted out."""
-    # Long enough not to blot out ordinary words.
+    """Return the error for an HTTP response without success. A secret that the response repeats is masked."""
+    # Long enough not to mask ordinary words.
     shown = body.replace(secret, "…") if len(secret) >= 8 else body
     fault = _fault(status, body.lower())
     return ProviderError(
@@ -73,7 +73,7 @@ def response_error(
 
 
 def stream_error(what: str, *, fault: ProviderErrorKind = ProviderErrorKind.BROKEN_STREAM) -> ProviderError:
-    """The error for an answer that did not come, or not whole."""
+    """Return the error for an answer that did not arrive, or not completely."""
     return ProviderError(0, what, fault=fault, remedy=_REMEDIES[fault])
 
 
@@ -93,7 +93,7 @@ def _fault(status: int, body: str) -> ProviderErrorKind:
             return ProviderErrorKind.UNAVAILABLE
         case 413:
             return ProviderErrorKind.CONTEXT_TOO_LONG
-    # Servers that imitate the great ones tell a full context as 400, 422 or even 500.
+    # Servers that imitate the large providers report a full context as 400, 422 or even 500.
     if _says(body, _TOO_LONG):
         return ProviderErrorKind.CONTEXT_TOO_LONG
     if status >= 500:
@@ -112,14 +112,14 @@ def _says(body: str, phrases: tuple[str, ...]) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds, from `retry-after-ms` or `retry-after` as a number or a date; None if it says nothing sensible."""
+    """Return the seconds of `retry-after-ms` or `retry-after` (a number or a date); None without a valid value."""
     found = {name.lower(): value for name, value in headers.items() if name.lower().startswith("retry-after")}
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(found[name]) * scale
         except (KeyError, ValueError):
             continue
-        # Also refuses NaN.
+        # Also excludes NaN.
         if 0 <= seconds < float("inf"):
             return seconds
     try:

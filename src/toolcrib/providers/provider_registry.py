@@ -1,4 +1,4 @@
-"""The providers by name. Each is loaded when it is first asked for: the vendors' SDKs take a second to import."""
+"""The providers by name, loaded on first use because the vendors' SDKs take a second to import; and retries."""
 
 import asyncio
 import importlib
@@ -18,14 +18,12 @@ from toolcrib.providers.provider_errors import PASSING, stream_error
 from toolcrib.runtime.process_setup import freeze_gc
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
-# Tries a turn again when it failed for a passing reason and nothing of it was shown. Knows no provider.
-
 Stream = AsyncGenerator[StreamEvent, None]
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often is tried, and how long is waited between. A provider that asks for more is not waited for."""
+    """How often to try, and how long to wait in between. If a provider asks for a longer wait, there is no retry."""
 
     attempts: int = 4
     first_pause: float = 0.5
@@ -42,7 +40,11 @@ async def retrying(
     patience: RetryPolicy = DEFAULT_RETRY,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Stream:
-    """The events of the first attempt that shows anything, or of the last. The start of a vain one is not shown."""
+    """Yield the events of the first attempt that shows anything, otherwise of the last attempt.
+
+    A turn is retried after a transient failure, as long as nothing of it was shown. The start of a failed attempt is
+    dropped.
+    """
     for attempt in range(1, patience.attempts + 1):
         held: list[StreamEvent] = []
         shown = False
@@ -67,7 +69,7 @@ async def retrying(
 
 
 async def within(seconds: float, events: Stream) -> Stream:
-    """The events, as long as they end in time; if not, the connection is closed and the last event says so."""
+    """Yield the events until a time limit; then close the connection and yield a failure as the last event."""
     alarm, deadline = ReusableTimeout(), asyncio.get_running_loop().time() + seconds
     async with aclosing(events):
         while True:
@@ -85,13 +87,13 @@ async def within(seconds: float, events: Stream) -> Stream:
 
 
 def _wait(error: ProviderError, attempt: int, patience: RetryPolicy) -> float | None:
-    """Seconds to wait before the next attempt; None if there is to be none."""
+    """Return the seconds until the next attempt; None if there is none."""
     if error.fault not in PASSING or attempt >= patience.attempts:
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= patience.longest_asked else None
     most = min(patience.longest_pause, patience.first_pause * 2 ** (attempt - 1))
-    # Spread out, so that those whom one failure hit do not come back all at once.
+    # Randomized, so that clients hit by the same failure do not all come back at once.
     return random.uniform(most / 2, most)  # noqa: S311
 
 
@@ -104,23 +106,27 @@ _CLASSES: Final[Mapping[str, tuple[str, str]]] = {
 }
 NAMES: Final = tuple(_CLASSES)
 TURN_SECONDS: Final = 120.0
-# For a list of models or a look at credentials, for which a person waits.
+# For listing models and checking credentials, while a person waits.
 _QUESTION_SECONDS: Final = 20.0
 
 
 class ProviderRegistry:
-    """Gives providers that share one pool of connections."""
+    """Provides the providers, which share one connection pool."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
         self._loaded: dict[str, Provider] = {}
 
     async def get(self, name: str) -> Provider:
-        """The provider of this name; NotFound lists those there are."""
+        """Return the provider of this name.
+
+        Raises:
+            NotFound: There is none; the message lists the names.
+        """
         if name not in self._loaded:
             if name not in _CLASSES:
                 raise NotFound(f"There is no provider {name!r}. There are: {', '.join(NAMES)}.")
-            # In a thread, since other sessions' streams must go on.
+            # In a thread, so that other sessions' streams continue.
             self._loaded[name] = await asyncio.to_thread(_load, name, self._http)
         return self._loaded[name]
 
@@ -133,9 +139,9 @@ class ProviderRegistry:
         seconds: float = TURN_SECONDS,
         patience: RetryPolicy = DEFAULT_RETRY,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """One turn of a model: tried again where nothing was shown yet, and ended after so many seconds in all.
+        """Stream one turn of a model: retried as long as nothing was shown, and limited to so many seconds in total.
 
-        Use it within ``contextlib.aclosing``; leaving it, or being cancelled, closes the connection at once.
+        Use it within ``contextlib.aclosing``; leaving or cancelling it closes the connection at once.
         """
         provider = await self.get(name)
 
@@ -147,13 +153,21 @@ class ProviderRegistry:
                 yield event
 
     async def models(self, name: str, credentials: ProviderCredentials) -> list[ModelInfo]:
-        """The models that these credentials may use; raises ProviderError."""
+        """Return the models that these credentials may use.
+
+        Raises:
+            ProviderError: The request failed.
+        """
         provider = await self.get(name)
         async with _in_time():
             return await provider.list_models(credentials)
 
     async def validate(self, name: str, credentials: ProviderCredentials) -> None:
-        """Raises ProviderError unless the provider accepts the credentials."""
+        """Check the credentials.
+
+        Raises:
+            ProviderError: The provider does not accept them.
+        """
         provider = await self.get(name)
         async with _in_time():
             await provider.validate_credentials(credentials)
@@ -163,10 +177,11 @@ class ProviderRegistry:
 async def open_providers(
     *, private_hosts: Collection[str] = (), proxy: str | None = None
 ) -> AsyncIterator[ProviderRegistry]:
-    """Providers for as long as the context lasts.
+    """Open the providers while the context lasts.
 
-    ``private_hosts``: what users may reach within the server's own network, as ``host:port``, or ``*`` for all of it.
-    ``proxy``: an address through which all are reached instead.
+    Args:
+        private_hosts: What users may reach in the server's own network, as ``host:port``, or ``*`` for everything.
+        proxy: The URL of a proxy for all requests.
     """
     async with new_client(private_hosts=private_hosts, proxy=proxy) as http:
         yield ProviderRegistry(http)

@@ -1,4 +1,4 @@
-"""Reads one streamed answer: from the connection to events, with every way it can fail. Knows no provider's wire."""
+"""Reads one streamed answer: from bytes to events, with all failures. Independent of the providers' wire formats."""
 
 import asyncio
 import json
@@ -14,25 +14,29 @@ from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.model_stream import StreamEvent, StreamFailed
 from toolcrib.providers.provider_errors import stream_error
 
-# How long the end of a finished answer is awaited, so that its connection can serve again.
+# How long to wait for the end of a finished answer, so that its connection can be reused.
 _DRAIN_SECONDS = 0.5
 
 
 class StreamSplitter(Protocol):
-    """Cuts bytes into the pieces that hold one JSON value each."""
+    """Splits bytes into pieces with one JSON value each."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]: ...
     def finish(self) -> Iterator[bytes]: ...
 
 
 class StreamEventReader(Protocol):
-    """Understands one provider's events, in order. ``done``: the provider said that the message is whole."""
+    """Parses one provider's events, in order. ``done``: the provider has said that the message is complete."""
 
     done: bool
 
     def read(self, data: bytes) -> Iterator[StreamEvent]: ...
     def finish(self) -> Iterator[StreamEvent]:
-        """The events that close the message; raises ProviderError if it is not whole."""
+        """Yield the events that end the message.
+
+        Raises:
+            ProviderError: The message is not complete.
+        """
         ...
 
 
@@ -41,7 +45,7 @@ async def read_answer(
     splitter: StreamSplitter,
     reader: StreamEventReader,
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events of one answer. Whatever goes wrong is told as its last event; only cancelling raises."""
+    """Yield the events of one answer. Every failure is its last event; only cancellation raises."""
     try:
         async with opening() as response:
             chunks = _bytes_of(response)
@@ -64,7 +68,10 @@ async def read_answer(
 
 
 def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body as it comes; if nothing is to be unpacked, past httpx2's own iterators, of which each has its price."""
+    """Return the body as it arrives.
+
+    Without compression it bypasses httpx2's own iterators, each of which costs time.
+    """
     if response.headers.get("content-encoding", "identity") != "identity":
         return response.aiter_bytes()
     assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -72,7 +79,11 @@ def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """One event's JSON object; ProviderError if it is none."""
+    """Parse the JSON object of one event.
+
+    Raises:
+        ProviderError: It is not a JSON object.
+    """
     try:
         value = jiter.from_json(data)
     except ValueError:
@@ -83,7 +94,7 @@ def parsed(data: bytes) -> dict[str, Any]:
 
 
 def _parsed_slowly(data: bytes) -> Any:
-    """Takes halves of surrogate pairs, which the fast parser refuses."""
+    """Parse JSON with unpaired surrogates, which the fast parser rejects."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -91,7 +102,7 @@ def _parsed_slowly(data: bytes) -> Any:
 
 
 def text_of(value: object) -> str:
-    """A text, fit to be stored: halves of surrogate pairs, which no encoding takes, are replaced."""
+    """Return a text that can be stored: unpaired surrogates, which cannot be encoded, are replaced."""
     if not isinstance(value, str):
         return ""
     try:
@@ -102,7 +113,10 @@ def text_of(value: object) -> str:
 
 
 class TextJoiner:
-    """A text that comes in pieces. Servers written in JavaScript cut surrogate pairs in two; here they meet again."""
+    """Joins a text that arrives in pieces.
+
+    Servers written in JavaScript split surrogate pairs; here they are rejoined.
+    """
 
     __slots__ = ("_half",)
 
@@ -110,6 +124,7 @@ class TextJoiner:
         self._half = ""
 
     def take(self, piece: object) -> str:
+        """Return the text of the next piece."""
         if not isinstance(piece, str) or not piece:
             return ""
         if not self._half and piece.isascii():
@@ -120,12 +135,12 @@ class TextJoiner:
 
 
 def count_of(value: object) -> int:
-    """A number of tokens; 0 where something else stands."""
+    """Return a token count; 0 if the value is something else."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def interrupted(error: httpx2.TransportError) -> ProviderError:
-    """The error for a connection that could not be made, went silent or broke."""
+    """Return the error for a connection that could not be made, timed out or broke."""
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
             return stream_error(f"No connection to the provider: {_said(error)}.", fault=ProviderErrorKind.UNAVAILABLE)
@@ -145,7 +160,7 @@ def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[
             if reader.done:
                 return
     except (TypeError, AttributeError, KeyError, ValueError) as error:
-        # A value of another kind than the wire's description says: the answer's fault, not ours.
+        # The value's type is not what the wire format says: the answer is wrong, not this program.
         raise stream_error(f"The answer has another shape than it should: {error}.") from error
 
 
@@ -162,14 +177,15 @@ def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# Request bodies as bytes. Whatever a model or a tool once wrote, the body can be sent.
-
-# Deeper than any tool's arguments, and far from where encoders give up.
+# Deeper than any tool's arguments, and far from the limit of encoders.
 _DEEPEST = 200
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON. What JSON or UTF-8 cannot say, or encoders cannot bear, is replaced."""
+    """Encode a request body as JSON.
+
+    Values that JSON or UTF-8 cannot represent are replaced, so that it can be sent.
+    """
     try:
         return _dumped(body)
     except (ValueError, RecursionError):
@@ -181,7 +197,7 @@ def _dumped(body: object) -> bytes:
 
 
 def _speakable(value: Any, depth: int) -> Any:
-    """The same without halves of surrogate pairs, numbers that are none, and endless nesting."""
+    """Return the value without unpaired surrogates, NaN, infinity and endless nesting."""
     if depth == 0:
         return "…"
     match value:
@@ -196,34 +212,34 @@ def _speakable(value: Any, depth: int) -> Any:
     return value
 
 
-# Cuts a byte stream into server-sent events or lines of JSON, within bounds. Knows nothing of what they mean.
-
 MAX_LINE = 8 * 1024 * 1024
 MAX_STREAM = 64 * 1024 * 1024
 _RETURN = ord("\r")
 
 
 class LineSplitter:
-    """Whole lines of what was fed, without their ends. What follows the last line end waits for more."""
+    """Splits bytes into complete lines without their ends. What follows the last line end waits for more."""
 
     def __init__(self, *, max_line: int = MAX_LINE, max_stream: int = MAX_STREAM) -> None:
         self._max_line = max_line
         self._left = max_stream
-        # Kept in pieces until a line ends: gluing at every piece would make a slow long line quadratic.
+        # Kept in pieces until a line ends: joining at every piece would make a slow long line quadratic.
         self._pieces: list[bytes] = []
         self._waiting = 0
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing waits for its line's end."""
+        """Whether no incomplete line is waiting."""
         return not self._pieces
 
     def count(self, chunk: bytes) -> None:
+        """Count received bytes against the limit."""
         self._left -= len(chunk)
         if self._left < 0:
             raise stream_error("The answer is longer than any answer may be.")
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the complete lines."""
         self.count(chunk)
         *whole, rest = chunk.split(b"\n")
         if not whole:
@@ -239,7 +255,7 @@ class LineSplitter:
         self._keep(rest)
 
     def rest(self) -> bytes:
-        """What stands after the last line end, when nothing more comes."""
+        """Return what follows the last line end, once nothing more arrives."""
         return b"".join(self._pieces)
 
     def _keep(self, rest: bytes) -> None:
@@ -251,7 +267,7 @@ class LineSplitter:
 
 
 class SseSplitter:
-    """The data of server-sent events. An event counts when its empty line came; comments and other fields do not."""
+    """Yields the data of server-sent events. An event is complete after its empty line; other fields are ignored."""
 
     def __init__(self) -> None:
         self._lines = LineSplitter()
@@ -260,7 +276,7 @@ class SseSplitter:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         if not self._data and self._lines.is_between and _is_one_event(chunk):
-            # Nearly all chunks are of this kind.
+            # The common case: a chunk with exactly one event.
             self._lines.count(chunk)
             return iter((chunk[6:-2],))
         return self._fed(chunk)
@@ -278,12 +294,12 @@ class SseSplitter:
                     raise stream_error("The answer holds an event that is longer than any may be.")
 
     def finish(self) -> Iterator[bytes]:
-        """An event whose empty line never came was cut."""
+        """Yield nothing: an event without its empty line was cut."""
         return iter(())
 
 
 def _is_one_event(chunk: bytes) -> bool:
-    """Whether it is one line of data and the empty line after it, in the usual form."""
+    """Return whether the chunk is one data line and its empty line, in the usual form."""
     return (
         chunk.startswith(b"data: ")
         and chunk.endswith(b"\n\n")
@@ -294,7 +310,7 @@ def _is_one_event(chunk: bytes) -> bool:
 
 
 class JsonLineSplitter:
-    """Lines that are not empty; the last may lack its end."""
+    """Yields the lines that are not empty; the last one may lack its end."""
 
     def __init__(self) -> None:
         self._lines = LineSplitter()

@@ -1,4 +1,4 @@
-"""The calls of one message while it streams in, each with a state of its own. Knows no wire."""
+"""The tool calls of one message while it is streamed, each with its own state. Independent of the wire format."""
 
 import json
 from collections.abc import Iterator
@@ -17,14 +17,17 @@ MAX_CALLS = 256
 
 @dataclass(slots=True)
 class PartialToolCall:
-    """A call that has begun. It is told once its name is known, and what came of its arguments before then."""
+    """A call that has started.
+
+    It is emitted once its name is known, together with the arguments received until then.
+    """
 
     id: ToolCallId
     wire_id: str
-    # Numbered in the order in which they are told.
+    # Numbered in the order in which they are emitted.
     index: int = -1
     name: str = ""
-    # What the provider wants to get back with the call.
+    # Data that the provider wants back with the call.
     extra: Any = None
     joined: TextJoiner = field(default_factory=TextJoiner)
     parts: list[str] = field(default_factory=list)
@@ -32,11 +35,12 @@ class PartialToolCall:
 
     @property
     def arguments(self) -> str:
+        """The arguments received so far."""
         return "".join(self.parts)
 
 
 class PartialToolCalls:
-    """All calls of a message. Its methods give the events that tell what happened."""
+    """All calls of a message. Its methods yield the resulting events."""
 
     def __init__(self, names: ToolNameEncoder, messages: tuple[Message, ...]) -> None:
         self._names = names
@@ -47,9 +51,10 @@ class PartialToolCalls:
         }
 
     def begin(self, wire_id: str) -> PartialToolCall:
+        """Start a call."""
         if len(self._calls) >= MAX_CALLS:
             raise stream_error(f"The answer asks for more than {MAX_CALLS} calls at once.")
-        # Some servers give no id, or count anew in every message; a conversation needs them unlike.
+        # Some servers give no id, or repeat ids in every message; a conversation needs unique ones.
         fresh = not wire_id or wire_id in self._used
         call_id = ToolCallId(f"call_{new_id().hex}" if fresh else wire_id)
         self._used.add(call_id)
@@ -58,10 +63,11 @@ class PartialToolCalls:
         return call
 
     def last(self) -> PartialToolCall | None:
+        """Return the newest call."""
         return self._calls[-1] if self._calls else None
 
     def name(self, call: PartialToolCall, wire_name: str) -> Iterator[StreamEvent]:
-        """Tells the call's beginning; a name that is repeated later changes nothing."""
+        """Emit the start of the call. A repeated name changes nothing."""
         if call.name or not wire_name:
             return
         call.name = self._names.decode(wire_name)
@@ -72,6 +78,7 @@ class PartialToolCalls:
             yield ToolCallDelta(call.index, call.arguments)
 
     def add(self, call: PartialToolCall, piece: object) -> Iterator[StreamEvent]:
+        """Append arguments."""
         arguments = call.joined.take(piece)
         if not arguments:
             return
@@ -82,13 +89,16 @@ class PartialToolCalls:
             yield ToolCallDelta(call.index, arguments)
 
     def end_if_whole(self, call: PartialToolCall) -> Iterator[StreamEvent]:
-        """Ends a call of which the provider says that it is over. Cut arguments wait: only the finish tells why."""
+        """End a call that the provider says is complete.
+
+        Truncated arguments wait: only the finish reason explains them.
+        """
         if not call.ended and call.name and _is_whole(call.arguments):
             call.ended = True
             yield ToolCallEnd(call.index)
 
     def end_all(self, reason: FinishReason) -> Iterator[StreamEvent]:
-        """Ends what is open when the message is over; what the limit cut off stays without an end."""
+        """End the open calls at the end of the message. A call that the token limit cut off gets no end."""
         for call in self._calls:
             if not call.name:
                 raise stream_error("The answer asks for a call and does not name the tool.")
@@ -98,11 +108,11 @@ class PartialToolCalls:
             yield ToolCallEnd(call.index)
 
     def ended(self) -> list[PartialToolCall]:
-        """The calls that will stand in the message, in their order there."""
+        """Return the complete calls, in the order of the message."""
         return sorted((call for call in self._calls if call.ended), key=lambda call: call.index)
 
     def reason(self, said: FinishReason) -> FinishReason:
-        """Why the message ended: some say `stop` after calls, and some `tool_calls` after none."""
+        """Return why the message ended: some servers say `stop` after calls, and some `tool_calls` without any."""
         if said not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             return said
         return FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP

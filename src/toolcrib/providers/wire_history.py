@@ -1,4 +1,4 @@
-"""Makes a conversation fit to be sent: every call has its result, right behind it. Knows no wire."""
+"""Prepares a conversation for sending: every call is followed by its result, and names and ids fit the providers."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ NO_OUTPUT = "(no output)"
 
 
 def pair_tool_results(messages: Sequence[Message]) -> list[Message]:
-    """The conversation as providers take it.
+    """Return the conversation as providers accept it.
 
-    A call without a result gets one that says so; results stand right behind their calls, in their order; a result
-    without a call, and what says nothing at all, is left out; an id that was used before is made a new one.
+    A call without a result gets one that says so. Results follow their calls directly, in the same order. Results
+    without a call, and empty messages, are dropped. A repeated id becomes a new one.
     """
     results = _ToolResults(messages)
     used: set[ToolCallId] = set()
@@ -46,7 +46,7 @@ def pair_tool_results(messages: Sequence[Message]) -> list[Message]:
 
 
 def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
-    """The conversation without calls, for a model that knows no tools: what was called and came of it, as text."""
+    """Yield the conversation without calls, for a model without tools: calls and results become text."""
     names: dict[ToolCallId, str] = {}
     for message in messages:
         match message:
@@ -61,7 +61,7 @@ def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 class _ToolResults:
-    """The results of a conversation, by call id and position; each is given once."""
+    """The results of a conversation, by call id and position; each is used once."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._results: dict[ToolCallId, list[tuple[int, ToolResultMessage]]] = {}
@@ -74,7 +74,7 @@ class _ToolResults:
                     self._calls.setdefault(call.id, []).append(position)
 
     def of(self, call: ModelToolCall, position: int) -> ToolResultMessage:
-        """The first result behind the call and before another call of the same id."""
+        """Return the first result after the call and before another call with the same id."""
         until = next((later for later in self._calls[call.id] if later > position), None)
         found = self._results.get(call.id, [])
         for number, (where, result) in enumerate(found):
@@ -93,9 +93,7 @@ def _unused(call_id: ToolCallId, used: set[ToolCallId]) -> ToolCallId:
     return new
 
 
-# Names and ids as providers' APIs take them. Nobody outside the providers sees these forms.
-
-# What OpenAI takes; Anthropic takes twice the length, and models were trained on such names.
+# OpenAI's limit; Anthropic allows twice the length, but models were trained on such names.
 _LONGEST_NAME = 64
 _LONGEST_ID = 40
 _BAD = re.compile(r"[^a-zA-Z0-9_-]")
@@ -103,12 +101,12 @@ _GOOD_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_ID}}}")
 
 
 class ToolNameEncoder:
-    """The tool names of one request, there and back. A name that is good as it is stays so; no two become one."""
+    """Encodes and decodes the tool names of one request. A valid name stays as it is; no two names become equal."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._wire: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        # The good ones first: another's encoding must not take their form.
+        # Valid names first: an encoded name must not take their form.
         for name in sorted(set(names), key=lambda name: (_plain(name) != name, name)):
             wire = _plain(name)
             if wire in self._names:
@@ -118,22 +116,23 @@ class ToolNameEncoder:
 
     @classmethod
     def of(cls, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> "ToolNameEncoder":
-        """For the tools that are offered, and those that the conversation speaks of."""
+        """Create it for the offered tools and those that the conversation mentions."""
         spoken = (
             call.name for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
         )
         return cls([*(tool.name for tool in tools), *spoken])
 
     def encode(self, name: str) -> str:
+        """Return the name on the wire."""
         return self._wire[name]
 
     def decode(self, wire: str) -> str:
-        """The tool's name; one that nobody offered is given as it came, for the caller to be told so."""
+        """Return the tool's name. An unknown name is returned as it is, for the error message."""
         return self._names.get(wire, wire)
 
 
 def wire_id(call_id: ToolCallId) -> str:
-    """The id of a call in a form that every provider takes, whichever it came from."""
+    """Return the id of a call in a form that every provider accepts, whichever provider it came from."""
     return call_id if _GOOD_ID.fullmatch(call_id) else f"call_{_digest(call_id)[:32]}"
 
 
@@ -143,5 +142,5 @@ def _plain(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    # Names may come from a model, and so hold what UTF-8 does not know.
+    # Names may come from a model, and so contain unpaired surrogates.
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,1 +1,1 @@
-"""Runs: the loop that asks a model, executes what it calls, and asks again, as rows that outlive every process."""
+"""Runs: the loop that calls a model, executes its tool calls and calls it again. All state is in rows."""

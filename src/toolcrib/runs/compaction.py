@@ -1,6 +1,6 @@
-"""Makes room in a conversation: older messages give way to a summary, by the model or, if that fails, without it.
+"""Compacts a conversation: replaces older messages by a summary, written by the model or, if that fails, by rule.
 
-It cannot deadlock: the request for a summary is itself kept small, and what needs no model always works.
+Compaction always succeeds: the request for a summary is itself kept small, and the rule needs no model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _ASKED = (
     "Summarise this part of a conversation between a person and an assistant with tools, for the assistant to go on "
     "from: what the person wants, what was found and done (name files and decisions), and what is open. Be brief."
 )
-# How much of the window the request for a summary may take, and the summary itself; in characters per token.
+# The share of the context window for the summary request and for the summary itself. Tokens are estimated.
 _REQUEST_SHARE, _SUMMARY_SHARE = 0.5, 0.1
 _CHARACTERS_PER_TOKEN = 3
 _LONGEST_LINE = 400
@@ -30,7 +30,7 @@ _LONGEST_RESULT = 1_500
 async def summarize(
     story: LoadedRun, providers: ProviderRegistry, credentials: ProviderCredentials
 ) -> tuple[SessionMessage, int]:
-    """The summary, and up to which position it stands for what was said."""
+    """Return the summary, and the position of the last message that it replaces."""
     up_to = compactable(story.messages)
     assert up_to is not None and story.window is not None
     older = [one for one in story.messages if one.position <= up_to or one.role == "summary"]
@@ -72,7 +72,7 @@ async def _by_the_model(
 
 
 def _by_rule(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
-    """Without a model: what the person said, what was called and how it ended, one line each."""
+    """Summarize without a model: what the person said, which tools were called and how they ended, one line each."""
     lines: list[str] = []
     for one in older:
         match one.role:

@@ -1,4 +1,4 @@
-"""A run while a process has it in hand: what was said, how far the calls are, and what of it decides the next step."""
+"""A run in memory while a process executes it: messages, progress of the calls, and what decides the next step."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,13 @@ from toolcrib.runs.next_step import RunSnapshot
 from toolcrib.storage.run_steps import RunCallRow
 from toolcrib.tools.tool import ToolDefinition
 
-# What is known of a call of a run: how far it is, what came of it, and what the model reads of that.
-
 
 @dataclass(frozen=True)
 class CallProgress:
-    """A call, seen by its run. ``begun``: a person has allowed it, and it had begun when its process died.
+    """A call as its run sees it: its state, its outcome, and the text that the model receives.
 
-    ``result`` is whole if it comes from the call's row; ``was_cut`` is what the gate said if it comes from there.
+    ``begun``: a person approved the call, and it had started when its process died. ``result`` is the full result if it
+    comes from the call's row; if it comes from the gate, ``was_cut`` says whether the gate shortened it.
     """
 
     id: CallId
@@ -38,27 +37,28 @@ class CallProgress:
 
     @classmethod
     def of(cls, row: RunCallRow) -> Self:
+        """Create it from the call's row."""
         return cls(row.id, row.tool, row.state, row.result, row.error, row.repeatable, row.begun)
 
     @cached_property
     def result_text(self) -> tuple[str, bool]:
-        """What a model reads of its outcome, and whether it is an error. The same in every request."""
+        """The text of the outcome that the model receives, and whether it is an error. The same in every request."""
         return bounded_text(self.result, self.error, self.id)
 
     @cached_property
     def is_cut(self) -> bool:
-        """Whether the model got less than the whole."""
+        """Whether the model received a shortened result."""
         return bool(model_result(self.result, self.id).cut) if self.was_cut is None else self.was_cut
 
 
 AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
-# A token is about so many characters. Only for what the provider has not counted yet.
+# Estimated characters per token, for text that the provider has not counted yet.
 _CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass
 class LoadedRun:
-    """Loaded once when a process takes the run; from then on only this process writes it, under its epoch."""
+    """A run that this process has claimed. Until the claim ends, only this process writes it, under its epoch."""
 
     run: Run
     agent: Agent
@@ -66,23 +66,23 @@ class LoadedRun:
     messages: list[SessionMessage]
     calls: dict[CallId, CallProgress]
     violations: Violations
-    # Differs from the database's when the agent, its grants or the session have changed since.
+    # Differs from the database's version if the agent, its grants or the session have changed since.
     rules_version: str = ""
     window: int | None = None
     tools: tuple[ToolDefinition, ...] = ()
-    # Offered beside them once a result was cut.
+    # The tool that reads the rest of a result; offered once a result was shortened.
     reads_on: ToolDefinition | None = None
-    # Characters that were added since the provider last counted.
+    # Characters added since the provider last counted tokens.
     uncounted_characters: int = 0
-    # Loaded a moment ago, and nothing was done since.
+    # Loaded just now; nothing was executed since.
     is_fresh: bool = True
-    # The model has answered here, and its calls were not tried yet.
+    # The model has answered in this process, and its calls were not executed yet.
     has_turned: bool = False
     claimed_at: float = field(default_factory=time.monotonic)
 
     @property
     def caller(self) -> Caller:
-        """Who makes the calls of this run."""
+        """The caller of this run's tool calls."""
         run = self.run
         return Caller(
             workspace_id=run.workspace_id,
@@ -97,7 +97,7 @@ class LoadedRun:
 
     @property
     def offered(self) -> tuple[ToolDefinition, ...]:
-        """The tools that the model is shown now."""
+        """The tools that the model is offered now."""
         if self.reads_on is None or not any(
             self._was_cut(call_id) for one in self.messages for call_id in one.call_ids
         ):
@@ -109,14 +109,16 @@ class LoadedRun:
 
     @property
     def last(self) -> SessionMessage | None:
+        """The last message, if there is one."""
         return self.messages[-1] if self.messages else None
 
     @property
     def planned(self) -> tuple[RequestedCall, ...]:
-        """The calls of the model's last message."""
+        """The calls that the model's last message requests."""
         return planned_calls(self.messages, self.calls)
 
     def snapshot(self) -> RunSnapshot:
+        """Return what ``next_step`` needs to decide."""
         rules, last = self.agent.rules, self.last
         answered = last is not None and last.role == "assistant" and not last.call_ids
         return RunSnapshot(
@@ -136,16 +138,16 @@ class LoadedRun:
 
     @property
     def tokens(self) -> int:
-        """What the conversation takes up: as the provider counted it, and an estimate of what came after."""
+        """The size of the conversation in tokens: the provider's count plus an estimate of what was added since."""
         return self.run.context_tokens + self.uncounted_characters // _CHARACTERS_PER_TOKEN
 
     def estimate(self) -> None:
-        """What came after the provider last counted, for who takes the run up; all of it, if it never did."""
+        """Estimate what was added since the provider last counted; everything if it never did."""
         uncounted = self.messages if self.run.context_tokens == 0 else self.messages[-1:]
         self.uncounted_characters = sum(self._length(one, with_words=self.run.context_tokens == 0) for one in uncounted)
 
     def compacted(self, summary: SessionMessage, up_to: int) -> int:
-        """A summary stands for what was said up to there; returns what the conversation takes up from now on."""
+        """Replace the messages up to a position by a summary. Returns the new size in tokens."""
         self.messages = [summary, *(one for one in self.messages if one.position > up_to and one.role != "summary")]
         self.uncounted_characters = 0
         tokens = sum(self._length(one) for one in self.messages) // _CHARACTERS_PER_TOKEN
@@ -158,7 +160,7 @@ class LoadedRun:
         return results + (len(one.content) + arguments if with_words else 0)
 
     def add_turn(self, said: SessionMessage, *, context_tokens: int, counted: bool) -> None:
-        """The model has answered."""
+        """Add the model's answer."""
         self.messages.append(said)
         self.has_turned = True
         self.uncounted_characters = 0 if counted else self.uncounted_characters + len(said.content)
@@ -166,7 +168,7 @@ class LoadedRun:
         self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context)
 
     def record_outcome(self, call: RequestedCall, outcome: Outcome) -> None:
-        """A call has ended, or waits."""
+        """Record that a call has ended or waits for a person."""
         state = RequestedCallState.WAITING if outcome.is_waiting else RequestedCallState.ENDED
         error = outcome.error
         told = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
@@ -191,7 +193,7 @@ class LoadedRun:
 
 
 def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> tuple[RequestedCall, ...]:
-    """The calls of the last message, if it is the model's, and how far each is."""
+    """Return the calls of the last message with their states, if that message is the model's."""
     if not said or said[-1].role != "assistant":
         return ()
     last = said[-1]
@@ -210,12 +212,12 @@ def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallPro
 
 
 def compactable(said: Sequence[SessionMessage]) -> int | None:
-    """Up to which position a summary may stand for what was said; none if there is too little before.
+    """Return the position up to which a summary may replace the messages, or None if there are too few.
 
-    The present question and all that came of it stays, and so do the calls of a message with their results.
+    The current question and everything after it stays. A message's calls stay with their results.
     """
     asked = max((number for number, one in enumerate(said) if one.role == "user"), default=0)
-    # Within a long answer, its older turns may give way too, but for the latest few.
+    # Within a long answer, older turns may be replaced too, except for the last few.
     for cut in (asked, len(said) - _KEPT):
         if sum(one.role != "summary" for one in said[: max(cut, 0)]) >= _WORTHWHILE:
             return said[cut - 1].position
@@ -227,7 +229,7 @@ _WORTHWHILE = 2
 
 
 def as_message(one: SessionMessage) -> Any:
-    """A stored message in the form that providers are given; a summary is told as the user's."""
+    """Convert a stored message for providers. A summary becomes a user message."""
     if one.role == "summary":
         return from_stored(StoredMessage("user", f"Summary of the conversation so far:\n{one.content}"))
     return from_stored(StoredMessage(one.role, one.content, dict(one.metadata) if one.metadata else None))

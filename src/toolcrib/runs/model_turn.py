@@ -1,4 +1,4 @@
-"""One turn of a model: streamed to whoever watches, and committed whole; or, if it was cut, what was received."""
+"""One turn of a model: builds the request, streams the answer to subscribers, and commits it, complete or partial."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +30,6 @@ from toolcrib.storage.database import Tenant
 from toolcrib.storage.runs import RunStore
 from toolcrib.tools.tool import ToolDefinition
 
-# What a model is told: the system prompt from what is really offered, the messages, and every call's result.
-
 CONCLUDE = (
     "You have reached the limit of this run: no more tools can be called. "
     "Answer now with what you have, and say what is left undone."
@@ -39,7 +37,7 @@ CONCLUDE = (
 
 
 def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMode) -> str:
-    """The agent's own text, then what it is really offered: never a tool too many or too few."""
+    """Return the system prompt: the agent's own text, then the tools that it is actually offered."""
     parts = [agent.rules.prompt.strip() or f"You are {agent.name}, an assistant that works in a user's workspace."]
     if tools:
         names = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
@@ -64,7 +62,7 @@ def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMo
 def conversation(
     prompt: str, said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress], *, conclude: bool = False
 ) -> tuple[Message, ...]:
-    """The messages of one request. Every call has its result behind it: none was ever stored without."""
+    """Return the messages of one request. Every call is followed by its result: none is stored without one."""
     messages: list[Message] = [SystemMessage(prompt)]
     for one in said:
         messages.append(as_message(one))
@@ -86,14 +84,14 @@ def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class FailedTurn:
-    """The provider failed: the run ends with the error, and with what was received as its last words."""
+    """The provider failed: the run ends with the error and with the text received so far."""
 
     error: ProviderError
     turn: Mapping[str, Any]
 
 
 class ModelTurn:
-    """Asks models. Holds nothing of any run."""
+    """Calls models. Stateless between runs."""
 
     def __init__(
         self, runs: RunStore, access: CredentialResolver, providers: ProviderRegistry, live: EventPublisher
@@ -104,7 +102,11 @@ class ModelTurn:
         self._live = live
 
     async def run(self, story: LoadedRun, *, conclude: bool) -> FailedTurn | None:
-        """Asks once and commits the answer; what is returned has not been committed."""
+        """Call the model once and commit the answer.
+
+        Returns:
+            The failure if the provider failed; it is not committed yet.
+        """
         request = _request(story, conclude=conclude)
         message_id, reception = MessageId(new_id()), MessageBuilder()
         try:
@@ -156,8 +158,11 @@ class ModelTurn:
                     said[kind] += len(event.text)
 
     async def _save_cancelled(self, story: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
-        """A person stopped it: what they have seen stays. If it is only this process that stops, the next one asks
-        anew, and half an answer must not stand in the way."""
+        """Save the partial answer if a person cancelled the run: what they have seen stays.
+
+        If only this process stops, nothing is saved: the next process calls the model again, and a partial answer would
+        be in its way.
+        """
         with suppress(NotFound, Superseded):
             run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
             if run.cancelled_by is not None:
@@ -188,7 +193,7 @@ def _request(story: LoadedRun, *, conclude: bool) -> ModelRequest:
 
 
 def _partial_message(reception: MessageBuilder) -> AssistantMessage:
-    """What was received of a message that never became whole: its text, and none of its calls."""
+    """Return the text that was received of an incomplete message, without its calls."""
     message = reception.message()
     return AssistantMessage(message.text, message.thinking)
 
@@ -201,7 +206,7 @@ def _turn_row(
     *,
     concluded: bool = False,
 ) -> dict[str, Any]:
-    """An answer, ready to be committed. Its calls get our ids here, so that each is known before it is begun."""
+    """Prepare an answer to be committed. Its calls get their ids here, so that each is known before it starts."""
     is_whole = reception.finish is not None and reception.error is None
     record = to_stored(message)
     metadata: dict[str, Any] = dict(record.metadata or {})
@@ -229,7 +234,7 @@ def _turn_row(
             "contextWindow": story.window,
         },
     }
-    # Of a cut answer of which nothing was received only the end is told; an empty message would be sent ever after.
+    # If nothing was received, only the end is recorded: an empty message would be sent in every later request.
     is_message = is_whole or bool(message.text.strip())
     return _turn_facts(
         story,
@@ -244,7 +249,7 @@ def _turn_row(
 
 
 def _turn_facts(story: LoadedRun, *, events: list[tuple[EventType, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
-    """What ``toolcrib.record_turn`` takes."""
+    """Return the row that commits the turn."""
     return {
         "message_id": None,
         "content": "",

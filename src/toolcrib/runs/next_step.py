@@ -1,19 +1,20 @@
-"""What a run is to do next. A pure function of its stored state: whoever comes to it finds the same answer."""
+"""Decides the next step of a run. A pure function of the stored state, so every process decides the same."""
 
 from dataclasses import dataclass
 
 from toolcrib.core.runs import RequestedCall, RequestedCallState, RunEnding
 
-# Of the context window this much is left free for the model's answer; below it the run must make room or conclude.
+# The share of the context window that stays free for the model's answer; below it the run must compact or conclude.
 RESERVE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """Everything that decides. ``calls`` are those of the model's last message, none if it asked for none.
+    """Everything that decides the next step.
 
-    ``answered``: the last message is the model's, and asks for nothing. ``concluded``: it had been told to conclude.
-    ``context``: the share of the context window that is taken, none if the window is not known.
+    ``calls`` are those of the model's last message. ``answered``: the last message is the model's and requests no
+    calls. ``concluded``: the model had been told to conclude. ``context``: the used share of the context window, None
+    if the window's size is unknown.
     """
 
     cancelled: bool = False
@@ -32,30 +33,32 @@ class RunSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """One turn. To conclude, it is given no tools and told to answer with what it has."""
+    """Call the model once. To conclude, it gets no tools and is asked to answer with what it has."""
 
     conclude: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ExecuteCalls:
-    """These calls: new ones, those that a person has decided on, and those that a dead process had begun."""
+    """Execute these calls: new ones, those that a person has decided, and those that a dead process had started."""
 
     calls: tuple[RequestedCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForPerson:
-    """A person must decide or answer. Nothing is held meanwhile."""
+    """Wait for a person to decide or answer. The run holds no resources meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactHistory:
-    """Make room: older messages give way to a summary."""
+    """Replace older messages by a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
+    """End the run."""
+
     ending: RunEnding
 
 
@@ -65,13 +68,13 @@ _TO_EXECUTE = frozenset({RequestedCallState.NEW, RequestedCallState.BEGUN, Reque
 
 
 def next_step(run: RunSnapshot) -> Step:
-    """The next step, the most urgent reason first."""
+    """Return the next step; the most urgent reason comes first."""
     if run.cancelled:
         return EndRun(RunEnding.CANCELLED)
     if run.violations > run.max_violations:
         return EndRun(RunEnding.VIOLATION)
     if to_execute := tuple(call for call in run.calls if call.state in _TO_EXECUTE):
-        # Past the deadline nothing new is begun; the calls are told so when the run ends.
+        # Past the deadline nothing new starts; ending the run ends its calls.
         return EndRun(RunEnding.DEADLINE) if run.overdue else ExecuteCalls(to_execute)
     if any(call.state is RequestedCallState.WAITING for call in run.calls):
         return WaitForPerson()

@@ -1,4 +1,4 @@
-"""That this process is alive, told to the others from a thread: an event loop that is busy must not look dead."""
+"""The heartbeat of this process, sent from a thread: a busy event loop must not look dead."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProcessHeartbeat:
-    """Beats four times in a lease. When it could not for half of one, others may take over any moment, or have."""
+    """Beats four times per lease. After half a lease of silence, other processes may take over at any moment."""
 
     def __init__(self, dsn: str, *, node: str, lease: float) -> None:
         self.id = ProcessId(new_id())
@@ -28,6 +28,7 @@ class ProcessHeartbeat:
     @classmethod
     @contextmanager
     def start(cls, dsn: str, *, node: str, lease: float) -> Iterator[Self]:
+        """Start the heartbeat thread; stop it on exit."""
         presence = cls(dsn, node=node, lease=lease)
         presence._heart.beat()
         thread = threading.Thread(target=presence._beat_for_ever, name="toolcrib-heart", daemon=True)
@@ -39,7 +40,7 @@ class ProcessHeartbeat:
             thread.join(timeout=10)
 
     def is_lost(self) -> bool:
-        """Whether it cannot be told since half a lease, or was not told for a whole one since this was last asked."""
+        """Return whether there was no beat for half a lease, or a gap of a whole one since the last check."""
         lost, self._slept = self._slept or self._silent_seconds > self.lease / 2, False
         return lost
 
@@ -51,9 +52,9 @@ class ProcessHeartbeat:
         while not self._stop.wait(self.lease / 4):
             try:
                 self._heart.beat()
-                # A process that was stopped for a while beats again before anybody here has asked.
+                # A process that was suspended for a while may beat again before ``is_lost`` is read.
                 self._slept = self._slept or self._silent_seconds > self.lease
                 self._last = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat is tried
+            except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
                 log.warning("presence.no_beat", error=str(error))
         self._heart.close()

@@ -1,5 +1,7 @@
-"""Carries one run on, step by step, until it ends, waits for a person, or is another process's. Each step is committed
-under the run's epoch before the next is thought of, so that dying at any instant loses nothing that was done."""
+"""Executes one run step by step until it ends, waits for a person, or another process takes it over.
+
+Each step is committed under the run's epoch before the next one is decided, so a crash at any instant loses nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,11 +43,12 @@ from toolcrib.storage.runs import RunStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool_registry import ToolRegistry
 
-# Ends runs, in good order: no call stays without an end, no approval open that nobody would carry out.
-
 
 class RunFinisher:
-    """Everything here is done as the system: who the run was for may be gone."""
+    """Ends runs: every call gets an outcome and no approval stays pending.
+
+    It acts as the system, because the run's user may not be a member any more.
+    """
 
     def __init__(
         self, runs: RunStore, registry: ToolRegistry, approvals: Approvals, questions: Questions, live: EventPublisher
@@ -65,7 +68,12 @@ class RunFinisher:
         error: Mapping[str, Any] | None = None,
         turn: Mapping[str, Any] | None = None,
     ) -> None:
-        """Ends a run; ``calls`` are those of the model's last message, ``turn`` its last words."""
+        """End a run.
+
+        Args:
+            calls: The calls of the model's last message.
+            turn: The model's last, partial answer, committed with the end.
+        """
         tenant, closing = Tenant(run.workspace_id), []
         for call in calls:
             match call.state:
@@ -80,7 +88,7 @@ class RunFinisher:
         self._live.notify(run.workspace_id, run.session_id)
 
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
-        """Ends a run that cannot go on, whatever is known of it: how far its calls are is read from the rows."""
+        """End a run that cannot continue. Reads the state of its calls from the rows."""
         said = await self._runs.messages_for_model(run)
         rows = await self._runs.calls(run, said[-1].call_ids if said else [])
         calls = planned_calls(said, {call_id: CallProgress.of(row) for call_id, row in rows.items()})
@@ -113,17 +121,17 @@ log = structlog.get_logger(__name__)
 _OUR_FAULT = "It failed inside the server, whose log says more."
 
 
-# What a run does between two turns of its model other than calling tools may fail this many times as often: a run that
-# only waits for its model is taken over, too, whenever another run ends their server.
+# Between two model turns without tool calls, a run may be taken over this many times as often before it is given up: a
+# run that only waits for its model loses its process whenever another run crashes the server.
 _TAKEOVERS_PER_ATTEMPT = 4
 
 
 class _CallNotStarted(Exception):
-    """The run is over before this call's turn came."""
+    """The run ended before this call's turn."""
 
 
 class RunExecutor:
-    """What carrying a run on takes. Holds nothing of any run."""
+    """Executes runs. Stateless between runs."""
 
     def __init__(
         self,
@@ -153,12 +161,12 @@ class RunExecutor:
         self._endings = RunFinisher(runs, registry, approvals, questions, live)
 
     async def __call__(self, run: Run) -> None:
-        """Raises only what the next try may find mended: that the database is away."""
+        """Execute the run as far as possible. Raises only database errors, after which a retry may succeed."""
         try:
             await self._step_loop(run)
         except Superseded as error:
             log.info("run.superseded", run_id=str(run.id), epoch=run.epoch, error=error.message)
-            # If it was only the tree that has another home by now, its process takes the run from here.
+            # If only the workspace's home has moved to another node, that node's process continues the run.
             await self._runs.release(run)
         except ToolcribError as error:
             log.warning("run.failed", run_id=str(run.id), code=error.code, error=error.message)
@@ -204,14 +212,14 @@ class RunExecutor:
                     assert_never(step)
 
     async def _execute(self, story: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
-        """Calls of one message: side by side where they do not touch the same files."""
+        """Execute the calls of one message, in parallel where they touch different files."""
         asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
         await self._attempt(story)
         effects = [self._executor.effects_of(call) for call in asked]
 
         async def do(number: int) -> Outcome:
             if story.violations.counted > story.agent.rules.max_sandbox_violations:
-                # The first one stops the run: what has not begun by then does not begin.
+                # The first such error stops the run: calls that have not started yet do not start.
                 raise _CallNotStarted
             outcome = await self._execute_call(story, calls[number], asked[number])
             story.record_outcome(calls[number], outcome)
@@ -229,13 +237,13 @@ class RunExecutor:
                 story.mode = SessionMode.BUILD
         if failed:
             await self._end_what_failed(story, calls, asked)
-        # A person may have decided by now: what is called then is called for the first time.
+        # A person may have decided by now: such a call starts for the first time.
         story.run = replace(story.run, attempts=0)
 
     async def _attempt(self, story: LoadedRun) -> None:
-        """Counted in the row before anything is tried: what ends the server is not counted by it afterwards."""
+        """Count the attempt in the row before anything runs: a process that crashes cannot count it afterwards."""
         if story.has_turned:
-            # The turn that asks for these calls was committed a moment ago, and counted this attempt.
+            # The turn that requested these calls was committed just now and counted this attempt.
             story.has_turned = False
             return
         if story.run.attempts >= self._max_attempts:
@@ -261,7 +269,7 @@ class RunExecutor:
         return await self._executor.resume(allowed, story.agent, fence=story.run.epoch)
 
     async def _end_what_failed(self, story: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]) -> None:
-        """Something failed as nothing may. What the rows say counts; what they leave open is told as our own fault."""
+        """After an unexpected error, take the outcomes from the rows and fail the calls that have none."""
         await self._reload_calls(story)
         for call, what in zip(calls, asked, strict=True):
             view = story.calls.get(call.id)
@@ -271,7 +279,7 @@ class RunExecutor:
         story.violations = await self._runs.violations(story.run)
 
     async def _reload_calls(self, story: LoadedRun) -> None:
-        """Something has happened meanwhile: a person has decided, or stopped the run."""
+        """Load the calls again: a person has decided one or cancelled the run."""
         rows = await self._runs.calls(story.run, [call.id for call in story.planned])
         story.calls |= {call_id: CallProgress.of(row) for call_id, row in rows.items()}
         run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
@@ -289,7 +297,7 @@ class RunExecutor:
 
 
 def _why(ending: RunEnding, story: LoadedRun) -> dict[str, str] | None:
-    """What a person is told of an ending that they did not choose."""
+    """Return the error that explains an ending that the person did not choose."""
     match ending:
         case RunEnding.VIOLATION:
             said = f"Stopped after {story.violations.counted} violations of the sandbox."
@@ -301,7 +309,9 @@ def _why(ending: RunEnding, story: LoadedRun) -> dict[str, str] | None:
 
 
 def _is_reported_to_model(error: BaseException) -> bool:
-    """Whether a model is told of it. Not that the run is another's, or nobody's, that it is being stopped, or that the
-    database is away: then nobody knows what was done until it is back."""
+    """Return whether the model receives this error.
+
+    Not if the run was taken over or cancelled, nor if the database is unavailable: then it is unknown what was done.
+    """
     passing = (Superseded, Forbidden, Unauthenticated, OperationalError)
     return isinstance(error, Exception) and not isinstance(error, passing)

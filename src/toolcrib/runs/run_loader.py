@@ -1,4 +1,4 @@
-"""Tells a run's story from its rows, and keeps it true while it is carried on: rules may change, and people may go."""
+"""Loads a run from its rows and refreshes it while it is executed, because rules and memberships may change."""
 
 import time
 from collections.abc import Mapping
@@ -22,14 +22,12 @@ from toolcrib.storage.runs import RunStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool_registry import ToolRegistry
 
-# By whose leave a model is used: the credentials of whoever sent the message, or the operator's own.
-
-# Local servers ask for none.
+# Local servers need no credentials.
 _WITHOUT = frozenset({"ollama"})
 
 
 class CredentialResolver:
-    """Finds credentials. What the operator configured for everyone counts where a person has stored none."""
+    """Finds provider credentials: those of the person who sent the message, otherwise the operator's."""
 
     def __init__(
         self, rows: ProviderCredentialStore, *, shared: Mapping[str, ProviderCredentials] | None = None
@@ -38,7 +36,11 @@ class CredentialResolver:
         self._shared = dict(shared or {})
 
     async def of(self, user_id: UserId, provider: str) -> ProviderCredentials:
-        """The credentials to use; NotFound says what to do if there are none."""
+        """Return the credentials to use.
+
+        Raises:
+            NotFound: There are none; the message says what to do.
+        """
         stored = await self._rows.of(user_id, provider)
         if stored is not None:
             return ProviderCredentials(stored.secret, stored.base_url, stored.headers)
@@ -52,7 +54,7 @@ class CredentialResolver:
         )
 
 
-# How long what a provider told of a model is believed, and how long that it told nothing.
+# How long a provider's answer about a model is cached, and how long the absence of one is.
 _KNOWN_SECONDS, _UNKNOWN_SECONDS = 3_600.0, 60.0
 
 
@@ -63,7 +65,7 @@ class _CachedModelInfo:
 
 
 class RunLoader:
-    """Loads stories. Remembers nothing of any run, only what providers tell of their models."""
+    """Loads runs. Caches only what providers say about their models."""
 
     def __init__(
         self,
@@ -83,13 +85,18 @@ class RunLoader:
         self._known: dict[tuple[str, str | None, str], _CachedModelInfo] = {}
 
     async def load(self, run: Run) -> LoadedRun:
-        """The story so far; Forbidden or NotFound if nobody is left for whom, or by whom, it could go on."""
+        """Load the run.
+
+        Raises:
+            Forbidden: Its user is not a member any more.
+            NotFound: Its session or agent was deleted.
+        """
         terms = await self._runs.authorization(run)
         agent, mode = await self._load_rules(run, terms)
         said = await self._runs.messages_for_model(run)
         rows = await self._runs.calls(run, [call_id for one in said for call_id in one.call_ids])
         calls = {call_id: CallProgress.of(row) for call_id, row in rows.items()}
-        # One that has not begun has called nothing.
+        # A run that has not started has called nothing.
         violations = await self._runs.violations(run) if run.turns else Violations()
         story = LoadedRun(run, agent, mode, said, calls, violations, rules_version=terms.stamp)
         await self._load_tools(story)
@@ -97,7 +104,7 @@ class RunLoader:
         return story
 
     async def refresh_rules(self, story: LoadedRun) -> None:
-        """Before the model is asked again: the rules are those of now, and so is whoever it is for."""
+        """Reload the rules and check the membership before the model is called again."""
         if story.is_fresh:
             story.is_fresh = False
             return
@@ -123,7 +130,7 @@ class RunLoader:
         return agent, session.mode
 
     async def _load_tools(self, story: LoadedRun) -> None:
-        """The tools that the agent may use, in this mode, by this model; and how much the model can be told."""
+        """Load the tools that the agent may use in this mode with this model, and the model's context window."""
         model = await self._model(story)
         story.window = story.agent.rules.context_window or (model.context_window if model else None)
         usable = model is None or model.supports_tools
@@ -134,14 +141,14 @@ class RunLoader:
         story.reads_on = reads_on.definition() if reads_on else None
 
     async def _model(self, story: LoadedRun) -> ModelInfo | None:
-        """What the provider tells of the model; None if it does not. A provider that fails will be asked soon again."""
+        """Return what the provider says about the model, or None. A provider that failed is asked again soon."""
         rules, now = story.agent.rules, time.monotonic()
         if not rules.provider or not rules.model or rules.context_window:
             return None
         try:
             credentials = await self._access.of(story.run.user_id, rules.provider)
         except NotFound:
-            # Asking the model will say what is to be done about it.
+            # Calling the model will produce the error that says what to do.
             return None
         key = (rules.provider, credentials.base_url, rules.model)
         if key in self._known and self._known[key].until > now:

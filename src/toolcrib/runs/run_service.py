@@ -1,4 +1,4 @@
-"""Where runs are handed in, looked up and stopped. What every face of the program speaks to."""
+"""Submits, finds and cancels runs. The entry point for the API, the SDK and the CLI."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from toolcrib.storage.runs import RunStore
 
 
 class RunService:
-    """Hands runs in. Without a runner of its own, another process takes them."""
+    """Submits runs. Without a worker in this process, another process executes them."""
 
     def __init__(
         self, runs: RunStore, bell: WakeSignal, live: EventPublisher, *, runner: RunWorker | None = None
@@ -31,10 +31,11 @@ class RunService:
         via: str,
         history: Sequence[tuple[str, str]] = (),
     ) -> Run:
-        """A message of a person; its run begins now, or after the one that the session has.
+        """Submit a person's message. Its run starts now, or after the session's current run.
 
-        ``history`` is what a client that keeps the conversation itself says came before; only a session's first
-        message brings it along.
+        Args:
+            history: The earlier conversation, if the client keeps it itself. Only a session's first message may bring
+                it.
         """
         run = await self._runs.submit(tenant, session_id, text, via=via, history=history)
         self._live.notify(run.workspace_id, run.session_id)
@@ -42,7 +43,7 @@ class RunService:
         return run
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
-        """Stops a run within a second, wherever it is carried on. What it has done stays, and can be undone."""
+        """Cancel a run within a second, on whatever node it is. What it has changed stays and can be undone."""
         run = await self._runs.cancel(tenant, run_id)
         if self._runner is not None:
             self._runner.cancel(run_id)
@@ -51,19 +52,21 @@ class RunService:
         return run
 
     async def current(self, tenant: Tenant, session_id: SessionId) -> Run | None:
-        """The run that a session has, if it has one that has not ended."""
+        """Return the session's run that has not ended, if there is one."""
         return await self._runs.unfinished(tenant, session_id)
 
     async def get(self, tenant: Tenant, run_id: RunId) -> Run:
+        """Return one run."""
         return await self._runs.get(tenant, run_id)
 
     async def page(self, tenant: Tenant, session_id: SessionId, *, before: RunId | None, limit: int) -> list[Run]:
+        """Return one page of a session's runs."""
         return await self._runs.page(tenant, session_id, before=before, limit=limit)
 
     async def messages(
         self, tenant: Tenant, session_id: SessionId, *, after: int, limit: int, results: bool = False
     ) -> list[SessionMessage]:
-        """What was said, in order; with ``results``, each call's result behind the message that asked for it."""
+        """Return the messages in order; with ``results``, each call's result follows the message that requested it."""
         said = await self._runs.messages(tenant, session_id, after=after, limit=limit)
         if not results:
             return said
@@ -74,7 +77,7 @@ class RunService:
 
 
 def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[SessionMessage]:
-    """What the model was told of its calls, as messages of the tools."""
+    """Yield the results that the model received for the calls of a message, as tool messages."""
     for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
         view = calls.get(call_id)
         if view is not None and view.state is RequestedCallState.ENDED:

@@ -1,4 +1,4 @@
-"""Takes runs that are due and carries them on, many at a time. Any process may stop at any instant; another goes on."""
+"""Claims runs that are ready and executes many of them concurrently. When a process stops, another one continues."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,16 +14,16 @@ from toolcrib.storage.server_processes import ServerProcessStore
 
 log = structlog.get_logger(__name__)
 
-# What was submitted or decided here is taken at once; the rest is found by looking this often.
+# Runs submitted or resumed on this node start at once; a poll at this interval finds the others.
 _ROUND = 0.5
-# Runs that one process carries on at a time. Each mostly waits for its model.
+# How many runs one process executes at a time. Most of them wait for their model.
 _AT_ONCE = 200
 _BATCH = 20
 _FORGET_AFTER_LEASES = 100
 
 
 class RunWorker:
-    """One per server. ``poke`` when a run has become ready here, ``cancel`` when one is to stop."""
+    """One per server. Call ``notify`` when a run has become ready here, ``cancel`` when one is to stop."""
 
     def __init__(
         self,
@@ -42,23 +42,24 @@ class RunWorker:
         self._node = node
         self._wake_signal = decided
         self._running: dict[RunId, asyncio.Task[None]] = {}
-        # Those that are being stopped, or know already that they were cancelled.
+        # Runs that are being stopped, or that already know that they were cancelled.
         self._stopping: set[RunId] = set()
-        # Those that are stopped because this process was silent: one of them may have been what kept it from speaking.
+        # Runs stopped because this process missed its heartbeats: one of them may have been the cause.
         self._suspect_runs: set[RunId] = set()
 
     def notify(self) -> None:
+        """Wake the worker: a run has become ready."""
         self._wake_signal.set()
 
     def cancel(self, run_id: RunId) -> None:
-        """Stops a run that is in hand here, at once; that it was cancelled stands in its row already."""
+        """Stop a run that this process executes. Its row already says that it was cancelled."""
         task = self._running.get(run_id)
         if task is not None and run_id not in self._stopping:
             self._stopping.add(run_id)
             task.cancel()
 
     async def run(self) -> None:
-        """Until it is cancelled. What is in hand then is given back, for another process to go on with."""
+        """Run until cancelled. Claimed runs are then released for another process."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
@@ -67,7 +68,7 @@ class RunWorker:
                     except OperationalError as error:
                         log.warning("runner.database", error=str(error))
                     except Exception:
-                        # Nobody else here takes runs: whatever this was, it must not be the end of it.
+                        # No other task here claims runs, so no error may end this loop.
                         log.exception("runner.round_failed")
                     await self._wait_for_signal(_ROUND)
         finally:
@@ -75,7 +76,7 @@ class RunWorker:
 
     async def _claim_round(self, tasks: asyncio.TaskGroup) -> None:
         if self._presence.is_lost():
-            # Others may have taken over by now; what is still tried here would be refused.
+            # Other processes may have taken over by now; they would reject what this one still writes.
             log.warning("runner.presence_lost", runs=len(self._running))
             self._suspect_runs |= self._running.keys()
             for run_id in list(self._running):
@@ -101,7 +102,7 @@ class RunWorker:
         self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")
         self._stopping.discard(run.id)
         if run.cancelled_by is not None:
-            # It is taken to be ended in good order, which must not be stopped again.
+            # It was claimed only to be ended, which must not be interrupted again.
             self._stopping.add(run.id)
 
     async def _execute(self, run: Run) -> None:
@@ -112,19 +113,19 @@ class RunWorker:
             await asyncio.shield(self._release(run))
             self.notify()
         except OperationalError as error:
-            # Nobody is poked: it is taken anew in the next round, from what was committed.
+            # No notification: the next round claims it again, from what was committed.
             log.warning("runner.database", run_id=str(run.id), error=str(error))
         except Exception:
             log.exception("runner.run_failed", run_id=str(run.id))
         finally:
-            # By now it may be in hand again: what was given back is free for all, and we are quick.
+            # The run may be claimed again by now: after its release any process, this one too, can take it at once.
             if self._running.get(run.id) is asyncio.current_task():
                 del self._running[run.id]
                 self._stopping.discard(run.id)
                 self._suspect_runs.discard(run.id)
 
     async def _release(self, run: Run) -> None:
-        """A person cancelled it: whoever takes it ends it in good order. Or we stop: another goes on."""
+        """Release the run: a cancelled one is then ended properly by its next process; others are continued."""
         try:
             await self._runs.release(run, orderly=run.id not in self._suspect_runs)
         except OperationalError as error:

@@ -1,1 +1,1 @@
-"""Toolcrib from Python: agents, tools and undo on a directory, without a terminal. The commands are built on it."""
+"""The Python SDK: agents, tools and undo on a directory, without a terminal. The CLI is built on it."""

@@ -1,4 +1,4 @@
-"""Lets a program decide what waits for a person: its functions are asked, and what they say is sent."""
+"""Lets a program decide approvals and answer questions with callback functions."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,35 +13,35 @@ from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """A yes that may reach further than this one call: for the session, or until someone revokes it."""
+    """Approves a call; ``scope`` may extend the approval to the session, or until someone revokes it."""
 
     scope: Literal["once", "session", "always"] = "once"
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A no, and why; the agent is told."""
+    """Rejects a call with a reason, which the agent receives."""
 
     reason: str
 
 
-# True and False are a yes and a no to this one call.
+# True approves and False rejects this one call.
 CallbackDecision = bool | Approve | Reject
 ApproveCallback = Callable[[ApprovalData], CallbackDecision]
-# A value for each thing that is asked, by its name.
+# Returns a value for each question, by its name.
 AnswerCallback = Callable[[QuestionData], Mapping[str, Any]]
 
 NOBODY = Reject("Nobody can be asked here.")
 
 
 class NoAnswerCallback(ToolcribError):
-    """The agent asked something, and the program has no function to answer with."""
+    """The agent asked a question, and the program has no ``answer`` callback."""
 
     code = "NOBODY_TO_ANSWER"
 
 
 class ApprovalCallbacks:
-    """Asks the program's functions what waits in one place. Whatever is asked is asked once."""
+    """Calls the program's callbacks for approvals and questions of one workspace, once for each."""
 
     def __init__(
         self, place: WorkspaceLocation, *, approve: ApproveCallback | None, answer: AnswerCallback | None
@@ -52,12 +52,16 @@ class ApprovalCallbacks:
         self._asked: set[str] = set()
 
     def see_to(self, told: StreamMessage) -> None:
-        """Decides an approval, answers a question, and lets everything else pass."""
+        """Handle a stream message: decide an approval or answer a question. Other messages are ignored.
+
+        Raises:
+            NoAnswerCallback: A question came, and there is no ``answer`` callback.
+        """
         waiting_id = told.payload.get("approvalId") or told.payload.get("questionId")
         if told.type not in ("chat:tool-confirm", "chat:question") or waiting_id in self._asked:
             return
         self._asked.add(str(waiting_id))
-        # Someone else may be quicker.
+        # Someone else may have decided first.
         with suppress(Conflict, NotFound):
             if told.type == "chat:question":
                 self._question(UUID(waiting_id))
@@ -76,7 +80,7 @@ class ApprovalCallbacks:
             case Reject(reason):
                 self._place.client.decide(self._place.id, approval, approved=False, reason=reason)
             case _:
-                # What is not plainly a yes is a no.
+                # Anything but a clear True is a rejection.
                 self._place.client.decide(self._place.id, approval, approved=verdict is True)
 
     def _question(self, question_id: UUID) -> None:
@@ -91,7 +95,7 @@ class ApprovalCallbacks:
 
 
 def _pressed(question: QuestionData, answers: Mapping[str, Any]) -> list[str]:
-    """The names of those that were answered with one of the buttons that were offered."""
+    """Return the names of the questions that were answered with a button's value."""
     return [
         item["name"]
         for item in question.questions

@@ -1,4 +1,4 @@
-"""Toolcrib for programs with an event loop. Each run waits in a thread; nothing here blocks the loop."""
+"""The SDK for asyncio programs. Each run waits in a thread, so nothing blocks the event loop."""
 
 import asyncio
 import concurrent.futures
@@ -16,15 +16,15 @@ from toolcrib.sdk.toolcrib import Toolcrib, TrustLevel
 if TYPE_CHECKING:
     from toolcrib.tools.tool import Tool
 
-# Both kinds of function are taken: a coroutine runs in the program's loop, another function in a thread.
+# Both kinds of callback work: a coroutine function runs in the event loop, a plain function in a thread.
 AsyncApprove = Callable[[ApprovalData], CallbackDecision | Awaitable[CallbackDecision]]
 AsyncAnswer = Callable[[QuestionData], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
 class AsyncToolcrib:
-    """As ``Toolcrib``, with ``async with`` and ``await``; ``approve`` and ``answer`` may be coroutine functions.
+    """Like ``Toolcrib``, with ``async with`` and ``await``; ``approve`` and ``answer`` may be coroutine functions.
 
-    Cancelling the task that waits for a run stops the run.
+    Cancelling the task that waits for a run cancels the run.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class AsyncToolcrib:
         workspace: str | None = None,
     ) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A coroutine of the program that the listening thread waits for.
+        # The callback's coroutine that the listening thread waits for.
         self._asked: concurrent.futures.Future[Any] | None = None
-        # Nobody listens to the run any more. Looked at after `_asked` is set, and set before that is looked at.
+        # The consumer has left the stream. Read after `_asked` is set, and set before `_asked` is read.
         self._is_left = False
         self._crib = Toolcrib(
             directory,
@@ -70,7 +70,11 @@ class AsyncToolcrib:
         await asyncio.to_thread(self._crib.__exit__, kind, error, trace)
 
     async def run(self, prompt: str) -> RunResult:
-        """Asks the agent, and returns when it has answered; Unfinished if it ended otherwise."""
+        """Send a prompt to the agent and return its answer.
+
+        Raises:
+            RunUnfinished: The run ended without an answer.
+        """
         result = None
         async for event in self.stream(prompt):
             result = event
@@ -80,9 +84,9 @@ class AsyncToolcrib:
         return result
 
     async def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """Asks the agent, and tells what happens; the last event is the Result.
+        """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
 
-        Leaving it early stops the run, at once if it is left by ``contextlib.aclosing``.
+        Leaving the iteration early cancels the run; at once if it is closed by ``contextlib.aclosing``.
         """
         heard: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -100,41 +104,41 @@ class AsyncToolcrib:
             await working
 
     async def cancel(self) -> None:
-        """Stops the run that goes on, if there is one."""
+        """Cancel the current run, if there is one."""
         await asyncio.to_thread(self._crib.cancel)
 
     async def new_session(self, *, plan: bool = False) -> UUID:
-        """Begins another conversation, in plan mode if wished. The first begins by itself."""
+        """Start a new session, optionally in plan mode. The first one starts automatically."""
         return await asyncio.to_thread(self._crib.new_session, plan=plan)
 
     async def resume(self, session_id: UUID) -> None:
-        """Goes on with an earlier conversation."""
+        """Continue an earlier session."""
         await asyncio.to_thread(self._crib.resume, session_id)
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Calls a tool yourself, through the gate."""
+        """Call a tool yourself, through the gate."""
         return await asyncio.to_thread(self._crib.call, tool, **arguments)
 
     async def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """Which rule would decide if the agent made this call, and why."""
+        """Return which rule would decide if the agent made this call, and why."""
         return await asyncio.to_thread(self._crib.explain, tool, **arguments)
 
     async def undo(
         self, result: RunResult | None = None, *, dry_run: bool = False, force: bool = False
     ) -> Mapping[str, Any]:
-        """Takes back what a run did to files, or the last one that did something."""
+        """Undo the file changes of a run; by default of the last run that changed something."""
         return await asyncio.to_thread(self._crib.undo, result, dry_run=dry_run, force=force)
 
     async def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
-        """Does again what was undone last, if nothing was done since."""
+        """Redo the last undo, if nothing has changed since."""
         return await asyncio.to_thread(self._crib.redo, dry_run=dry_run, force=force)
 
     async def changes(self, result: RunResult) -> list[Mapping[str, Any]]:
-        """What a run changed: ``path``, ``change``, ``diff`` …"""
+        """Return what a run changed: ``path``, ``change``, ``diff`` …"""
         return await asyncio.to_thread(self._crib.changes, result)
 
     async def log(self, limit: int = 20) -> list[AuditRecordData]:
-        """The newest records of the book."""
+        """Return the newest audit records."""
         return await asyncio.to_thread(self._crib.log, limit)
 
     def _listen(self, prompt: str, loop: asyncio.AbstractEventLoop, hear: Callable[[Event | None], None]) -> None:
@@ -142,13 +146,13 @@ class AsyncToolcrib:
             for event in self._crib.stream(prompt):
                 loop.call_soon_threadsafe(hear, event)
         except concurrent.futures.CancelledError:
-            # Nobody waits for the run any more, so nobody was asked to the end.
+            # The consumer has left the run, so the callback was cancelled.
             return
         finally:
             loop.call_soon_threadsafe(hear, None)
 
     def _waited(self, said: Any) -> Any:
-        """What the program's function says in the end, for the thread that listens."""
+        """Return the callback's result to the listening thread; waits for it if it is a coroutine."""
         if not isinstance(said, Awaitable):
             return said
         assert self._loop is not None

@@ -1,4 +1,4 @@
-"""The agent that answers in a place: a default one is made for a new directory, and others may be chosen."""
+"""Finds the agent of a workspace: creates a default one for a new directory, or uses the one that was chosen."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _TOOLS = (
 
 
 def definition(choice: ModelChoice, *, tools: Sequence[str] = (), prompt: str = "") -> str:
-    """What an agent of ours may do: everything, and a person is asked before it changes anything."""
+    """Return the definition of the default agent: all tools, and a person approves every change."""
     allowed = "\n".join(f"  {tool}: {{allowed: true}}" for tool in (*_TOOLS, *tools))
     own = f"prompt: {json.dumps(prompt)}\n" if prompt else ""
     return (
@@ -28,7 +28,12 @@ def definition(choice: ModelChoice, *, tools: Sequence[str] = (), prompt: str = 
 
 
 def resolve_agent(place: WorkspaceLocation, name: str | None) -> AgentData:
-    """The agent of this name, or the default one, which a directory gets at its first use."""
+    """Return the agent of this name, or the default one. A directory gets its default agent at the first use.
+
+    Raises:
+        NotFound: There is no agent of this name.
+        Misconfigured: The workspace is on a server with several agents, and none was named.
+    """
     if place.notes is not None:
         store_environment_keys(place.client)
     agents = place.client.agents(place.id)
@@ -47,7 +52,7 @@ def resolve_agent(place: WorkspaceLocation, name: str | None) -> AgentData:
 
 
 def defined_agent(place: WorkspaceLocation, *, model: str | None, tools: Sequence[str], prompt: str) -> AgentData:
-    """The agent of Python programs in a directory, as this one wants it."""
+    """Return the agent of Python programs in a directory; created or changed to match the arguments."""
     store_environment_keys(place.client)
     choice = parse_choice(model) if model else first_choice(place.client)
     wanted = definition(choice, tools=tools, prompt=prompt)
@@ -59,7 +64,7 @@ def defined_agent(place: WorkspaceLocation, *, model: str | None, tools: Sequenc
 
 
 def make_default(place: WorkspaceLocation, name: str) -> None:
-    """From now on this agent answers in the directory unless another is named."""
+    """Make this agent the default of the directory."""
     if place.notes is None:
         raise Misconfigured("A default agent is for a directory of yours. With a server, say --agent NAME.")
     note = place.notes / "default-agent"
@@ -68,11 +73,12 @@ def make_default(place: WorkspaceLocation, name: str) -> None:
 
 
 def default_name(place: WorkspaceLocation) -> str | None:
+    """Return the name of the directory's default agent; None for a workspace on a server."""
     return None if place.notes is None else _default(place)
 
 
 def set_model(place: WorkspaceLocation, agent: AgentData, choice: ModelChoice) -> AgentData:
-    """Another model for an agent; the rest of its definition stays as it was written."""
+    """Change the model of an agent. The rest of its definition stays as written."""
     from io import StringIO
 
     from ruamel.yaml import YAML

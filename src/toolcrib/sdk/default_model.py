@@ -1,4 +1,4 @@
-"""Which model to use: what the environment names, what was stored, and which of a provider's models is a good start."""
+"""Chooses a model: from the environment, from stored credentials, or a good default of the provider."""
 
 import os
 import re
@@ -17,7 +17,7 @@ NO_MODEL = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnvironmentProvider:
-    """A provider that the environment names."""
+    """A provider that the environment configures."""
 
     provider: str
     secret: str
@@ -37,7 +37,11 @@ class ModelChoice:
 
 
 def parse_choice(said: str) -> ModelChoice:
-    """``provider/model``; a model's name may hold slashes of its own."""
+    """Parse ``provider/model``. A model's name may contain slashes.
+
+    Raises:
+        Misconfigured: The text has another format.
+    """
     provider, slash, model = said.partition("/")
     if not slash or not provider or not model:
         raise Misconfigured(f"{said!r} is not PROVIDER/MODEL, such as ollama/qwen3. `toolcrib models` lists yours.")
@@ -45,7 +49,7 @@ def parse_choice(said: str) -> ModelChoice:
 
 
 def named_by_environment() -> Iterator[EnvironmentProvider]:
-    """In the order in which they are preferred."""
+    """Yield the providers that the environment configures, preferred ones first."""
     said = os.environ.get
     if key := said("ANTHROPIC_API_KEY"):
         yield EnvironmentProvider("anthropic", key, said("ANTHROPIC_BASE_URL"))
@@ -57,7 +61,7 @@ def named_by_environment() -> Iterator[EnvironmentProvider]:
 
 
 def store_environment_keys(client: Client) -> list[str]:
-    """Stores what the environment names, so that it counts; the providers it was."""
+    """Store the keys of the environment on the server and return their providers."""
     stored = []
     for named in named_by_environment():
         client.store_access(named.provider, secret=named.secret, base_url=named.base_url, check=False)
@@ -66,12 +70,16 @@ def store_environment_keys(client: Client) -> list[str]:
 
 
 def usable(client: Client) -> list[str]:
-    """The providers that there is access to, those of the environment first."""
+    """Return the providers with credentials, those of the environment first."""
     return list(dict.fromkeys([*(named.provider for named in named_by_environment()), *_stored(client)]))
 
 
 def first_choice(client: Client) -> ModelChoice:
-    """What ``TOOLCRIB_MODEL`` says, or a good model of the first provider that answers; Misconfigured if none does."""
+    """Return the model of ``TOOLCRIB_MODEL``, otherwise a good model of the first provider that answers.
+
+    Raises:
+        Misconfigured: No provider answers.
+    """
     if said := os.environ.get("TOOLCRIB_MODEL"):
         return parse_choice(said)
     failures = []
@@ -90,7 +98,7 @@ def first_choice(client: Client) -> ModelChoice:
 
 
 def preferred(models: Sequence[ModelData]) -> ModelData | None:
-    """The newest of the middle kind, by their names: good with tools, and not the dearest."""
+    """Return the newest mid-range model, judged by its name: good with tools, and not the most expensive."""
     with_tools = [model for model in models if model.supports_tools]
     if not with_tools:
         return None
@@ -102,7 +110,7 @@ def preferred(models: Sequence[ModelData]) -> ModelData | None:
 
 
 def _version(model: ModelData) -> tuple[tuple[int, ...], str]:
-    # Dates are not versions: a long number says when a model was made.
+    # A long number is a date, not a version.
     numbers = tuple(int(number) for number in re.findall(r"\d+", model.id) if len(number) < 5)
     return numbers, model.id
 
@@ -112,7 +120,7 @@ def _stored(client: Client) -> list[str]:
 
 
 def _ollama_address(host: str) -> str:
-    """As Ollama itself reads it: scheme and port may be missing, and to listen everywhere is to answer here."""
+    """Return the URL as Ollama reads it: scheme and port are optional, and 0.0.0.0 means this machine."""
     address = host if "://" in host else f"http://{host}"
     address = address.rstrip("/").replace("//0.0.0.0", "//127.0.0.1")
     return address if re.search(r":\d+$", address) else f"{address}:11434"

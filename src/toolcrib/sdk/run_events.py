@@ -1,4 +1,4 @@
-"""What a program hears of a run while it goes on, and what is left when it has ended."""
+"""Events of a run for Python programs, its result, and the reader that creates them from stream messages."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from toolcrib.sdk.session_client import is_end
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """Words of the agent, as they come."""
+    """Text of the agent, as it arrives."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """A tool call begins. ``arguments`` are shortened where they are long."""
+    """A tool call starts. Long ``arguments`` are shortened."""
 
     call_id: UUID
     tool: str
@@ -28,7 +28,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a running call says meanwhile, such as a command's output."""
+    """Output of a running call, such as a command's."""
 
     call_id: UUID
     text: str
@@ -36,7 +36,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished:
-    """A tool call has ended. ``result`` is what the model is told, as text."""
+    """A tool call has ended. ``result`` is the text that the model receives."""
 
     call_id: UUID
     tool: str
@@ -46,7 +46,7 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that has ended. ``text`` is the agent's last message, ``ending`` how it ended: ``done``, or why not."""
+    """A run that has ended. ``text`` is the agent's last message; ``ending`` is ``done`` or the reason."""
 
     text: str
     ending: str
@@ -56,6 +56,7 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the run was completed."""
         return self.ending == "done"
 
 
@@ -63,7 +64,7 @@ Event = TextChunk | ToolCallStarted | ToolOutput | ToolCallFinished | RunResult
 
 
 class RunUnfinished(ToolcribError):
-    """A run ended before it was done; ``result`` says how far it came."""
+    """A run ended before it was done; ``result`` has what it achieved."""
 
     code = "UNFINISHED"
 
@@ -82,44 +83,38 @@ _REASONS = {
 }
 
 
-# Puts the pieces of a streamed text together: a piece that comes again is not said again.
-
-
 class TextAssembler:
-    """What of each message was heard so far."""
+    """Assembles streamed text of messages. Text that arrives twice is returned once."""
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[int, int]] = {}
 
     def is_new_attempt(self, payload: Mapping[str, Any]) -> bool:
-        """Whether the message is begun again: what was heard of it does not count."""
+        """Return whether the message starts again, so that its earlier text is void."""
         before, _ = self._heard.get(payload["messageId"], (payload["attempt"], 0))
         return bool(payload["attempt"] > before)
 
     def fresh(self, payload: Mapping[str, Any]) -> str:
-        """What a ``chat:text-delta`` says that was not heard yet."""
+        """Return the part of a ``chat:text-delta`` that was not received yet."""
         source, attempt, offset, text = (payload[name] for name in ("messageId", "attempt", "offset", "content"))
         before, length = self._heard.get(source, (attempt, 0))
         if attempt < before:
             return ""
         if attempt > before:
             length = 0
-        # A piece that was heard already, whole or in part, comes again to who joins in the middle.
+        # A late subscriber receives text again that it has already, in whole or in part.
         self._heard[source] = (attempt, max(length, offset + len(text)))
         return str(text[max(0, length - offset) :])
 
     def rest(self, payload: Mapping[str, Any]) -> str:
-        """What a ``chat:stream-end`` has that was not heard while it was said."""
+        """Return the part of a ``chat:stream-end`` that did not arrive as deltas."""
         content = payload.get("content") or ""
         _, length = self._heard.pop(payload["messageId"], (0, 0))
         return str(content[length:])
 
 
-# Turns what a session's watchers are told into the events of one run.
-
-
 class RunEventReader:
-    """Listens to one run."""
+    """Converts the stream messages of a session into the events of one run."""
 
     def __init__(self, run: RunData) -> None:
         self._run = run
@@ -127,7 +122,7 @@ class RunEventReader:
         self._last_message = ""
 
     def hear(self, told: StreamMessage) -> Iterator[Event]:
-        """What it means for the run; nothing, for much of what is told."""
+        """Yield the events for a message; none for many of them."""
         payload = told.payload
         match told.type:
             case "chat:text-delta":

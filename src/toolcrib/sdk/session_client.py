@@ -1,4 +1,4 @@
-"""A session from a terminal's side: messages go in, what happens comes out, and what waits is decided here."""
+"""A session as a client uses it: send messages, follow runs, cancel them."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from toolcrib.client import Client, RunData, ServerUnavailable, ServerUnreachabl
 from toolcrib.core.errors import Conflict, ToolcribError
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
-# A server that is gone stays gone; one whose database is away gets it back, or says so for half a minute.
+# Retries: an unreachable server rarely comes back; one whose database is unavailable gets half a minute.
 _TRIES: Mapping[type[ToolcribError], int] = {ServerUnreachable: 5, ServerUnavailable: 20}
 _FIRST_WAIT = 0.05
 _LONGEST_WAIT = 2.0
@@ -17,7 +17,7 @@ _TITLE_CHARACTERS = 60
 
 
 class SessionClient:
-    """One session, and how much of it was seen."""
+    """One session, and the position up to which its events were read."""
 
     def __init__(self, place: WorkspaceLocation, session: SessionData, *, seen: int | None = None) -> None:
         self.place = place
@@ -26,13 +26,15 @@ class SessionClient:
 
     @property
     def id(self) -> UUID:
+        """The id of the session."""
         return self.session.id
 
     def moved(self, place: WorkspaceLocation) -> "SessionClient":
-        """The same, gone on with where another serves it now."""
+        """Return the same session at another location, after another process has taken over serving it."""
         return SessionClient(place, self.session, seen=self._seen)
 
     def send(self, text: str) -> RunData:
+        """Send a message and return its run. The first message becomes the session's title."""
         if self.session.title is None:
             title = " ".join(text.split())[:_TITLE_CHARACTERS]
             printable = "".join(sign for sign in title if sign.isprintable())
@@ -41,7 +43,12 @@ class SessionClient:
         return self._client.send(self.place.id, self.id, text)
 
     def follow(self, run: RunData) -> Iterator[StreamMessage]:
-        """All that happens until the run has ended. A stream that is cut is taken up where it was."""
+        """Yield all messages until the run has ended. Resumes an interrupted stream where it stopped.
+
+        Raises:
+            ServerUnreachable: The server did not come back.
+            ServerUnavailable: The server did not recover.
+        """
         failures = 0
         while True:
             try:
@@ -58,7 +65,7 @@ class SessionClient:
                 time.sleep(min(_FIRST_WAIT * 2**failures, _LONGEST_WAIT))
 
     def stop(self, run: RunData) -> None:
-        """Stops a run; one that has ended meanwhile is stopped enough."""
+        """Cancel a run. A run that has ended meanwhile is not an error."""
         with suppress(Conflict):
             self._client.cancel(self.place.id, run.id)
 
@@ -68,5 +75,6 @@ class SessionClient:
 
 
 def is_end(told: StreamMessage, run: RunData) -> bool:
+    """Return whether this message is the end of the run."""
     payload = told.payload
     return told.type == "chat:run-state" and payload.get("runId") == str(run.id) and payload.get("state") == "ended"

@@ -24,12 +24,17 @@ TrustLevel = Literal["supervised", "guided", "autonomous"]
 
 
 class Toolcrib:
-    """A directory with an agent in it. Used as a context; one conversation, one run at a time.
+    """An agent on a directory. Use it as a context manager; it has one session and one run at a time.
 
-    ``model`` is ``provider/model``; without it, what the environment offers is taken (``ANTHROPIC_API_KEY`` and its
-    kin, as for the command line). ``approve`` is asked about every call that needs a person, ``answer`` about
-    questions; without ``approve`` such calls are denied. ``tools`` are yours, made with ``@tool``; ``instructions``
-    and ``trust`` shape the agent. ``agent`` names one that exists instead, and ``server`` a server elsewhere.
+    - ``directory``: The workspace.
+    - ``model``: ``provider/model``. Without it the environment decides (``ANTHROPIC_API_KEY`` and others, as for the
+      CLI).
+    - ``approve``: Called for every call that needs a decision. Without it such calls are rejected.
+    - ``answer``: Called for the agent's questions.
+    - ``tools``: Your own tools, made with ``@tool``.
+    - ``instructions``, ``trust``: The agent's system prompt and its trust level.
+    - ``agent``: The name of an existing agent to use instead.
+    - ``server``, ``workspace``: The URL of a server to use instead of this process, and the name of a workspace there.
     """
 
     def __init__(
@@ -79,7 +84,11 @@ class Toolcrib:
         self._opened.__exit__(kind, error, trace)
 
     def run(self, prompt: str) -> RunResult:
-        """Asks the agent, and returns when it has answered; Unfinished if it ended otherwise."""
+        """Send a prompt to the agent and return its answer.
+
+        Raises:
+            RunUnfinished: The run ended without an answer.
+        """
         result = None
         for event in self.stream(prompt):
             result = event
@@ -89,7 +98,10 @@ class Toolcrib:
         return result
 
     def stream(self, prompt: str) -> Iterator[Event]:
-        """Asks the agent, and tells what happens; the last event is the Result. Leaving it early stops the run."""
+        """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
+
+        Leaving the iteration early cancels the run.
+        """
         conversation = self._conversation or self._begun(plan=False)
         answering = ApprovalCallbacks(self._there, approve=self._approve, answer=self._answer)
         run = self._run = conversation.send(prompt)
@@ -106,35 +118,45 @@ class Toolcrib:
                 conversation.stop(run)
 
     def cancel(self) -> None:
-        """Stops the run that goes on, if there is one. May be called from another thread."""
+        """Cancel the current run, if there is one. May be called from another thread."""
         if self._run is not None and self._conversation is not None:
             self._conversation.stop(self._run)
 
     def new_session(self, *, plan: bool = False) -> UUID:
-        """Begins another conversation, in plan mode if wished: look, and propose. The first begins by itself."""
+        """Start a new session, optionally in plan mode: read and propose only. The first one starts automatically.
+
+        Returns:
+            The id of the session.
+        """
         return self._begun(plan=plan).id
 
     def resume(self, session_id: UUID) -> None:
-        """Goes on with an earlier conversation: ``RunResult.session_id`` names it."""
+        """Continue an earlier session; ``RunResult.session_id`` is its id."""
         self._conversation = SessionClient(self._there, self.client.session(self._there.id, session_id))
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Calls a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``."""
+        """Call a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``."""
         return self._there.client.call(self._there.id, tool, arguments)
 
     def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """Which rule would decide if the agent made this call, and why: ``verdict``, ``rule``, ``reason`` …
+        """Return which rule would decide if the agent made this call, and why: ``verdict``, ``rule``, ``reason`` …
 
-        Once a conversation has begun, its mode, trust and grants count.
+        Once a session has started, its mode, trust and grants apply.
         """
         if self._conversation is not None:
             return self.client.explain(self._there.id, tool, arguments, session_id=self._conversation.id)
         return self.client.explain(self._there.id, tool, arguments, agent_id=self._agent().id)
 
     def undo(self, result: RunResult | None = None, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
-        """Takes back what a run did to files, or the last one that did something; tells changes and conflicts.
+        """Undo the file changes of a run; by default of the last run that changed something.
 
-        Files that others have changed since are left alone, and are told as conflicts, unless ``force`` is set.
+        Args:
+            result: The run to undo.
+            dry_run: Only return what undoing would do.
+            force: Also undo files that others have changed since. Otherwise these stay, and are returned as conflicts.
+
+        Returns:
+            The changes and the conflicts.
         """
         deed = (
             undo_targets.UndoTarget({"run_id": str(result.run_id)})
@@ -144,24 +166,25 @@ class Toolcrib:
         return undo_targets.run_undo(self._there, deed, dry_run=dry_run, force=force)
 
     def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
-        """Does again what was undone last, if nothing was done since."""
+        """Redo the last undo, if nothing has changed since."""
         return undo_targets.run_undo(self._there, undo_targets.last_undo(self._there), dry_run=dry_run, force=force)
 
     def changes(self, result: RunResult) -> list[Mapping[str, Any]]:
-        """What a run changed: ``path``, ``change``, ``diff`` …"""
+        """Return what a run changed: ``path``, ``change``, ``diff`` …"""
         return cast(list[Mapping[str, Any]], self.call("changes", run_id=str(result.run_id))["changes"])
 
     def log(self, limit: int = 20) -> list[AuditRecordData]:
-        """The newest records of the book: every call, by whom, allowed by whom, and what came of it."""
+        """Return the newest audit records: every call, its caller, its approver and its outcome."""
         return self._there.client.audit(self._there.id, limit=limit)
 
     @property
     def client(self) -> Client:
-        """For everything else: the HTTP API, typed."""
+        """The typed client of the HTTP API, for everything else."""
         return self._there.client
 
     @property
     def workspace_id(self) -> UUID:
+        """The id of the workspace."""
         return self._there.id
 
     @property

@@ -1,4 +1,4 @@
-"""What was done in a workspace and can be taken back, as its book tells. Undoing itself is a tool's work."""
+"""Finds what can be undone or redone in a workspace, by its audit log. The `undo` tool does the work."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,20 +14,21 @@ _MOST_RECORDS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class UndoTarget:
-    """What to take back, as the arguments of `undo`."""
+    """What to undo, as the arguments of `undo`."""
 
     arguments: Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class _UndoneRecords:
-    """What has been taken back by what was met so far, going back in time."""
+    """What the undos met so far have reverted, going back in time."""
 
     calls: set[str] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
 
     def covers(self, record: AuditRecordData) -> bool:
+        """Return whether the record's change was undone."""
         return (
             str(record.call_id) in self.calls
             or str(record.run_id) in self.runs
@@ -35,13 +36,18 @@ class _UndoneRecords:
         )
 
     def add(self, undo: AuditRecordData) -> None:
+        """Add what an undo reverted."""
         self.calls.update(map(str, undo.input.get("calls") or ()))
         self.runs.update(str(undo.input[name]) for name in ("run_id",) if undo.input.get(name))
         self.sessions.update(str(undo.input[name]) for name in ("session_id",) if undo.input.get(name))
 
 
 def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTarget:
-    """The newest that changed files and stands: its run or session if that is ``whole``, or the one call."""
+    """Return the newest change of files that is still in effect: its run or session if that is ``whole``, or its call.
+
+    Raises:
+        NotFound: There is nothing to undo.
+    """
     for record in _standing(place):
         if record.tool != "undo":
             return UndoTarget(_arguments(record, whole))
@@ -49,7 +55,11 @@ def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTar
 
 
 def last_undo(place: WorkspaceLocation) -> UndoTarget:
-    """The newest undo that stands, if nothing was done since."""
+    """Return the newest undo that is still in effect, if nothing has changed since.
+
+    Raises:
+        NotFound: There is nothing to redo.
+    """
     records = list(records_of(place))
     undos = {str(record.call_id) for record in records if record.tool == "undo"}
     for record in _standing(place):
@@ -63,14 +73,14 @@ def last_undo(place: WorkspaceLocation) -> UndoTarget:
 def run_undo(
     place: WorkspaceLocation, deed: UndoTarget, *, dry_run: bool = False, force: bool = False
 ) -> dict[str, Any]:
-    """Undoes it, or shows what undoing would do."""
+    """Undo it, or return what undoing would do."""
     arguments = {**deed.arguments, "dry_run": dry_run, "force": force}
     found: dict[str, Any] = place.client.call(place.id, "undo", arguments)
     return found
 
 
 def records_of(place: WorkspaceLocation) -> Iterator[AuditRecordData]:
-    """The book's records that changed files, the newest first."""
+    """Yield the audit records that changed files, newest first."""
     before, read = None, 0
     while read < _MOST_RECORDS:
         page = place.client.audit(place.id, limit=_PAGE, before=before)

@@ -1,4 +1,4 @@
-"""Where work is done: a directory, served by this very process, or a workspace of a server elsewhere."""
+"""Where a workspace is: a directory that this process serves, or a workspace of another server."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceLocation:
-    """A workspace, and a client that speaks to whoever serves it."""
+    """A workspace, and a client for the server that has it."""
 
     client: Client
     workspace: WorkspaceData
-    # What is remembered of a directory on this machine; nowhere for a server's workspace.
+    # The folder for this directory's state on this machine; None for a server's workspace.
     notes: Path | None
-    # Another process of this user serves the directory, and may end.
+    # Whether another process of this user serves the directory; it may end.
     served_elsewhere: bool = False
-    # Makes an address at which a browser is logged in, once; for a directory on this machine.
+    # Creates a URL that logs a browser in once; for a directory on this machine.
     login_link: Callable[[], str] | None = None
 
     @property
     def id(self) -> UUID:
+        """The id of the workspace."""
         return self.workspace.id
 
 
@@ -42,7 +43,12 @@ def open_workspace_at(
     tools: Iterable["Tool"] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[WorkspaceLocation]:
-    """The workspace of a directory, with ``tools`` besides ours, or one of a server if that is named."""
+    """Open the workspace of a directory, with additional ``tools``, or a workspace of ``server``.
+
+    Raises:
+        Misconfigured: ``tools`` were given for a server, or no token or workspace is configured for it.
+        NotFound: The server has no such workspace.
+    """
     added = tuple(tools)
     if server is not None:
         if added:
@@ -50,7 +56,7 @@ def open_workspace_at(
         with Client(server, _token()) as client:
             yield WorkspaceLocation(client, _chosen(client, workspace), None)
         return
-    # Only here: it loads the whole program, which work on a server elsewhere does not need.
+    # Imported here: it loads the whole program, which a remote server does not need.
     from toolcrib.local import open_local
 
     with (

@@ -1,1 +1,1 @@
-"""PostgreSQL, and nothing else: the pool, the migrations, and one module per aggregate. SQL stays SQL here."""
+"""PostgreSQL access: the connection pools, the migrations, and one module per aggregate. Queries are plain SQL."""

@@ -1,4 +1,4 @@
-"""Agents of a workspace: what their owner wrote, and the rules that it says."""
+"""Agents of a workspace: their YAML definitions, the rules parsed from them, and their grants."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,10 @@ from toolcrib.storage.approved_calls import rule_of
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.workers.worker_pool import in_worker
 
-# Grants: the rules that people's decisions left behind. They are seen, and can be revoked.
-
 
 @dataclass(frozen=True, slots=True)
 class StoredGrant:
-    """A grant with where it came from."""
+    """A grant with its origin."""
 
     id: GrantId
     agent_id: AgentId
@@ -38,12 +36,13 @@ class StoredGrant:
 
 
 class GrantStore:
-    """Queries on grants. They are written with the decision that they come of."""
+    """Queries on grants. A grant is written together with its decision."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def list(self, tenant: Tenant) -> list[StoredGrant]:
+        """Return the workspace's active grants."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -58,7 +57,7 @@ class GrantStore:
             ]
 
     async def revoke(self, tenant: Tenant, grant_id: GrantId) -> None:
-        """The agent is asked about again, from its next call on."""
+        """Revoke a grant. From the agent's next call on, a person is asked again."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
@@ -72,7 +71,7 @@ class GrantStore:
 
 
 def grants_from(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Grant, ...]:
-    """What ``toolcrib.grants_of`` gives."""
+    """Parse the grants of an agent from their rows."""
     return tuple(
         Grant(
             GrantId(UUID(row["id"])),
@@ -87,13 +86,13 @@ def _rule(tool: str, paths: Any, commands: Any) -> GrantRule:
     return rule_of({"tool": tool, "paths": paths, "commands": commands})
 
 
-# Longer definitions are read in a worker.
+# Longer definitions are parsed in a worker.
 _LITTLE_YAML = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAgent:
-    """An agent as it is kept. ``definition`` is the YAML text as it was written, comments included."""
+    """An agent as it is stored. ``definition`` is the YAML text as written, including comments."""
 
     id: AgentId
     name: str
@@ -104,27 +103,32 @@ class StoredAgent:
     updated_at: datetime
     grants: tuple[Grant, ...] = ()
     workspace_ceiling: TrustLevel | None = None
-    # The package that brought it; none: an owner wrote it.
+    # The package that installed it; None if an owner wrote it.
     package: str | None = None
 
     @property
     def max_trust(self) -> TrustLevel | None:
-        """The most that a session may trust it, by the agent's rules and the workspace's."""
+        """The highest trust that a session may have, by the agent's rules and the workspace's."""
         return ceiling_of(self.rules, self.workspace_ceiling)
 
     @property
     def as_caller(self) -> Agent:
+        """The agent as a caller."""
         return bound_agent(self.id, self.name, self.rules, self.grants, workspace_ceiling=self.workspace_ceiling)
 
 
 class AgentStore:
-    """Queries on agents. Only here are definition and rules written, so that the two always agree."""
+    """Queries on agents. Only this class writes definition and rules, so that the two always agree."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create(self, tenant: Tenant, *, name: str, definition: str) -> StoredAgent:
-        """Adds an agent; BadArguments if its definition is not valid."""
+        """Create an agent.
+
+        Raises:
+            BadArguments: The definition is invalid.
+        """
         rules = await _rules(definition)
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
@@ -142,7 +146,7 @@ class AgentStore:
         return _agent(row)
 
     async def list(self, tenant: Tenant) -> list[StoredAgent]:
-        """Every agent of the workspace, by name."""
+        """Return every agent of the workspace, by name."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 f"""
@@ -154,6 +158,7 @@ class AgentStore:
             return [_agent(row) for row in await cursor.fetchall()]
 
     async def get(self, tenant: Tenant, agent_id: AgentId) -> StoredAgent:
+        """Return one agent."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 f"""
@@ -165,7 +170,7 @@ class AgentStore:
             return _found(await cursor.fetchone(), agent_id)
 
     async def default(self, tenant: Tenant) -> AgentId | None:
-        """Who answers where nobody is named: the workspace's choice, else its oldest agent that names a model."""
+        """Return the default agent: the workspace's choice, otherwise its oldest agent that names a model."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -182,7 +187,7 @@ class AgentStore:
     async def update(
         self, tenant: Tenant, agent_id: AgentId, *, name: str | None = None, definition: str | None = None
     ) -> StoredAgent:
-        """Changes what is given. The agent's next call is bound by the new rules."""
+        """Change what is given. The agent's next call follows the new rules."""
         rules = None if definition is None else json_text(await _rules(definition))
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
@@ -200,7 +205,7 @@ class AgentStore:
             raise _name_taken(name) from None
 
     async def delete(self, tenant: Tenant, agent_id: AgentId) -> None:
-        """Ends an agent and with it its keys. Its name stands in the history, so its row stays."""
+        """Delete an agent and its keys. The row stays, because the history shows its name."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
@@ -216,9 +221,12 @@ class AgentStore:
 async def put_packaged(
     connection: Connection, tenant: Tenant, package: str, agents: Sequence[PackageAgent]
 ) -> tuple[str, ...]:
-    """Makes the workspace's agents of a package these, and no others; gives their names there.
+    """Replace the workspace's agents of a package by these, and return their names there.
 
-    An agent of this package that is known keeps its id. Conflict if somebody else's has one of the names.
+    A known agent of this package keeps its id.
+
+    Raises:
+        Conflict: Another agent has one of the names.
     """
     names = [f"{package}.{agent.name}" for agent in agents]
     await connection.execute(
@@ -282,7 +290,7 @@ def _name_taken(name: str | None) -> Conflict:
 
 
 async def _rules(definition: str) -> AgentRules:
-    """What a definition declares. A long one is read in a worker: YAML takes its time."""
+    """Parse the rules of a definition. A long one is parsed in a worker, because YAML is slow."""
     if len(definition) <= _LITTLE_YAML:
         return parse_definition(definition)
     return AgentRules.model_validate(await in_worker(plain_rules_from_yaml, definition))

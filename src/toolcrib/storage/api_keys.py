@@ -1,4 +1,4 @@
-"""API keys: a person's own, and those by which an agent acts in its workspace."""
+"""API keys: a person's own, and those of agents in a workspace."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +14,13 @@ from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.quotas import API_KEYS, has_all, one_at_a_time
 from toolcrib.storage.users import KEY_PREFIX, ActingUser, acting, hashed, new_secret
 
-# Enough of a key to tell it from others in a list, too little to guess the rest.
+# Enough of a key to recognize it in a list, too little to guess the rest.
 _HINT_LENGTH = len(KEY_PREFIX) + 6
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it may be shown. An agent's key names its workspace and agent."""
+    """A key without its secret. An agent's key names its workspace and agent."""
 
     id: KeyId
     name: str
@@ -33,7 +33,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyHolder:
-    """Who a key stands for: a person, or an agent of one workspace for whom that person answers."""
+    """The owner of a key: a person, or an agent of one workspace that acts for that person."""
 
     user_id: UserId
     token_version: int
@@ -49,7 +49,7 @@ class ApiKeyStore:
         self._most = most
 
     async def create(self, person: ActingUser, *, name: str, expires_at: datetime | None) -> tuple[ApiKey, str]:
-        """A person's own key, and its secret, which nobody can show again."""
+        """Create a person's own key. Returns the key and its secret, which cannot be shown again."""
         secret = new_secret(KEY_PREFIX)
         async with acting(self._database, person) as connection:
             await self._refuse_more(connection, person.user_id)
@@ -67,7 +67,7 @@ class ApiKeyStore:
     async def create_for_agent(
         self, tenant: Tenant, agent_id: AgentId, *, name: str, expires_at: datetime | None
     ) -> tuple[ApiKey, str]:
-        """A key by which an agent acts in its workspace; the owner who makes it answers for it."""
+        """Create a key for an agent in its workspace. The agent acts for the owner who creates it."""
         secret = new_secret(KEY_PREFIX)
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await self._refuse_more(connection, tenant.user_id)
@@ -97,7 +97,7 @@ class ApiKeyStore:
         return ApiKey(*row), secret
 
     async def list(self, person: ActingUser) -> list[ApiKey]:
-        """The keys that a person has made, for themselves and for agents, the newest first."""
+        """Return the keys that a person created, for themselves and for agents, newest first."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.api_keys where user_id = %s order by id desc",  # noqa: S608
@@ -106,8 +106,9 @@ class ApiKeyStore:
             return [ApiKey(*row) for row in await cursor.fetchall()]
 
     async def revoke(self, person: ActingUser, key_id: KeyId) -> None:
+        """Revoke a key."""
         async with acting(self._database, person) as connection:
-            # Removed, not marked: they may have left the workspace that an agent's key belongs to.
+            # Deleted, not marked: the person may have left the workspace of an agent's key.
             cursor = await connection.execute(
                 "delete from toolcrib.api_keys where user_id = %s and id = %s", (person.user_id, key_id)
             )
@@ -115,7 +116,7 @@ class ApiKeyStore:
                 raise NotFound(f"You have no key {key_id}.")
 
     async def find(self, secret: str) -> ApiKeyHolder | None:
-        """Who holds this key; none if it is unknown, expired or revoked, or its agent is gone."""
+        """Return the holder of this key; None if it is unknown, expired or revoked, or its agent was deleted."""
         async with self._database.connection() as connection:
             cursor = await connection.execute(
                 """

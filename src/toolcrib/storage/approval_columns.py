@@ -1,6 +1,6 @@
-"""How approvals are selected: one with what is executed, one without, and pages. Statements only."""
+"""SELECT statements for approvals: with the executable arguments, without them, and as pages."""
 
-# Without what is executed: that may be ten megabytes, and is for whoever carries it out.
+# Without the arguments and the result: these may have ten megabytes, and only the execution needs them.
 _FACTS = """
     select a.id, a.workspace_id, a.call_id, a.session_id, a.run_id, a.user_id, a.agent_id, a.via, a.tool, a.shown,
            a.arguments_sha256, a.change_set_id, a.effects, a.rule, a.reason, a.isolation, a.offered, a.state, a.scope,

@@ -1,4 +1,4 @@
-"""Approvals as rows: asked once, decided once, carried out once. Knows rows, not what they would do."""
+"""Approvals as rows: requested once, decided once, executed once."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ from toolcrib.storage.quotas import OPEN_APPROVALS, has_all
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What is written when a call must wait."""
+    """The row of a new approval."""
 
     id: ApprovalId
     arguments: str
@@ -41,7 +41,7 @@ class ApprovalRequest:
 
 
 class ApprovalStore(ApprovedCallStore):
-    """Queries on approvals. Whoever decides must be a member; no agent ever is the one who decides."""
+    """Queries on approvals. Only a member decides, and never an agent."""
 
     def __init__(self, database: Database, *, most_open: int = OPEN_APPROVALS) -> None:
         super().__init__(database)
@@ -49,13 +49,18 @@ class ApprovalStore(ApprovedCallStore):
 
     @asynccontextmanager
     async def transaction(self, tenant: Tenant, needs: WorkspaceRole) -> AsyncIterator[Connection]:
+        """Open a transaction in the workspace."""
         async with self._database.transaction(tenant, needs) as connection:
             yield connection
 
     async def insert(
         self, connection: Connection, tenant: Tenant, new: ApprovalRequest, caller: Caller, tool: str
     ) -> None:
-        """Writes an open approval of a call of ``caller``; ToolFailed if too many wait already."""
+        """Insert a pending approval for a call of ``caller``.
+
+        Raises:
+            ToolFailed: Too many approvals are pending already.
+        """
         if new.replaces is None:
             rows = "select from toolcrib.approvals where workspace_id = %s and state = 'open'"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most_open):
@@ -99,16 +104,17 @@ class ApprovalStore(ApprovedCallStore):
         )
 
     async def get(self, tenant: Tenant, approval_id: ApprovalId) -> Approval:
+        """Return one approval."""
         async with self._database.transaction(tenant) as connection:
             return approval_from(await _one(connection, tenant, approval_id))
 
     async def of_call(self, tenant: Tenant, call_id: CallId) -> Approval:
-        """The newest approval of a call."""
+        """Return the latest approval of a call."""
         async with self._database.transaction(tenant) as connection:
             return await self.latest_of_call(connection, tenant, call_id)
 
     async def latest_of_call(self, connection: Connection, tenant: Tenant, call_id: CallId) -> Approval:
-        """The same, in a transaction that has its tenant."""
+        """Return the latest approval of a call, within a transaction of the tenant."""
         cursor = connection.cursor(row_factory=dict_row)
         await cursor.execute(
             SELECT + "where a.workspace_id = %s and a.call_id = %s order by a.created_at desc, a.id desc limit 1",
@@ -128,11 +134,14 @@ class ApprovalStore(ApprovedCallStore):
         after: ApprovalId | None = None,
         limit: int = 100,
     ) -> list[Approval]:
-        """The oldest first; for an agent, only its own. Long lists of changes are shortened: ``get`` has them whole."""
+        """Return a page, oldest first; an agent sees its own only.
+
+        Long lists of changes are shortened, unlike in ``get``.
+        """
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
-                # A statement each: one for both would read through all that was ever decided to find what is open.
+                # Two statements: a single one for both would scan everything ever decided to find what is pending.
                 PAGE_OF_OPEN if only_open else PAGE,
                 {
                     "workspace": tenant.workspace_id,
@@ -145,7 +154,7 @@ class ApprovalStore(ApprovedCallStore):
             return [approval_from(row) for row in await cursor.fetchall()]
 
     async def lock(self, connection: Connection, tenant: Tenant, approval_id: ApprovalId) -> ApprovedCall:
-        """The approval, which nobody else can decide until this transaction ends."""
+        """Lock the approval, so that no other transaction can decide it."""
         await connection.execute(
             "select from toolcrib.approvals where workspace_id = %s and id = %s for update",
             (tenant.workspace_id, approval_id),
@@ -155,7 +164,7 @@ class ApprovalStore(ApprovedCallStore):
     async def save_decision(
         self, connection: Connection, tenant: Tenant, approval: Approval, judgement: ApprovalDecision, *, via: str
     ) -> None:
-        """Writes a person's decision on an open approval, and the rule that it leaves behind."""
+        """Write a person's decision on a pending approval, and the grant if it stores one."""
         allowed = judgement.approved
         await connection.execute(
             """
@@ -194,7 +203,7 @@ class ApprovalStore(ApprovedCallStore):
             )
 
     async def end(self, connection: Connection, tenant: Tenant, approval_id: ApprovalId, state: ApprovalState) -> None:
-        """Nobody will carry it out as it stands. Its arguments are kept only if it is stale, for asking again."""
+        """End an approval without execution. The arguments are kept only if it is stale, to ask again."""
         await connection.execute(
             """
             update toolcrib.approvals
@@ -208,7 +217,11 @@ class ApprovalStore(ApprovedCallStore):
         )
 
     async def replace(self, connection: Connection, tenant: Tenant, approval_id: ApprovalId) -> None:
-        """It is stale and asked again, in this transaction. Whoever comes second has nothing to do."""
+        """Mark a stale approval as replaced by a new one in this transaction.
+
+        Raises:
+            Superseded: It was replaced before.
+        """
         cursor = await connection.execute(
             """
             update toolcrib.approvals set state = 'stale', carried_at = now(), arguments = null, result = null
@@ -224,7 +237,7 @@ class ApprovalStore(ApprovedCallStore):
             await drop_proposal(connection, tenant, row[0])
 
     async def approved_call(self, tenant: Tenant, call_id: CallId) -> ApprovedCall | None:
-        """What a person allowed of a call and nobody has carried out yet, for the run that called."""
+        """Return the approved but unexecuted call, for the run that requested it."""
         async with self._database.transaction(tenant) as connection:
             try:
                 approval = await self.latest_of_call(connection, tenant, call_id)
@@ -234,7 +247,7 @@ class ApprovalStore(ApprovedCallStore):
         return found if found.approval.state is ApprovalState.ALLOWED else None
 
     async def session_exists(self, connection: Connection, approval: Approval) -> bool:
-        """Whether there still is someone to tell: sessions are deleted while their calls wait."""
+        """Return whether the session exists: sessions are deleted while their calls wait."""
         cursor = await connection.execute(
             "select from toolcrib.sessions where workspace_id = %s and id = %s",
             (approval.workspace_id, approval.session_id),
@@ -242,7 +255,11 @@ class ApprovalStore(ApprovedCallStore):
         return await cursor.fetchone() is not None
 
     async def session_phase(self, connection: Connection, approval: Approval) -> str | None:
-        """The phase that the call's session is in now; NotFound if the session was deleted."""
+        """Return the current phase of the call's session.
+
+        Raises:
+            NotFound: The session was deleted.
+        """
         cursor = await connection.execute(
             "select phase from toolcrib.sessions where workspace_id = %s and id = %s",
             (approval.workspace_id, approval.session_id),
@@ -253,7 +270,7 @@ class ApprovalStore(ApprovedCallStore):
         return None if row[0] is None else str(row[0])
 
     async def list_expired(self, *, limit: int) -> list[tuple[WorkspaceId, ApprovalId]]:
-        """Open ones whose time is over."""
+        """Return pending approvals that have expired."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """

@@ -1,4 +1,4 @@
-"""What people allowed, as rows: claimed by one process at a time, carried out once, given up after a few attempts."""
+"""Approved calls as rows: claimed by one process at a time, executed once, given up after a few attempts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,24 +15,25 @@ from toolcrib.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class ApprovedCall:
-    """An approval that is to be carried out, with exactly what was approved."""
+    """An approval that is to be executed, with exactly the arguments and the result that were approved."""
 
     approval: Approval
     via: str
     arguments: str
     result: Any
-    # Another node, or this one before it died, had begun.
+    # Another node, or this one before a crash, had started to execute it.
     begun_before: bool = False
-    # How many processes have begun to carry it out, this one included.
+    # How many processes have started to execute it, including this one.
     attempts: int = 0
 
     @property
     def is_stale(self) -> bool:
+        """Whether a person must be asked again."""
         return self.approval.state is ApprovalState.STALE
 
 
 class ApprovedCallStore:
-    """Queries of whoever carries out what was allowed. As the system."""
+    """Queries of the resume worker, with the system role."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,11 +48,14 @@ class ApprovedCallStore:
         alone_after: int | None = None,
         idle: bool = True,
     ) -> list[ApprovedCall]:
-        """Takes what was allowed, or is stale and must be asked again, where this node is the home. As the system.
+        """Claim approved calls, and stale ones to ask about again, of workspaces whose home is this node.
 
-        ``holder`` is the process that takes it. What a run waits for is carried out by the run. What
-        ``alone_after`` processes did not survive is taken by itself, by one that is ``idle``, so that nothing else is
-        blamed for its end; until then nothing else is taken.
+        A run executes its own calls, so those are not claimed. A call that ``alone_after`` processes did not survive is
+        claimed alone, by a process that is ``idle``, so that no other call is blamed for a crash; until then nothing
+        else is claimed.
+
+        Args:
+            holder: The process that claims.
         """
         async with self._database.as_system() as connection:
             cursor = connection.cursor(row_factory=dict_row)
@@ -94,7 +98,7 @@ class ApprovedCallStore:
             return [allowed_from(row) for row in await cursor.fetchall()]
 
     async def renew(self, holder: str, approval_ids: Sequence[ApprovalId]) -> None:
-        """This process still carries these out."""
+        """Renew the claims of this process."""
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
@@ -105,7 +109,7 @@ class ApprovedCallStore:
             )
 
     async def release_dead(self, *, lease: float) -> None:
-        """What a process had claimed that is dead by now, nobody carries out. That it was begun is remembered."""
+        """Release the claims of dead processes. That execution had started is kept."""
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
@@ -117,7 +121,7 @@ class ApprovedCallStore:
             )
 
     async def give_back(self, holder: str, approval_id: ApprovalId) -> None:
-        """This process stops in good order: another may take it at once, and this was no failed attempt."""
+        """Release a claim because this process stops: another may take it at once, and no attempt is counted."""
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
@@ -129,8 +133,10 @@ class ApprovedCallStore:
             )
 
     async def release(self, approval: Approval, node: str) -> None:
-        """Gives a claim to the node that has become the home. Where that is still this one, the lease has to run out:
-        whatever was in the way would be in the way again at once."""
+        """Release a claim for the node that has become the workspace's home.
+
+        If that is still this node, the lease must run out: the same obstacle would be there again at once.
+        """
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
@@ -144,11 +150,13 @@ class ApprovedCallStore:
 
 
 def allowed_from(row: Mapping[str, Any]) -> ApprovedCall:
+    """Create an approved call from its row."""
     begun, attempts = bool(row.get("begun")), row.get("attempts") or 0
     return ApprovedCall(approval_from(row), row["via"], row["arguments"] or "{}", row["result"], begun, attempts)
 
 
 def approval_from(row: Mapping[str, Any]) -> Approval:
+    """Create an approval from its row."""
     return Approval(
         id=row["id"],
         workspace_id=row["workspace_id"],
@@ -181,7 +189,7 @@ def approval_from(row: Mapping[str, Any]) -> Approval:
 
 
 def rule_of(row: Mapping[str, Any]) -> GrantRule:
-    """A rule as it is stored, read back."""
+    """Parse a stored rule."""
     paths, commands = row.get("paths"), row.get("commands")
     return GrantRule(
         row["tool"],

@@ -1,4 +1,4 @@
-"""The book: one record per call, insert-only, and the seals that close it batch by batch."""
+"""The audit log: one record per call, insert-only, and the seals that close it in batches."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,24 +15,24 @@ from toolcrib.core.json_text import json_text
 from toolcrib.policy.truncation import truncate
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# Stands for the workspace and the person of what an operator did to the server as a whole.
+# The workspace and user id in records about the server as a whole.
 SERVER = UUID(int=0)
 
-# The rule of records that `toolcrib.record_admin` writes. The gate decides by none of this name.
+# The rule of records that database triggers write about changes of permissions. The gate has no rule of this name.
 ADMIN_RULE = "admin"
 
-# How much a record holds of what a caller said. What is longer loses its middle, and says how much is missing.
+# How much of the arguments a record holds. A longer value loses its middle and says how much is missing.
 _INPUT_BYTES = 16_000
 _NAME = 200
 _RULE = 500
 
-# How many records a page looks at: a filter that fits none of a million must not read a million.
+# How many records one page scans: a filter without matches must not read a million records.
 _LOOK = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAuditRecord:
-    """A record as it is read back. The order of its fields is what a seal is computed over."""
+    """A record as it is read back. A seal is computed over its fields in this order."""
 
     position: int
     id: UUID
@@ -57,13 +57,13 @@ class StoredAuditRecord:
 
     @property
     def kind(self) -> str:
-        """``admin`` for a change of who may do what, which triggers record; ``call`` for a tool's."""
+        """``admin`` for a change of permissions, written by triggers; ``call`` for a tool call."""
         return "admin" if self.rule == ADMIN_RULE else "call"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSeal:
-    """A closed batch of records: which positions it covers, which below ``top`` a late commit may still fill."""
+    """A seal: the positions that it covers, and those below ``top`` that a late commit may still fill."""
 
     number: int
     covered: tuple[range, ...]
@@ -75,7 +75,7 @@ class AuditSeal:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which records are asked for; what is none is left open. ``since`` counts, ``until`` does not."""
+    """Filters for records; None means any. ``since`` is inclusive, ``until`` is exclusive."""
 
     user_id: UUID | None = None
     agent_id: UUID | None = None
@@ -89,20 +89,20 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Records, the newest first, and before which position the next page begins; none at the book's beginning."""
+    """Records, newest first, and the cursor of the next page; None at the beginning of the log."""
 
     records: list[StoredAuditRecord]
     next: int | None
 
 
 class AuditStore:
-    """Writing records and reading one's own workspace's."""
+    """Writes audit records and reads those of one workspace."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def append(self, records: Sequence[AuditRecord]) -> None:
-        """Writes records of any workspaces in one statement, and so in one commit."""
+        """Write records of any workspaces in one statement, and so in one commit."""
         async with self._database.connection() as connection:
             rows = json_text([audit_row(record) for record in records])
             await connection.execute("select toolcrib.record_audit(%s)", (rows,), prepare=True)
@@ -110,9 +110,9 @@ class AuditStore:
     async def page(
         self, tenant: Tenant, *, before: int | None, limit: int, wanted: AuditFilter | None = None, look: int = _LOOK
     ) -> AuditPage:
-        """A workspace's records, the newest first; for its owners.
+        """Return a page of a workspace's records, newest first. Owners only.
 
-        At most ``look`` records are looked at, however few of them are wanted: a page may be short, and not the last.
+        It scans at most ``look`` records, however few match: a page may be short without being the last.
         """
         async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
@@ -147,12 +147,12 @@ class AuditStore:
             return AuditPage(records, await _looked_down_to(connection, tenant, before=before, look=look))
 
     async def require_reader(self, tenant: Tenant) -> None:
-        """Forbidden for who may not read the book."""
+        """Raise Forbidden if the user may not read the audit log."""
         async with self._database.transaction(tenant, WorkspaceRole.OWNER):
             return
 
     async def count_unsealed(self, tenant: Tenant, *, top: int) -> int:
-        """How many of a workspace's records lie beyond the newest seal, counted no further than a page looks."""
+        """Count a workspace's records after the newest seal, up to the limit of a page's scan."""
         async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
@@ -165,25 +165,26 @@ class AuditStore:
 
 
 class AuditSealStore:
-    """What the sealer and the verifier need, as the system role: every workspace's records, and the chain."""
+    """Queries of the sealer and the verifier, with the system role: the records of all workspaces, and the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[Connection]:
-        """One sealer at a time, on any node: the chain has one end."""
+        """Lock the chain: one sealer at a time on all nodes, because the chain has one end."""
         async with self._database.as_system() as connection, connection.transaction():
             await connection.execute("select pg_advisory_xact_lock(%s)", (_SEALER_LOCK,))
             yield connection
 
     async def last(self, connection: Connection) -> AuditSeal | None:
+        """Return the last seal."""
         cursor = await connection.execute(_SEALS + "order by number desc limit 1")
         row = await cursor.fetchone()
         return _seal(row) if row else None
 
     async def open_for_long(self, connection: Connection) -> tuple[range, ...]:
-        """Positions that were open an hour ago: no transaction lives that long, so they stay empty."""
+        """Return positions that were open an hour ago: no transaction lives that long, so they stay empty."""
         cursor = await connection.execute(
             """
             select open from toolcrib.seals where sealed_at < now() - interval '1 hour'
@@ -196,7 +197,7 @@ class AuditSealStore:
     async def unsealed(
         self, connection: Connection, *, top: int, open: tuple[range, ...], limit: int
     ) -> list[StoredAuditRecord]:
-        """Records beyond the last seal, and those that have since filled a gap below it."""
+        """Return records after the last seal, and those that have since filled a gap below it."""
         cursor = await connection.execute(
             _SELECT
             + """
@@ -210,6 +211,7 @@ class AuditSealStore:
         return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
     async def add(self, connection: Connection, seal: AuditSeal) -> None:
+        """Append a seal."""
         await connection.execute(
             """
             insert into toolcrib.seals (number, covered, open, top, records, mac) values (%s, %s, %s, %s, %s, %s)
@@ -225,11 +227,13 @@ class AuditSealStore:
         )
 
     async def seals_after(self, number: int, *, limit: int) -> list[AuditSeal]:
+        """Return the seals after a number."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(_SEALS + "where number > %s order by number limit %s", (number, limit))
             return [_seal(row) for row in await cursor.fetchall()]
 
     async def records_in_range(self, covered: tuple[range, ...]) -> list[StoredAuditRecord]:
+        """Return the records at these positions."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 _SELECT
@@ -243,13 +247,13 @@ class AuditSealStore:
             return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
     async def unsealed_below(self) -> list[int]:
-        """Positions that no seal covers: not sealed yet, or slipped in behind the chain's back."""
+        """Return positions that no seal covers: not sealed yet, or inserted behind the chain."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(_OUTSIDE + "order by a.position")
             return [position for (position,) in await cursor.fetchall()]
 
     async def outside_seals_between(self, above: int | None, up_to: int) -> list[int]:
-        """The same, in one stretch of the book; without ``above``, from its beginning."""
+        """Return positions that no seal covers within a range; without ``above``, from the beginning of the log."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 _OUTSIDE
@@ -259,23 +263,25 @@ class AuditSealStore:
             return [position for (position,) in await cursor.fetchall()]
 
     async def missing(self) -> int:
-        """How many records that seals cover are not there: without looking into any."""
+        """Count the sealed records that are missing, without reading any."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(_MISSING)
             row = await cursor.fetchone()
             return int(row[0]) if row else 0
 
     async def seal(self, number: int) -> AuditSeal | None:
+        """Return one seal."""
         async with self._database.as_system() as connection:
             return await self.numbered(connection, number)
 
     async def numbered(self, connection: Connection, number: int) -> AuditSeal | None:
+        """Return one seal, within a transaction."""
         cursor = await connection.execute(_SEALS + "where number = %s", (number,))
         row = await cursor.fetchone()
         return _seal(row) if row else None
 
     async def server_records(self, tool: str) -> list[tuple[datetime, Any]]:
-        """When something was done to the server as a whole, and with what input."""
+        """Return the time and the input of each operator action of this kind on the server as a whole."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select at, input from toolcrib.audit where workspace_id = %s and tool = %s order by position",
@@ -284,6 +290,7 @@ class AuditSealStore:
             return [(at, given) for at, given in await cursor.fetchall()]
 
     async def newest(self) -> AuditSeal | None:
+        """Return the last seal."""
         async with self._database.as_system() as connection:
             return await self.last(connection)
 
@@ -302,7 +309,7 @@ def _parameters(wanted: AuditFilter) -> dict[str, Any]:
 
 
 async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int | None, look: int) -> int | None:
-    """The last position that a page looked at; none if there is nothing beyond it."""
+    """Return the last position that a page scanned; None if there is nothing before it."""
     cursor = await connection.execute(
         """
         select position from toolcrib.audit
@@ -317,7 +324,7 @@ async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int
 
 _SEALER_LOCK = 0x746F6F6C7365616C
 
-# All that is covered is one multirange, worked out once: a seal looked up for each record took most of a verification.
+# All covered positions as one multirange, computed once: a lookup per record took most of a verification's time.
 _COVERED = "(select range_agg(part) from toolcrib.seals s, unnest(s.covered) part)"
 
 _OUTSIDE = f"""
@@ -342,7 +349,7 @@ _SELECT = """
 
 
 def audit_row(record: AuditRecord) -> dict[str, Any]:
-    """A record as ``toolcrib.record_audit`` takes it."""
+    """Serialize a record for the database function that appends it."""
     caller = record.caller
     return {
         "id": record.id,
@@ -377,5 +384,5 @@ def _ranges(multirange: Int8Multirange) -> tuple[range, ...]:
 
 
 def _multirange(ranges: tuple[range, ...]) -> str:
-    """As PostgreSQL writes it: the driver's own type sends numbers in a width that int8multirange refuses."""
+    """Format ranges as PostgreSQL does: the driver's own type sends integers in a width that int8multirange rejects."""
     return "{" + ",".join(f"[{part.start},{part.stop})" for part in ranges) + "}"

@@ -1,4 +1,4 @@
-"""Background processes as rows: what runs where for whom, and how it ended. Runs nothing."""
+"""Background processes as rows: what runs where and for whom, and how it ended."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -20,10 +20,10 @@ from toolcrib.core.ids import (
 )
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# The columns put into statements here are constants:
+# The columns in these statements are constants:
 # ruff: noqa: S608
 
-# How many a listing shows of those that have ended, and how long they are remembered.
+# How many ended processes a list shows, and how long they are kept.
 _ENDED_SHOWN: Final = 20
 _REMEMBERED_NS: Final = 30 * 24 * 3600 * 10**9
 
@@ -35,10 +35,14 @@ class BackgroundProcessStore:
         self._database = database
 
     async def begin(self, tenant: Tenant, new: BackgroundProcess, *, most: int) -> None:
-        """Writes it down before it starts. Conflict if ``most`` of the same agent, or person, run already."""
+        """Insert the row before the process starts.
+
+        Raises:
+            Conflict: The agent or person already has ``most`` running processes.
+        """
         author = new.author
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            # One at a time, so that two do not both find room for one.
+            # Serialize, so that two calls do not both take the last free slot.
             await connection.execute(
                 "select from toolcrib.workspaces where id = %s for no key update", (new.workspace_id,)
             )
@@ -77,7 +81,7 @@ class BackgroundProcessStore:
                 raise Conflict(f"{most} background processes run already, which is all that may. Stop one first.")
 
     async def end(self, tenant: Tenant, id_: BackgroundId, *, at_ns: int, code: int | None, why: str | None) -> None:
-        """Writes down how it ended."""
+        """Record how it ended."""
         async with self._database.transaction(tenant) as connection:
             await connection.execute(
                 """
@@ -88,7 +92,7 @@ class BackgroundProcessStore:
             )
 
     async def of(self, caller: Caller) -> list[BackgroundProcess]:
-        """Those of the caller's session or, outside one, of the caller: what runs, and the last that have ended."""
+        """Return the processes of the caller's session or, outside one, of the caller: running and recently ended."""
         async with self._database.transaction(Tenant.of(caller)) as connection:
             cursor = await connection.execute(
                 f"""
@@ -103,6 +107,7 @@ class BackgroundProcessStore:
     async def get(
         self, caller: Caller, id_: BackgroundId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> BackgroundProcess:
+        """Return one process of the caller."""
         async with self._database.transaction(Tenant.of(caller), needs) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.background_processes b where {_OWN} and b.id = %(id)s",
@@ -110,22 +115,22 @@ class BackgroundProcessStore:
             )
             row = await cursor.fetchone()
         if row is None:
-            # A foreign one is answered like an unknown one.
+            # A process of someone else gets the same answer as an unknown one.
             raise NotFound(f"No background process {id_} is known here. List them to see which are.")
         return _process(row)
 
     async def ask_to_end(self, caller: Caller, id_: BackgroundId) -> None:
-        """For one that another server runs: it asks for these now and then."""
+        """Request the end of a process of another server, which polls for such requests."""
         async with self._database.transaction(Tenant.of(caller), WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 f"update toolcrib.background_processes b set unwanted = true where {_OWN} and b.id = %(id)s",
                 {**_owner(caller), "id": id_},
             )
 
-    # As the system: for the server that runs them, whoever they belong to
+    # With the system role, for the server that runs them
 
     async def wanted(self, process: ProcessId) -> set[BackgroundId]:
-        """Of those that a server runs, the ones that may go on: their session is there, their people belong."""
+        """Return the processes of a server that may continue: their session exists and their users are members."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -145,7 +150,7 @@ class BackgroundProcessStore:
             return {BackgroundId(id_) for (id_,) in await cursor.fetchall()}
 
     async def served(self, processes: Collection[ProcessId], *, seconds: float) -> set[ProcessId]:
-        """Which of these servers are alive: they said so within this time."""
+        """Return which of these servers are alive: they had a heartbeat within this time."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -157,9 +162,9 @@ class BackgroundProcessStore:
             return {ProcessId(id_) for (id_,) in await cursor.fetchall()}
 
     async def orphans(self, node: str, *, seconds: float) -> list[BackgroundProcess]:
-        """Those of a node whose server was not heard of for this time. They ended with it.
+        """Return a node's processes whose server had no heartbeat for this time. They ended with it.
 
-        Each with an end: the last moment at which its server may have lived, as far as anyone knows.
+        Each gets an end time: the last moment at which its server may have been alive.
         """
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
@@ -177,7 +182,7 @@ class BackgroundProcessStore:
 async def present_within(
     connection: Connection, tenant: Tenant, *, node: str, since_ns: int
 ) -> list[BackgroundProcess]:
-    """Those that ran on a node's tree at some time since, the latest first. Within a change's transaction."""
+    """Return the processes that ran on a node's tree since a time, latest first. Within a change's transaction."""
     cursor = await connection.execute(
         f"""
         select {_COLUMNS} from toolcrib.background_processes b
@@ -195,7 +200,7 @@ _COLUMNS = f"{_BEFORE_THE_END}, b.ended_ns, b.exit_code, b.stopped"
 _ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.began_ns,
     (extract(epoch from coalesce(p.beat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint), null, null"""
 
-# A session's, or, outside one, the caller's. An agent has its own only.
+# The processes of a session or, outside one, of the caller. An agent sees its own only.
 _OWN = """b.workspace_id = %(workspace)s
     and case when %(session)s::uuid is null then b.session_id is null and b.user_id = %(user)s
              else b.session_id = %(session)s end

@@ -1,4 +1,7 @@
-"""Contents, stored once per workspace and hash, compressed where it pays."""
+"""Blobs: file contents, stored once per workspace and hash, compressed where that helps.
+
+Includes garbage collection.
+"""
 
 import zlib
 from collections.abc import Iterable
@@ -12,16 +15,17 @@ from toolcrib.core.errors import NotFound
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# Below this, zlib's header eats what it saves.
+# Below this size zlib's header outweighs what it saves.
 _WORTH_COMPRESSING = 512
 
 
 def digest(body: bytes) -> bytes:
+    """Return the SHA-256 of a content."""
     return sha256(body).digest()
 
 
 def packed(body: bytes) -> tuple[str, bytes]:
-    """The encoding and the bytes to store."""
+    """Return the encoding and the bytes to store."""
     if len(body) >= _WORTH_COMPRESSING:
         small = zlib.compress(body, 1)
         if len(small) < len(body) * 0.9:
@@ -30,16 +34,18 @@ def packed(body: bytes) -> tuple[str, bytes]:
 
 
 def unpacked(encoding: str, body: bytes) -> bytes:
+    """Return the content of stored bytes."""
     return zlib.decompress(body) if encoding == "zlib" else bytes(body)
 
 
 class BlobStore:
-    """Reading contents back. They are written with the change set that brings them."""
+    """Reads contents. They are written together with their change set."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get(self, tenant: Tenant, sha256: bytes) -> bytes:
+        """Return the content of a hash."""
         async with self._database.transaction(tenant) as connection:
             found = await fetch(connection, tenant, [sha256])
         if sha256 not in found:
@@ -48,7 +54,7 @@ class BlobStore:
 
 
 async def fetch(connection: Connection, tenant: Tenant, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-    """The contents of the given hashes, within a transaction that has its tenant."""
+    """Return the contents of the given hashes, within a transaction of the tenant."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         "select sha256, encoding, body from toolcrib.blobs where workspace_id = %s and sha256 = any (%s)",
@@ -57,12 +63,9 @@ async def fetch(connection: Connection, tenant: Tenant, hashes: Iterable[bytes])
     return {bytes(key): unpacked(encoding, body) for key, encoding, body in await cursor.fetchall()}
 
 
-# What is kept, how much it is, and letting go of what nothing refers to any more. As the system role only.
-
-
 @dataclass(frozen=True, slots=True)
 class WorkspaceSize:
-    """What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before."""
+    """The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before."""
 
     workspace_id: WorkspaceId
     name: str
@@ -78,7 +81,7 @@ class WorkspaceSize:
 
 @dataclass(frozen=True, slots=True)
 class CollectedGarbage:
-    """What one round let go of."""
+    """What one round of garbage collection deleted."""
 
     versions: int
     blobs: int
@@ -87,13 +90,13 @@ class CollectedGarbage:
 
 
 class RetentionStore:
-    """Figures and collection."""
+    """Sizes and garbage collection, with the system role."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def sizes(self) -> list[WorkspaceSize]:
-        """Every workspace, the largest first. Reads whole tables: for people who ask, not for calls."""
+        """Return the sizes of all workspaces, largest first. Scans whole tables, so do not use it in calls."""
         async with self._database.as_system() as connection, connection.transaction():
             await connection.execute(
                 "select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)"
@@ -119,7 +122,7 @@ class RetentionStore:
             return [WorkspaceSize(*row) for row in await cursor.fetchall()]
 
     async def delete_old_versions(self, *, older_than: timedelta, limit: int) -> int:
-        """Lets go of old versions, but never of a file's head: what stands in the tree stays readable."""
+        """Delete old versions, but never a file's head: what is in the tree stays readable."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -144,10 +147,10 @@ class RetentionStore:
             return cursor.rowcount
 
     async def delete_unreferenced_blobs(self, *, older_than: timedelta, limit: int) -> tuple[int, int]:
-        """Lets go of contents that no version and no proposed change refers to; how many, and their bytes.
+        """Delete blobs that no version and no proposed change references. Returns how many, and their bytes.
 
-        Writers go on meanwhile. A version that refers to a content makes the database refuse to delete it, and a
-        writer that finds its content just deleted plans again and brings it along anew.
+        Writers continue meanwhile. The database rejects the deletion of a blob that a version references; a writer
+        whose blob was just deleted plans again and stores it again.
         """
         async with self._database.as_system() as connection:
             try:
@@ -171,7 +174,7 @@ class RetentionStore:
                     (older_than, limit),
                 )
             except ForeignKeyViolation:
-                # Someone began to use one of them just now: the next round looks again.
+                # Someone started to use one of them just now: the next round tries again.
                 return 0, 0
             row = await cursor.fetchone()
         assert row is not None

@@ -1,4 +1,4 @@
-"""Committing change sets, and settling them once they are on disk. Knows rows, not the disk."""
+"""Commits change sets, and marks them as applied once they are on disk."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,14 +23,14 @@ from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.files import PathLookup, WorkspaceHome, places_json, seen
 from toolcrib.storage.tool_calls import call_row
 
-# More places than this are not locked one by one: the shared lock table of PostgreSQL is finite.
+# Above this number paths are not locked one by one: PostgreSQL's lock table is finite.
 _MANY = 200
 _FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedFile:
-    """A file whose version is on disk, and how it looks there; no fingerprint if nothing stands there."""
+    """A file whose version is on disk, with its fingerprint; None if the file does not exist there."""
 
     file_id: FileId
     version_id: VersionId
@@ -38,7 +38,7 @@ class AppliedFile:
 
 
 class ChangeSetStore:
-    """The write side of the history."""
+    """The write side of the file history."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,9 +47,10 @@ class ChangeSetStore:
     async def lock(
         self, tenant: Tenant, places: Sequence[WorkspacePath], *, whole: bool = False
     ) -> AsyncIterator["LockedCommit"]:
-        """Holds the places' locks, from before the base is checked until the change is on disk.
+        """Lock the paths, from before the base is checked until the change is on disk.
 
-        ``whole`` takes the workspace's lock instead: for what changes folders, or very many places.
+        Args:
+            whole: Lock the whole workspace instead: for changes of folders, or of very many paths.
         """
         async with self._database.connection(tenant) as connection:
             change = LockedCommit(connection, tenant, places, whole=whole or len(places) > _MANY)
@@ -59,13 +60,13 @@ class ChangeSetStore:
                 await change.release()
 
     async def save_fingerprints(self, tenant: Tenant, settled: Sequence[AppliedFile]) -> None:
-        """Remembers fingerprints of files that were found to hold their head after all."""
+        """Save the fingerprints of files that were found to match their head."""
         async with self._database.connection(tenant) as connection:
             await _settle(connection, tenant, settled)
 
 
 class LockedCommit:
-    """One change, from looking to settling, on one connection that holds its locks."""
+    """One change, from the lookup to its application, on one connection that holds its locks."""
 
     def __init__(self, connection: Connection, tenant: Tenant, places: Sequence[WorkspacePath], *, whole: bool) -> None:
         self._connection = connection
@@ -76,14 +77,14 @@ class LockedCommit:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """For whoever must ask more of the database under the locks, after ``look`` and before ``commit``."""
+        """Open a transaction for further queries under the locks, after ``lookup`` and before ``commit``."""
         async with self._connection.transaction():
             if self._tenant.user_id is not None:
                 await self._connection.execute("select toolcrib.enter(%s, %s, %s, %s)", self._tenant.parameters)
             yield self._connection
 
     async def lookup(self, places: Sequence[WorkspacePath], needs: WorkspaceRole) -> PathLookup:
-        """Takes the locks if they are not held yet, then looks."""
+        """Acquire the locks if they are not held yet, then look up the paths."""
         keys = [] if self._holds_locks else sorted({_lock_key(self._tenant, place) for place in self._places})
         self._holds_locks = True
         cursor = self._connection.cursor(binary=True)
@@ -109,13 +110,17 @@ class LockedCommit:
         call: CallRecord | None = None,
         audit: AuditRecord | None = None,
     ) -> None:
-        """Writes the set, its versions, contents and marks, with the call's outcome and record: all or nothing.
+        """Write the change set, its versions and blobs with the call's outcome and audit record, atomically.
 
-        One statement in autocommit, so it is a transaction of its own; the locks are the connection's and stay.
+        It is a single statement in autocommit, so it is its own transaction; the locks belong to the connection and
+        stay.
+
+        Raises:
+            BaseChanged: A concurrent change was committed first.
         """
         bodies = _bodies(change_set)
         packs = [packed(body) for body in bodies.values()]
-        # Few contents are given one by one: the driver takes its time over arrays.
+        # A few blobs are passed one by one: the driver is slow with arrays.
         given = "%s::bytea[]" if len(packs) > _FEW else f"array[{', '.join(['%s'] * len(packs))}]::bytea[]"
         contents = [body for _, body in packs]
         try:
@@ -135,19 +140,22 @@ class LockedCommit:
                 prepare=True,
             )
         except UniqueViolation:
-            # Only a file that had left its place, so that no lock on a place kept others from it.
+            # Only possible for a file that had left its path, so that no path lock protected it.
             raise BaseChanged("One of these files was changed by someone else meanwhile.") from None
         except ForeignKeyViolation:
-            # A content that was stored, but unused, was collected in this very moment: it is brought along anew.
+            # A stored but unused blob was collected at this moment: it must be stored again.
             raise BaseChanged("A content was collected meanwhile.") from None
 
     async def mark_applied(self, settled: Sequence[AppliedFile]) -> None:
-        """The change is on disk: clears its marks and gives the locks back."""
+        """Mark the change as applied to disk, and release the locks."""
         await _settle(self._connection, self._tenant, settled)
         self._holds_locks = False
 
     async def release(self) -> None:
-        """Gives the locks back if ``settle`` did not; a connection that cannot is closed, which does too."""
+        """Release the locks if ``mark_applied`` did not.
+
+        If that fails, the connection is closed, which releases them too.
+        """
         if not self._holds_locks:
             return
         self._holds_locks = False
@@ -158,7 +166,7 @@ class LockedCommit:
 
 
 def _bodies(change_set: ChangeSet) -> dict[bytes, bytes]:
-    """The contents that the set brings along, each once."""
+    """Return the contents that the change set brings, each once."""
     return {
         change.after.sha256: change.body
         for change in change_set.changes
@@ -187,7 +195,7 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
 
 
 def _trades_places(change_set: ChangeSet) -> bool:
-    """Whether some file takes a place that another leaves."""
+    """Return whether a file takes a path that another file leaves."""
     left = {change.before.place for change in change_set.changes if change.before is not None and change.vacates_path}
     return any(change.after.place in left for change in change_set.changes if change.after is not None)
 
@@ -213,7 +221,7 @@ def _file_row(change: FileChange) -> dict[str, Any]:
 
 
 def _kept(change: FileChange) -> EntryState:
-    """The state a version row holds: the new one, or, of what is deleted, where it was and what it was."""
+    """Return the state for the version row: the new one or, for a deletion, the old path and kind."""
     if change.after is not None:
         return change.after
     assert change.before is not None
@@ -229,7 +237,7 @@ async def _settle(connection: Connection, tenant: Tenant, settled: Sequence[Appl
 
 
 def touches_folders(change_set: ChangeSet) -> bool:
-    """Whether a folder that others may stand in is moved or deleted: then the workspace's lock is needed whole."""
+    """Return whether a folder is moved or deleted. It may contain files, so the whole workspace must be locked."""
     return any(
         change.before is not None
         and change.before.kind is EntryKind.FOLDER
@@ -247,5 +255,5 @@ def _lock_key(tenant: Tenant, place: WorkspacePath) -> int:
 
 
 def _key(what: bytes) -> int:
-    """A lock's number: two places that share one by chance only wait for each other."""
+    """Return the number of a lock. Two paths that share one by chance only wait for each other."""
     return int.from_bytes(blake2b(what, digest_size=8).digest(), "big", signed=True)

@@ -1,4 +1,4 @@
-"""The pools, and the tenant that every statement runs for. Knows no table."""
+"""The connection pools, and the tenant for whom every statement runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +24,7 @@ NOT_A_MEMBER = "Access forbidden: User is not a member of this workspace"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """For whom a statement runs. Without a user it is the system, which sees a workspace without belonging to it."""
+    """For whom a statement runs. Without a user it is the system, which is not a member but sees the workspace."""
 
     workspace_id: WorkspaceId
     user_id: UserId | None = None
@@ -33,17 +33,17 @@ class Tenant:
 
     @classmethod
     def of(cls, caller: Caller) -> Self:
+        """Return the tenant of a caller."""
         return cls(caller.workspace_id, caller.user_id, caller.token_version, caller.agent_id)
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """In the order that ``toolcrib.enter`` and ``toolcrib.look`` take them."""
+        """The parameters of the database functions that set the tenant, in their order."""
         return (self.user_id, self.token_version, self.workspace_id, self.agent_id)
 
 
-# Every statement looks rows up by key and is short. So plans are made once, not for each call; they use indexes,
-# because a plan that reads a table whole while it is small is kept when it is not small any more; and compiling
-# them would cost more than it saves.
+# All statements are short and look up rows by key. So plans are generic and made once; they use indexes, because a plan
+# that scans a small table would be kept when the table has grown; and JIT compilation would cost more than it saves.
 _OPTIONS = " ".join(
     f"-c {option}"
     for option in (
@@ -54,16 +54,16 @@ _OPTIONS = " ".join(
         "enable_mergejoin=off",
         "enable_bitmapscan=off",
         "jit=off",
-        # Whoever waits for a lock holds a connection: a stuck neighbour must not eat up the pool.
+        # A statement that waits for a lock holds a connection: one stuck lock must not use up the pool.
         "lock_timeout=20s",
-        # A process that was stopped amid a transaction would keep its locks for as long as it is stopped.
+        # A process that was suspended within a transaction would keep its locks as long as it is suspended.
         "idle_in_transaction_session_timeout=300s",
     )
 )
 
 
 class Database:
-    """Two pools on one database: the server's, which row-level security binds, and the system's."""
+    """Two pools on one database: the server's, under row-level security, and the system's."""
 
     def __init__(self, app: Pool, system: Pool) -> None:
         self._app = app
@@ -72,6 +72,7 @@ class Database:
     @classmethod
     @asynccontextmanager
     async def open(cls, app_dsn: str, system_dsn: str, *, pool_size: int = 16) -> AsyncIterator[Self]:
+        """Open both pools."""
         async with (
             _pool(app_dsn, "toolcrib", pool_size) as app,
             _pool(system_dsn, "toolcrib-system", max(2, pool_size // 4)) as system,
@@ -82,7 +83,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self, tenant: Tenant | None = None) -> AsyncIterator[Connection]:
-        """A connection in autocommit: for single statements that name their tenant themselves."""
+        """Return a connection in autocommit, for single statements that set their tenant themselves."""
         pool = self._system if tenant and tenant.user_id is None else self._app
         async with _lent(pool) as connection:
             with translate_error():
@@ -92,7 +93,11 @@ class Database:
     async def transaction(
         self, tenant: Tenant, needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> AsyncIterator[Connection]:
-        """A transaction inside a workspace; Forbidden for who does not belong, or not enough."""
+        """Open a transaction in a workspace.
+
+        Raises:
+            Forbidden: The user is not a member, or not of the role that is needed.
+        """
         async with self.connection(tenant) as connection, connection.transaction():
             if tenant.user_id is not None:
                 cursor = await connection.execute("select toolcrib.enter(%s, %s, %s, %s)", tenant.parameters)
@@ -102,13 +107,13 @@ class Database:
 
     @asynccontextmanager
     async def as_system(self) -> AsyncIterator[Connection]:
-        """A connection that sees every workspace: for recovery, sealing and collecting only."""
+        """Return a connection that sees every workspace, for recovery, sealing and garbage collection only."""
         async with _lent(self._system) as connection:
             yield connection
 
     @asynccontextmanager
     async def as_user(self, user_id: UserId) -> AsyncIterator[Connection]:
-        """A transaction for what is a person's own, outside any workspace."""
+        """Open a transaction for a person's own rows, outside any workspace."""
         async with self.connection() as connection, connection.transaction():
             await connection.execute("select toolcrib.act_as(%s)", (user_id,))
             yield connection
@@ -147,7 +152,7 @@ class Database:
 
 
 def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
-    """The program's own lock: is this a member, and of sufficient role?"""
+    """Raise Forbidden unless the role is sufficient: the application's check besides row-level security."""
     if role is None:
         raise Forbidden(NOT_A_MEMBER)
     held = WorkspaceRole(role)
@@ -158,10 +163,10 @@ def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
 
 @asynccontextmanager
 async def _lent(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection, unless the task was cancelled while it waited for one.
+    """Return a connection, unless the task was cancelled while it waited for one.
 
-    The pool waits by ``wait_for``, which in Python 3.11 forgets a cancellation that comes together with the connection:
-    a server that is told to end would not, and a run that is cancelled would go on.
+    The pool uses ``wait_for``, which in Python 3.11 loses a cancellation that arrives together with the connection: a
+    server that is stopped would not stop, and a cancelled run would continue.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -173,7 +178,7 @@ async def _lent(pool: Pool) -> AsyncIterator[Connection]:
 
 @contextmanager
 def translate_error() -> Iterator[None]:
-    """Turns the database's refusals into ours."""
+    """Translate database errors into ours."""
     try:
         yield
     except psycopg.Error as error:
@@ -203,18 +208,16 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
     )
 
 
-# Whether the database can serve: asked ahead, and told from its errors afterwards.
-
-# What the driver and its pool raise when the fault may lie with the database, not with the statement.
+# What the driver and its pool raise if the database may be the cause, not the statement.
 OperationalError = psycopg.OperationalError
 
-# Connection lost, lock or deadlock, out of room, shutting down: the same statement may succeed in a moment.
+# Connection lost, lock or deadlock, out of resources, shutting down: the same statement may succeed in a moment.
 _PASSING = ("08", "40", "53", "55", "57")
 _PATIENCE_SECONDS = 2
 
 
 async def is_online(database: Database) -> bool:
-    """Whether the database serves right now."""
+    """Return whether the database answers."""
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), database.connection() as connection:
             await connection.execute("select 1")
@@ -224,5 +227,5 @@ async def is_online(database: Database) -> bool:
 
 
 def is_transient(error: psycopg.OperationalError) -> bool:
-    """Whether it is worth asking again. Without a state the statement never reached the database."""
+    """Return whether a retry may succeed. Without an SQLSTATE the statement never reached the database."""
     return error.sqlstate is None or error.sqlstate.startswith(_PASSING)

@@ -1,4 +1,4 @@
-"""Workspaces that are being deleted, as rows. As the system."""
+"""Workspaces that are being deleted, as rows. With the system role."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,24 +9,25 @@ from toolcrib.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class DeletedWorkspace:
-    """What is left to remove: the rows, or what lies on the disk of one node."""
+    """What remains to be removed: the rows, or the files on one node."""
 
     workspace_id: WorkspaceId
     node: str
 
     @property
     def is_rows(self) -> bool:
+        """Whether it is about the rows."""
         return not self.node
 
 
 class DeletedWorkspaceStore:
-    """Queries of whoever removes them."""
+    """Queries of the workspace deletion."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def claim(self, *, node: str, process: str, lease: float, again_after: timedelta) -> list[DeletedWorkspace]:
-        """Takes what nobody alive is at: what is not finished, and what was, to look once more before it is dropped."""
+        """Claim deletions that no live process works on: unfinished ones, and finished ones due for a second pass."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -47,14 +48,14 @@ class DeletedWorkspaceStore:
             return [DeletedWorkspace(*row) for row in await cursor.fetchall()]
 
     async def remove_rows(self, workspace_id: WorkspaceId, *, limit: int) -> int:
-        """Removes up to ``limit`` rows of each table, but for the audit log's; returns how many. None: all are gone."""
+        """Delete up to ``limit`` rows of each table except the audit log. Returns how many; 0 if none are left."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute("select toolcrib.remove_rows(%s, %s)", (workspace_id, limit))
             row = await cursor.fetchone()
         return int(row[0]) if row else 0
 
     async def finish(self, deleted: DeletedWorkspace) -> None:
-        """All of it is gone. The second time the row goes, too."""
+        """Mark as finished. The second time, delete the row as well."""
         async with self._database.as_system() as connection, connection.transaction():
             cursor = await connection.execute(
                 """

@@ -1,6 +1,6 @@
-"""What a node asks on behalf of everyone who watches sessions there: as the system, once for all of them.
+"""Queries of a node for all its subscribers together, with the system role.
 
-Each watcher was let in as themselves first; here it is found out who no longer belongs.
+Each subscriber was authorized first; these queries find out who is not a member any more.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from toolcrib.storage.database import Database, Tenant
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """What happened since, and which of the watchers (by position) may not be told."""
+    """New events, and the indexes of the subscribers that may not receive them."""
 
     events: list[Event]
     non_members: frozenset[int]
 
 
 class EventStore:
-    """Queries of the live hub."""
+    """Queries of the event hub."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,7 +29,7 @@ class EventStore:
     async def last_seqs(
         self, sessions: Sequence[tuple[WorkspaceId, SessionId]]
     ) -> dict[tuple[WorkspaceId, SessionId], int]:
-        """The newest number of each session; one that is gone is missing."""
+        """Return the number of the newest event of each session; deleted sessions are missing."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -50,7 +50,7 @@ class EventStore:
         *,
         limit: int,
     ) -> EventBatch:
-        """Events after ``seq``. Whoever lost their place before the last of them was committed is an outsider."""
+        """Return the events after ``seq``, and the subscribers who lost access before the last of them."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -60,11 +60,11 @@ class EventStore:
                 (_watchers(watchers), workspace_id, session_id, seq, limit),
             )
             rows = await cursor.fetchall()
-        # Both as of one moment, so that nobody hears what was said after they left.
+        # Both from one snapshot, so that a subscriber receives nothing from after they lost access.
         return EventBatch([Event(*row[1:]) for row in rows], frozenset(rows[0][0] if rows else ()))
 
     async def non_members(self, watchers: Sequence[Tenant]) -> frozenset[int]:
-        """The positions of those who are no members any more, or whose tokens were ended."""
+        """Return the indexes of those who are not members any more, or whose tokens were ended."""
         if not watchers:
             return frozenset()
         async with self._database.as_system() as connection:

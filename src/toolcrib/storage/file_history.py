@@ -1,4 +1,4 @@
-"""What some calls did, file by file, and what happened to those files since."""
+"""What calls changed per file, and what happened to those files since; for undo and conflict checks."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, places_json, version_of
 
-# The columns put into statements here are constants:
+# The columns in these statements are constants:
 # ruff: noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
 class UndoScope:
-    """Which calls are meant: some by their ids, or all of a run or a session."""
+    """Selects calls: by their ids, or all of a run or a session."""
 
     calls: tuple[UUID, ...] = ()
     run_id: UUID | None = None
@@ -41,7 +41,7 @@ class UndoStore:
         self._database = database
 
     async def timelines(self, tenant: Tenant, deeds: UndoScope, needs: WorkspaceRole) -> list[FileTimeline]:
-        """Every file that these calls changed."""
+        """Return the timeline of every file that these calls changed."""
         async with self._database.transaction(tenant, needs) as connection:
             touched = await _touched(connection, tenant, deeds)
             files = await _files(connection, tenant, list(touched))
@@ -58,7 +58,7 @@ def _history(file: File, versions: Sequence[Version], ours: Collection[VersionId
 async def _touched(
     connection: Connection, tenant: Tenant, deeds: UndoScope
 ) -> dict[FileId, tuple[int, list[VersionId]]]:
-    """The files, with the number of the first version that counts and the ids of all that do."""
+    """Return the files, with the number of the first relevant version and the ids of all of them."""
     cursor = await connection.execute(
         """
         select v.file_id, min(v.number), array_agg(v.id)
@@ -78,7 +78,7 @@ async def _touched(
             "calls": list(deeds.calls),
             "run": deeds.run_id,
             "session": deeds.session_id,
-            # An agent undoes its own deeds only.
+            # An agent undoes its own changes only.
             "agent": tenant.agent_id,
         },
     )
@@ -88,7 +88,7 @@ async def _touched(
 async def _undone_before(
     connection: Connection, tenant: Tenant, deeds: UndoScope, versions: Sequence[Version], ours: Collection[VersionId]
 ) -> set[VersionId]:
-    """The versions by which a part of these deeds was undone or redone already. They are nobody else's change."""
+    """Return the versions that already undid or redid a part of these calls. They do not count as changes by others."""
     others = {version.call_id for version in versions if version.id not in ours and version.call_id is not None}
     if not others:
         return set()
@@ -146,25 +146,22 @@ async def _versions(connection: Connection, tenant: Tenant, firsts: dict[FileId,
     return found
 
 
-# What happened in a workspace since a moment: the moment as the database knows it, and who changed what after it.
-
-
 @dataclass(frozen=True, slots=True)
 class HistorySnapshot:
-    """Which transactions had ended, and whether all that they changed is known to be on disk."""
+    """A moment in the database: which transactions had ended, and whether all their changes were on disk."""
 
     snapshot: str
     any_pending: bool
 
 
 class SnapshotStore:
-    """Queries on what came after a snapshot."""
+    """Queries on changes after a snapshot."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def now(self, tenant: Tenant) -> HistorySnapshot:
-        """This moment. A version that was written by a transaction which had not ended in it came later."""
+        """Return the current snapshot. A version whose transaction had not ended by then counts as later."""
         async with self._database.connection(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -181,7 +178,7 @@ class SnapshotStore:
     async def changed_since(
         self, tenant: Tenant, moment: HistorySnapshot, places: Sequence[WorkspacePath]
     ) -> dict[WorkspacePath, VersionId]:
-        """Of these places, those that a call changed since, with the version that it left; deletions too."""
+        """Return those of these paths that a call changed since, with the resulting version; deletions too."""
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(

@@ -1,5 +1,5 @@
-"""Files at their head, and their versions. Changing them is in ``changes``."""
-# The columns put into statements here are constants of this module:
+"""Files at their head, and their versions. Changing them is in ``change_sets``."""
+# The columns in these statements are constants of this module:
 # ruff: noqa: S608
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from toolcrib.storage.virtual_files import virtual_below
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceHome:
-    """Where a workspace's tree lies, and the epoch in which that is true."""
+    """The node that has a workspace's tree, and the epoch in which that is true."""
 
     tree: str | None
     node: str | None
     epoch: int
 
     def require(self, node: str) -> None:
-        """Superseded unless this node's disk holds the tree: what another's shows is not the workspace."""
+        """Raise Superseded unless this node has the tree: another node's disk does not show the workspace."""
         if self.node not in (None, node):
             raise Superseded(
                 f"Another node holds this workspace's files: {self.node!r}, and this is {node!r}. Ask there."
@@ -45,13 +45,13 @@ class WorkspaceHome:
 
 @dataclass(frozen=True, slots=True)
 class PathLookup:
-    """What one look gave: the caller's role, the workspace's home, and the file at each place that was asked for."""
+    """The result of one lookup: the caller's role, the workspace's home, and the file at each requested path."""
 
     role: WorkspaceRole | None
     home: WorkspaceHome
     files: tuple[File | None, ...]
-    # Whether some change is committed and not known to be on disk yet, at one of these places or, if the history
-    # knows nothing of one, anywhere in the workspace.
+    # Whether a committed change may not be on disk yet, at one of these paths or, if the history does not know one of
+    # them, anywhere in the workspace.
     any_pending: bool
 
 
@@ -64,7 +64,11 @@ class FileStore:
     async def lookup(
         self, tenant: Tenant, places: Sequence[WorkspacePath], needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> PathLookup:
-        """Membership, home and files in one trip. Forbidden for who does not belong."""
+        """Return membership, home and files in one round trip.
+
+        Raises:
+            Forbidden: The user is not a member.
+        """
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -76,12 +80,12 @@ class FileStore:
         return seen(rows, tenant, needs)
 
     async def below(self, tenant: Tenant, folder: WorkspacePath) -> list[File]:
-        """Every live file under a folder, at any depth, by path."""
+        """Return every live file below a folder, at any depth, by path."""
         async with self._database.transaction(tenant) as connection:
             return await list_below(connection, tenant, folder)
 
     async def off_disk(self, tenant: Tenant, folder: WorkspacePath, *, recursive: bool, virtual: bool) -> list[File]:
-        """What belongs in a listing and may not stand on disk: changes still being applied, and ``virtual`` files."""
+        """Return files for a listing that may not be on disk: changes still being applied, and ``virtual`` files."""
         prefix = "/" if folder.is_root else folder.path + "/"
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
@@ -111,7 +115,7 @@ class FileStore:
             return found
 
     async def plans(self, tenant: Tenant, tree: str) -> list[File]:
-        """Every live plan, by path."""
+        """Return every live plan, by path."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -126,6 +130,7 @@ class FileStore:
             return [file_of(row) for row in await cursor.fetchall()]
 
     async def by_id(self, tenant: Tenant, file_id: FileId, needs: WorkspaceRole = WorkspaceRole.VIEWER) -> File:
+        """Return one file."""
         async with self._database.transaction(tenant, needs) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -142,7 +147,7 @@ class FileStore:
         return file_of(row)
 
     async def deleted(self, tenant: Tenant, tree: str, *, limit: int) -> list[File]:
-        """Soft-deleted files, the latest first."""
+        """Return soft-deleted files, latest first."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -167,7 +172,7 @@ class FileStore:
             return [file_of(row) for row in await cursor.fetchall()]
 
     async def workspaces_pending(self, node: str) -> list[WorkspaceId]:
-        """Workspaces at home on this node in which something is committed and not known to be on disk."""
+        """Return the workspaces of this node with committed changes that may not be on disk."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -180,7 +185,7 @@ class FileStore:
             return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
 
     async def versions(self, tenant: Tenant, file_id: FileId, *, before: int | None, limit: int) -> list[Version]:
-        """A file's history, the newest first."""
+        """Return a file's versions, newest first."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
@@ -194,18 +199,19 @@ class FileStore:
             return [version_of(row) for row in await cursor.fetchall()]
 
     async def version(self, tenant: Tenant, version_id: VersionId) -> Version:
+        """Return one version."""
         async with self._database.transaction(tenant) as connection:
             return await get_version(connection, tenant, version_id)
 
 
-# Within a change's transaction. A change holds locks, so it may not wait for a second connection.
+# The functions below run within a change's transaction. It holds locks, so it must not wait for a second connection.
 
 
 async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePath) -> list[File]:
-    """Every live file under a folder, at any depth, by path."""
+    """Return every live file below a folder, at any depth, by path."""
     prefix = "/" if folder.is_root else folder.path + "/"
     cursor = connection.cursor(binary=True)
-    # "0" is the character after "/": a range over the index, where LIKE would read every row.
+    # "0" is the character after "/": a range over the index, where LIKE would scan every row.
     await cursor.execute(
         f"""
         select {FILE_COLUMNS} from toolcrib.files f
@@ -221,7 +227,7 @@ async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePa
 async def list_pending(
     connection: Connection, tenant: Tenant, places: Sequence[WorkspacePath] | None = None
 ) -> list[File]:
-    """Files whose last change is not known to be on disk; only those that are, or were, at the given places."""
+    """Return files whose last change may not be on disk; only those that are or were at the given paths."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         f"""
@@ -245,6 +251,7 @@ async def list_pending(
 
 
 async def get_version(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
+    """Return one version."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(f"{_VERSIONS} where v.workspace_id = %s and v.id = %s", (tenant.workspace_id, version_id))
     row = await cursor.fetchone()
@@ -254,16 +261,16 @@ async def get_version(connection: Connection, tenant: Tenant, version_id: Versio
 
 
 def places_json(places: Sequence[WorkspacePath]) -> str:
-    """Places as ``toolcrib.look`` takes them; the driver takes its time over arrays."""
+    """Serialize paths as JSON for the lookup function, because the driver is slow with arrays."""
     return json_text([{"mount": place.mount_key, "path": place.path} for place in places])
 
 
 def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: WorkspaceRole) -> PathLookup:
-    """Reads the rows of ``toolcrib.look``; one per place, so there is always a first."""
+    """Parse the rows of a lookup; one per path, so there is always a first."""
     role, tree, node, epoch = rows[0][:4]
     held = None if tenant.user_id is None else require(role, needs)
     if epoch is None:
-        # The policies hide the workspace itself. Without this, what lies on its disk would look like nobody's.
+        # The policies hide the workspace itself. Without this check the files on its disk would look untracked.
         raise Forbidden(NOT_A_MEMBER)
     files = tuple(None if row[5] is None else file_of((*row[5:-1], False)) for row in rows)
     return PathLookup(held, WorkspaceHome(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
@@ -285,7 +292,7 @@ _VERSIONS = f"""
 
 
 def file_of(row: tuple[Any, ...]) -> File:
-    """Reads a row of ``FILE_COLUMNS``."""
+    """Parse a row of ``FILE_COLUMNS``."""
     (
         id_, mount, path, type_, version_id, number, kind, mode, sha256, size, lines, content, target,
         fingerprint, created_at, updated_at, pending, base_version_id, deleted,
@@ -329,7 +336,7 @@ def _state(
 
 
 def version_of(row: tuple[Any, ...]) -> Version:
-    """Reads a row of ``VERSION_COLUMNS``."""
+    """Parse a row of ``VERSION_COLUMNS``."""
     id_, file_id, number, change_set_id, previous_id, deleted = row[:6]
     created_at: datetime
     created_at, author, user_id, agent_id, run_id, call_id = row[15:]

@@ -1,4 +1,4 @@
-"""Invitations of people who have no account: a secret by which one person makes one and is a member at once."""
+"""Invitations for people without an account: a secret with which one person creates an account and becomes a member."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ LIFETIME: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation that can still be accepted. Its secret is shown once, to who makes it."""
+    """An invitation that can still be accepted. Its secret is shown once, to its creator."""
 
     id: InvitationId
     email: str
@@ -35,9 +35,12 @@ class InvitationStore:
         self._most = most
 
     async def create(self, tenant: Tenant, *, email: str, role: WorkspaceRole) -> tuple[Invitation, str]:
-        """Invites an address, and gives the secret; an earlier invitation of it counts no more.
+        """Invite an email address.
 
-        Conflict if the address has an account: that person is made a member without one.
+        Returns the invitation and its secret; replaces an earlier invitation of the address.
+
+        Raises:
+            Conflict: The address has an account; such a person is added as a member directly.
         """
         secret = new_secret(INVITATION_PREFIX)
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
@@ -75,7 +78,7 @@ class InvitationStore:
         return _invitation(row), secret
 
     async def list(self, tenant: Tenant) -> list[Invitation]:
-        """Those that can still be accepted, the oldest first; for owners."""
+        """Return the invitations that can still be accepted, oldest first. Owners only."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.invitations where {_OPEN} order by created_at, id",  # noqa: S608
@@ -84,7 +87,7 @@ class InvitationStore:
             return [_invitation(row) for row in await cursor.fetchall()]
 
     async def revoke(self, tenant: Tenant, invitation_id: InvitationId) -> None:
-        """Ends an invitation that nobody has accepted yet."""
+        """Revoke a pending invitation."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"update toolcrib.invitations set revoked_at = now() where {_OPEN} and id = %s",  # noqa: S608
@@ -94,7 +97,11 @@ class InvitationStore:
                 raise NotFound(f"There is no open invitation {invitation_id} in this workspace.")
 
     async def accept(self, secret: str, *, full_name: str | None, password_hash: str) -> UserProfile:
-        """Makes the guest's account and membership, in one transaction; Forbidden if the secret counts no more."""
+        """Create the account and the membership in one transaction.
+
+        Raises:
+            Forbidden: The secret is not valid any more.
+        """
         user_id = UserId(new_id())
         async with self._database.connection() as connection, connection.transaction():
             cursor = await connection.execute(

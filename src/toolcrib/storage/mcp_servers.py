@@ -1,4 +1,4 @@
-"""MCP servers of a workspace, as rows. Their secrets leave only for the connection to the server itself."""
+"""MCP servers of a workspace, as rows. Their secrets are read only to connect to the server."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class McpServerStore:
         safe: Sequence[str] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> McpServer:
-        """Adds a server of which no tool is approved yet; for owners."""
+        """Add a server without approved tools. Owners only."""
         server_id = McpServerId(new_id())
         locked = (
             self._lock.encrypt(json.dumps(dict(secrets)), owner=_owner(tenant.workspace_id, server_id))
@@ -67,7 +67,7 @@ class McpServerStore:
         return _server(row)
 
     async def list(self, tenant: Tenant) -> list[McpServer]:
-        """Every server of the workspace, by name."""
+        """Return every server of the workspace, by name."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s order by name",  # noqa: S608 - as above
@@ -78,6 +78,7 @@ class McpServerStore:
     async def get(
         self, tenant: Tenant, server_id: McpServerId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> McpServer:
+        """Return one server."""
         async with self._database.transaction(tenant, needs=needs) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and id = %s",  # noqa: S608 - as above
@@ -86,7 +87,7 @@ class McpServerStore:
             return _found(await cursor.fetchone(), server_id)
 
     async def with_secrets(self, server: McpServer) -> McpServer:
-        """The server with its secrets, for connecting to it."""
+        """Return the server with its secrets, to connect to it."""
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             cursor = await connection.execute(
                 "select sealed, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
@@ -106,7 +107,7 @@ class McpServerStore:
         enabled: bool | None = None,
         safe: Sequence[str] | None = None,
     ) -> McpServer:
-        """Changes what is given; for owners. Where it leads is never changed: that would be another server."""
+        """Change what is given. Owners only. The command or URL never changes: that would be another server."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
@@ -120,7 +121,7 @@ class McpServerStore:
             return _found(await cursor.fetchone(), server_id)
 
     async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
-        """Allows the tools of ``server.seen``, if that is still what was seen last; for owners."""
+        """Approve the tools of ``server.seen`` if that is still the latest list. Owners only."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
@@ -136,6 +137,7 @@ class McpServerStore:
         return _server(row)
 
     async def delete(self, tenant: Tenant, server_id: McpServerId) -> None:
+        """Delete a server."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 "delete from toolcrib.mcp_servers where workspace_id = %s and id = %s", (tenant.workspace_id, server_id)
@@ -144,7 +146,7 @@ class McpServerStore:
                 raise _no_server(server_id)
 
     async def of_workspace(self, workspace_id: WorkspaceId) -> Sequence[McpServer]:
-        """The servers that are on, as the system sees them."""
+        """Return the enabled servers, with the system role."""
         async with self._database.transaction(Tenant(workspace_id)) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and enabled order by name",  # noqa: S608 - as above
@@ -153,7 +155,7 @@ class McpServerStore:
             return [_server(row) for row in await cursor.fetchall()]
 
     async def saw(self, server: McpServer, tools: Sequence[McpTool] | None, problem: str | None) -> None:
-        """Notes what the server offers, or why that could not be found out."""
+        """Store the tools that the server offers, or the error if it could not be asked."""
         seen = None if tools is None else json_text([_told(tool) for tool in tools])
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             await connection.execute(

@@ -1,4 +1,4 @@
-"""Brings a database to the present schema. Runs as its owner; the server never does."""
+"""Migrates a database to the current schema, as its owner; the server itself never does this."""
 
 import hashlib
 from contextlib import suppress
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 APP_ROLE = "toolcrib_app"
 SYSTEM_ROLE = "toolcrib_system"
-# Owns the SECURITY DEFINER functions. Not a superuser, bound by row-level security, and nobody logs in as it.
+# Owns the SECURITY DEFINER functions. Not a superuser, bound by row-level security, without login.
 DEFINER_ROLE = "toolcrib_definer"
 
-# Held while migrating, so that two nodes that start at once do not both do it.
+# Held while migrating, so that two nodes that start at once do not both migrate.
 _MIGRATION_LOCK = 0x746F6F6C63726962
 
 
 def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | None = None, to: str = "head") -> str:
-    """Creates what is missing and returns the revision reached. Passwords in the given DSNs are set on the roles."""
+    """Create what is missing and return the revision. Sets the passwords of the given DSNs on the roles."""
     with psycopg.connect(owner_dsn, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
         _ensure_role(connection, APP_ROLE, app_dsn)
@@ -36,7 +36,7 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
         with connection.transaction():
             connection.execute("set local search_path to toolcrib")
             for script in sorted(files("toolcrib.storage").joinpath("functions").iterdir(), key=lambda f: f.name):
-                # Our own files, whole: there is nothing to quote in them.
+                # Our own files, executed whole: there is nothing to quote in them.
                 connection.execute(script.read_text().encode())
         row = connection.execute("select version_num from toolcrib.alembic_version").fetchone()
         connection.execute("select pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
@@ -45,13 +45,13 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
 
 
 def ensure_database(owner_dsn: str, name: str) -> None:
-    """Makes a database of this name on a server, if it has none; ``owner_dsn`` names another one there."""
+    """Create a database of this name on a server if it does not exist. ``owner_dsn`` names another database there."""
     with psycopg.connect(owner_dsn, autocommit=True) as connection, suppress(errors.DuplicateDatabase):
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
 
 def fingerprint() -> str:
-    """Of all that ``upgrade`` would bring about: a database that was upgraded under the same one lacks nothing."""
+    """Return a hash of everything that ``upgrade`` would do: a database upgraded with the same hash is up to date."""
     found = hashlib.sha256()
     storage = files("toolcrib.storage")
     for directory in (storage.joinpath("functions"), storage.joinpath("migrations").joinpath("sql")):
@@ -65,14 +65,14 @@ def _name(file: Traversable) -> str:
 
 
 def newest_revision() -> str:
-    """The revision that this program was written for."""
-    # By the names of the scripts: a server that starts need not load what runs them.
+    """Return the revision that this program needs."""
+    # Read from the names of the scripts: a starting server need not load Alembic.
     scripts = files("toolcrib.storage").joinpath("migrations").joinpath("versions")
     return max(script.name[:4] for script in scripts.iterdir() if script.name[:4].isdecimal())
 
 
 def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> None:
-    # Roles belong to the whole server: another database may have made it, even just now.
+    # Roles belong to the whole database server: another database may have created it, even just now.
     with suppress(errors.DuplicateObject, errors.UniqueViolation):
         connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
     password = conninfo_to_dict(dsn).get("password") if dsn else None
@@ -88,7 +88,7 @@ def _ensure_definer(connection: psycopg.Connection) -> None:
         connection.execute(sql.SQL("create role {} nologin").format(role))
     row = connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone()
     if row is not None and not row[0]:
-        # Who is no superuser gives functions only to a role whose member they are.
+        # A user that is not a superuser can assign functions only to a role that they are a member of.
         connection.execute(sql.SQL("grant {} to current_user").format(role))
 
 
@@ -103,7 +103,7 @@ def _run_migrations(owner_dsn: str, to: str) -> None:
 
 
 def current_revision(owner_dsn: str) -> str | None:
-    """The revision a database is at; none if it was never touched."""
+    """Return the revision of a database, or None if it was never migrated."""
     from alembic.runtime.migration import MigrationContext
 
     with _engine(owner_dsn).connect() as connection:
@@ -112,7 +112,7 @@ def current_revision(owner_dsn: str) -> str | None:
 
 
 def _engine(owner_dsn: str) -> "Engine":
-    # Loaded only where something is migrated: it takes longer than all else that a start takes.
+    # Imported only for migrations: it takes longer than the rest of a start.
     from sqlalchemy import create_engine, pool
 
     return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(owner_dsn), poolclass=pool.NullPool)

@@ -1,4 +1,4 @@
-"""Packages of a workspace, as rows. Their files are the node's business."""
+"""Packages of a workspace, as rows. Their files are on the node."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,13 +12,13 @@ from toolcrib.storage.database import Connection, Database, Tenant
 
 
 class PackageStore:
-    """Queries on packages. A workspace has one at a time: it is what @pkg shows there."""
+    """Queries on packages. A workspace has one at a time, visible under @pkg."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def install(self, tenant: Tenant, contents: PackageContents, place: Callable[[], Awaitable[None]]) -> Package:
-        """Adds a package and its agents, or another version of it. ``place`` puts its files there, under the lock."""
+        """Install a package and its agents, or another version of it. ``place`` writes its files, under the lock."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await _lock(connection, tenant)
             known = await _named(connection, tenant)
@@ -56,6 +56,7 @@ class PackageStore:
         return _package(row)
 
     async def list(self, tenant: Tenant) -> list[Package]:
+        """Return the workspace's package, if it has one."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 f"select {_COLUMNS} from toolcrib.packages where workspace_id = %s",  # noqa: S608 - as above
@@ -64,7 +65,7 @@ class PackageStore:
             return [_package(row) for row in await cursor.fetchall()]
 
     async def remove(self, tenant: Tenant, name: str, take_away: Callable[[], Awaitable[None]]) -> None:
-        """Removes a package and its agents. Sessions that run its workflow keep to its rules."""
+        """Remove a package and its agents. Sessions that run its workflow keep their rules."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await _lock(connection, tenant)
             cursor = await connection.execute(
@@ -76,7 +77,7 @@ class PackageStore:
             await take_away()
 
     async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes | None, Workflow | None]:
-        """A package's document, and the rules for runs of it."""
+        """Return a package's workflow document and its rules."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 "select document, workflow from toolcrib.packages where workspace_id = %s and name = %s",
@@ -94,7 +95,7 @@ _COLUMNS = """
 
 
 async def _lock(connection: Connection, tenant: Tenant) -> None:
-    """Of those who change a workspace's package the second waits for the first."""
+    """Serialize changes of a workspace's package."""
     await connection.execute("select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,))
 
 

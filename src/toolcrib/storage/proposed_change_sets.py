@@ -1,4 +1,4 @@
-"""Proposed change sets: what a call would do, kept as rows until someone decides. Any node can commit one later."""
+"""Proposed change sets: what a call would change, stored until a person decides. Any node can commit one later."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from toolcrib.storage.database import Connection, Tenant
 
 
 async def save_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
-    """Keeps the set and the contents that it brings along, in the transaction of whoever asks about it."""
+    """Store the change set and its contents, in the transaction of the approval."""
     author, workspace = change_set.author, tenant.workspace_id
     await connection.execute(
         """
@@ -64,7 +64,7 @@ async def save_proposal(connection: Connection, tenant: Tenant, change_set: Chan
                     change.base,
                     _json(change.before),
                     _json(change.after),
-                    # Only a content that must be brought along again; the others are their versions' to keep.
+                    # Only contents that the change set brings; versions keep the others.
                     change.after.sha256 if change.after is not None and change.body is not None else None,
                 )
                 for ordinal, change in enumerate(change_set.changes)
@@ -73,7 +73,7 @@ async def save_proposal(connection: Connection, tenant: Tenant, change_set: Chan
 
 
 async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> ChangeSet:
-    """The set as it was proposed, contents included."""
+    """Return the change set as it was proposed, including contents."""
     cursor = await connection.execute(
         """
         select author, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
@@ -109,7 +109,7 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
 
 
 async def drop_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> None:
-    """Nobody will commit it. What it alone brought along is collected in time."""
+    """Delete a proposal that will not be committed. Contents of its own are garbage-collected later."""
     parameters = (tenant.workspace_id, change_set_id)
     await connection.execute(
         "delete from toolcrib.proposed_changes where workspace_id = %s and change_set_id = %s", parameters
@@ -125,7 +125,7 @@ async def drop_proposal(connection: Connection, tenant: Tenant, change_set_id: C
 async def changed_since_proposal(
     connection: Connection, tenant: Tenant, change_set_id: ChangeSetId
 ) -> list[tuple[WorkspacePath, str]]:
-    """Where the history has moved on since the set was proposed, and who was there."""
+    """Return the paths that changed since the proposal, and who changed them."""
     cursor = await connection.execute(
         """
         select coalesce(p.before, p.after) ->> 'tree', coalesce(p.before, p.after) ->> 'path',
@@ -189,6 +189,6 @@ def _state(row: Mapping[str, Any] | None) -> EntryState | None:
         row["lines"],
         ContentKind(row["content"]),
         row["target"],
-        # A set that an earlier version proposed has none.
+        # A proposal of an earlier program version has none.
         bytes.fromhex(row["unkept_sha256"]) if row.get("unkept_sha256") else None,
     )

@@ -1,4 +1,4 @@
-"""People's own access to model providers and search engines, as rows. A secret that was stored is never shown again."""
+"""People's own credentials for model providers and search engines, stored encrypted. A stored secret is never shown."""
 
 import json
 import secrets
@@ -17,8 +17,6 @@ from toolcrib.core.ids import UserId
 from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser, acting
 
-# Encrypts what users entrust to us: keys to their providers. Knows neither providers nor tables.
-
 _NONCE = 12
 _PURPOSE = b"toolcrib provider credentials v1"
 
@@ -32,19 +30,20 @@ class EncryptedText:
 
 
 class Encryptor:
-    """Locks with one key, and opens what it or an earlier one locked."""
+    """Encrypts with one key, and decrypts what it or an earlier key encrypted."""
 
     def __init__(self, key: str, *, previous: str | None = None) -> None:
         self._keys: Mapping[str, AESGCM] = dict(_derived(secret) for secret in (previous, key) if secret)
         self._current = _derived(key)[0]
 
     def encrypt(self, text: str, *, owner: str) -> EncryptedText:
-        """``owner`` says whose text it is and where it stands, and must be said again to open it."""
+        """Encrypt a text. ``owner`` is authenticated with it, and must be the same for ``decrypt``."""
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._keys[self._current].encrypt(nonce, text.encode(), owner.encode())
         return EncryptedText(self._current, nonce + sealed)
 
     def decrypt(self, locked: EncryptedText, *, owner: str) -> str:
+        """Decrypt a text."""
         key = self._keys.get(locked.key_id)
         if key is None:
             raise Misconfigured(
@@ -62,7 +61,7 @@ class Encryptor:
             ) from None
 
     def needs_rekey(self, locked: EncryptedText) -> bool:
-        """Whether it was locked with an earlier key and should be locked anew."""
+        """Return whether it was encrypted with an earlier key and should be encrypted again."""
         return locked.key_id != self._current
 
 
@@ -73,7 +72,7 @@ def _derived(secret: str) -> tuple[str, AESGCM]:
 
 @dataclass(frozen=True, slots=True)
 class StoredProviderCredentials:
-    """Access to a provider. Neither secret nor headers appear in a representation."""
+    """Credentials for a provider. The representation shows neither secret nor headers."""
 
     secret: str = field(default="", repr=False)
     base_url: str | None = None
@@ -82,7 +81,7 @@ class StoredProviderCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCredentialsInfo:
-    """What may be shown of it."""
+    """What may be shown of credentials."""
 
     provider: str
     base_url: str | None
@@ -91,14 +90,14 @@ class ProviderCredentialsInfo:
 
 
 class ProviderCredentialStore:
-    """Queries on credentials. The secret leaves only for the provider's own client."""
+    """Queries on credentials. The secret is read only for the provider's client."""
 
     def __init__(self, database: Database, lock: Encryptor) -> None:
         self._database = database
         self._lock = lock
 
     async def store(self, person: ActingUser, provider: str, access: StoredProviderCredentials) -> None:
-        """Keeps a person's access to a provider, in place of an earlier one."""
+        """Store a person's credentials for a provider. Replaces earlier ones."""
         text = json.dumps({"secret": access.secret, "headers": dict(access.headers)})
         locked = self._lock.encrypt(text, owner=_owner(person.user_id, provider))
         async with acting(self._database, person) as connection:
@@ -113,6 +112,7 @@ class ProviderCredentialStore:
             )
 
     async def list(self, person: ActingUser) -> list[ProviderCredentialsInfo]:
+        """Return which credentials a person has stored."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
@@ -124,6 +124,7 @@ class ProviderCredentialStore:
             return [ProviderCredentialsInfo(*row) for row in await cursor.fetchall()]
 
     async def remove(self, person: ActingUser, provider: str) -> None:
+        """Delete a person's credentials for a provider."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 "delete from toolcrib.credentials where user_id = %s and provider = %s", (person.user_id, provider)
@@ -132,7 +133,7 @@ class ProviderCredentialStore:
                 raise NotFound(f"You have stored no credentials for {provider!r}.")
 
     async def has(self, user_id: UserId, provider: str) -> bool:
-        """Whether a person has stored access to a provider; as the system."""
+        """Return whether a person has stored credentials for a provider, with the system role."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select from toolcrib.credentials where user_id = %s and provider = %s", (user_id, provider)
@@ -140,7 +141,7 @@ class ProviderCredentialStore:
             return await cursor.fetchone() is not None
 
     async def of(self, user_id: UserId, provider: str) -> StoredProviderCredentials | None:
-        """A person's access to a provider, opened; as the system, for a run of theirs."""
+        """Return a person's decrypted credentials for a provider, with the system role, for their run."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select base_url, sealed, key_id from toolcrib.credentials where user_id = %s and provider = %s",

@@ -18,7 +18,7 @@ from toolcrib.storage.database import Connection, Database, Tenant
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question, and how its call came in."""
+    """A question, and where its call came from."""
 
     question: QuestionRequest
     via: str
@@ -34,6 +34,7 @@ class QuestionStore:
 
     @asynccontextmanager
     async def transaction(self, tenant: Tenant, needs: WorkspaceRole) -> AsyncIterator[Connection]:
+        """Open a transaction in the workspace."""
         async with self._database.transaction(tenant, needs) as connection:
             yield connection
 
@@ -47,6 +48,7 @@ class QuestionStore:
         *,
         patience: timedelta,
     ) -> None:
+        """Insert a pending question."""
         await connection.execute(
             """
             insert into toolcrib.questions
@@ -68,10 +70,12 @@ class QuestionStore:
         )
 
     async def get(self, tenant: Tenant, question_id: QuestionId) -> QuestionRequest:
+        """Return one question."""
         async with self._database.transaction(tenant) as connection:
             return (await self.found(connection, tenant, question_id)).question
 
     async def found(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> PendingQuestion:
+        """Return one question, within a transaction."""
         cursor = connection.cursor(row_factory=dict_row)
         await cursor.execute(_SELECT + "where q.workspace_id = %s and q.id = %s", (tenant.workspace_id, question_id))
         row = await cursor.fetchone()
@@ -80,7 +84,7 @@ class QuestionStore:
         return _asked(row)
 
     async def locked(self, connection: Connection, tenant: Tenant, question_id: QuestionId) -> PendingQuestion:
-        """The question, which nobody else can answer until this transaction ends."""
+        """Lock the question, so that no other transaction can answer it."""
         await connection.execute(
             "select from toolcrib.questions where workspace_id = %s and id = %s for update",
             (tenant.workspace_id, question_id),
@@ -88,7 +92,7 @@ class QuestionStore:
         return await self.found(connection, tenant, question_id)
 
     async def of_call(self, connection: Connection, tenant: Tenant, call_id: CallId) -> PendingQuestion | None:
-        """What a call asks, which nobody else can answer until this transaction ends."""
+        """Lock the question of a call; None if it asked none."""
         cursor = await connection.execute(
             "select id from toolcrib.questions where workspace_id = %s and call_id = %s for update",
             (tenant.workspace_id, call_id),
@@ -105,11 +109,11 @@ class QuestionStore:
         after: QuestionId | None = None,
         limit: int = 100,
     ) -> list[QuestionRequest]:
-        """The oldest first; for an agent, only its own."""
+        """Return a page, oldest first; an agent sees its own only."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
-                # A statement each: one for both would read through all that was ever answered to find what is open.
+                # Two statements: a single one for both would scan everything ever answered to find what is pending.
                 _PAGE_OF_OPEN if only_open else _PAGE,
                 {
                     "workspace": tenant.workspace_id,
@@ -132,7 +136,7 @@ class QuestionStore:
         by_button: tuple[str, ...] = (),
         via: str | None = None,
     ) -> None:
-        """Writes the answer, or that there will be none, on an open question."""
+        """Write the answer to a pending question, or that there will be none."""
         await connection.execute(
             """
             update toolcrib.questions
@@ -151,7 +155,7 @@ class QuestionStore:
         )
 
     async def has_session(self, connection: Connection, question: QuestionRequest) -> bool:
-        """Whether there still is someone to tell."""
+        """Return whether the session exists."""
         cursor = await connection.execute(
             "select from toolcrib.sessions where workspace_id = %s and id = %s",
             (question.workspace_id, question.session_id),
@@ -159,7 +163,7 @@ class QuestionStore:
         return await cursor.fetchone() is not None
 
     async def expired(self, *, limit: int) -> list[tuple[WorkspaceId, QuestionId]]:
-        """Open ones whose time is over. As the system."""
+        """Return pending questions that have expired, with the system role."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """

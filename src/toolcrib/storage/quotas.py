@@ -1,4 +1,4 @@
-"""How much one person or one workspace may have of what they make themselves. Counted where it is made."""
+"""Limits on how much a person or a workspace may create. They are checked when something is created."""
 
 from typing import Any, Final, LiteralString
 
@@ -13,14 +13,14 @@ INVITATIONS: Final = 100
 
 
 async def one_at_a_time(connection: Connection, user_id: UserId | None) -> None:
-    """Of a person's transactions that count what is theirs the second waits for the first, and counts it too."""
+    """Serialize the transactions of one person that check a limit, so that each counts the one before."""
     await connection.execute("select from toolcrib.users where id = %s for no key update", (user_id,))
 
 
 async def has_all(connection: Connection, rows: LiteralString, parameters: tuple[Any, ...], *, most: int) -> bool:
-    """Whether the query gives ``most`` rows already; no more than that are counted."""
+    """Return whether the query has ``most`` rows or more; counts no further."""
     cursor = await connection.execute(
-        f"select count(*) from ({rows} limit %s) counted",  # noqa: S608 - constants of those who call
+        f"select count(*) from ({rows} limit %s) counted",  # noqa: S608 - constants of the callers
         (*parameters, most),
     )
     row = await cursor.fetchone()

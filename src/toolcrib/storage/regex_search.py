@@ -1,4 +1,4 @@
-"""Regular expressions, answered by PostgreSQL: its engine can be stopped in the middle, Python's cannot."""
+"""Regular expression search in PostgreSQL: its engine can be interrupted, Python's cannot."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ _QUERIES = {
 
 
 class PostgresRegex:
-    """Finds the lines of a text that a pattern matches. Touches no table."""
+    """Finds the matching lines of a text. Uses no table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,8 +26,12 @@ class PostgresRegex:
     async def lines(
         self, tenant: Tenant, text: str, pattern: str, *, ignore_case: bool, seconds: float, limit: int
     ) -> list[int]:
-        """The numbers of matching lines, from 0, at most ``limit`` of them; TimedOut after so many ``seconds``."""
-        # PostgreSQL's text holds no NUL; whatever stands there instead is matched as one character, too.
+        """Return the numbers of at most ``limit`` matching lines, counted from 0.
+
+        Raises:
+            TimedOut: The search took longer than ``seconds``.
+        """
+        # PostgreSQL text cannot contain NUL; its replacement is matched as one character too.
         given = (without_nul(text), without_nul(pattern), limit)
         async with (
             self._database.connection(tenant) as connection,
@@ -40,7 +44,12 @@ class PostgresRegex:
 
 @asynccontextmanager
 async def bounded_matching(connection: Connection, pattern: str, *, seconds: float) -> AsyncIterator[None]:
-    """Ends statements that match too long, as TimedOut, and tells what is no pattern; within a transaction."""
+    """Limit the time of the statements within, which match ``pattern``. Must run within a transaction.
+
+    Raises:
+        TimedOut: A statement took longer than ``seconds``.
+        BadArguments: The pattern is invalid.
+    """
     if not _is_text(pattern):
         raise BadArguments({"pattern": "Not valid Unicode: it has half a character (a lone surrogate)."})
     try:
@@ -56,7 +65,7 @@ async def bounded_matching(connection: Connection, pattern: str, *, seconds: flo
 
 
 def without_nul(text: str) -> str:
-    """The same as PostgreSQL can hold it."""
+    """Return the text with NUL replaced, as PostgreSQL can store it."""
     return text.replace("\0", "\ufffd")
 
 

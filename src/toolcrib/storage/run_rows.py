@@ -1,4 +1,4 @@
-"""How runs and messages are read and written, within a transaction that someone else has opened."""
+"""Reads and writes rows of runs and messages, within a transaction of the caller."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,11 +24,16 @@ MESSAGES = "select id, position, run_id, role, content, metadata, created_at fro
 
 
 async def lock_run(connection: Connection, run: Run) -> None:
-    """Holds a run that this process carries on; Superseded if it does not any more."""
+    """Lock a run that this process executes.
+
+    Raises:
+        Superseded: Another process has taken it over.
+    """
     await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
 
 
 async def lock_session(connection: Connection, run: Run) -> None:
+    """Lock the run's session."""
     await connection.execute(
         "select from toolcrib.sessions where workspace_id = %s and id = %s for no key update",
         (run.workspace_id, run.session_id),
@@ -36,6 +41,7 @@ async def lock_session(connection: Connection, run: Run) -> None:
 
 
 async def record_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -> int | None:
+    """Write a turn of the model and return the position of its message."""
     cursor = await connection.execute(
         "select toolcrib.record_turn(%s, %s, %s, %s)",
         (run.workspace_id, run.id, run.epoch, json_text({**turn, "session_id": run.session_id})),
@@ -45,10 +51,12 @@ async def record_turn(connection: Connection, run: Run, turn: Mapping[str, Any])
 
 
 async def require_session(connection: Connection, tenant: Tenant, session_id: SessionId) -> None:
+    """Raise NotFound if the session does not exist."""
     await connection.execute("select toolcrib.require_session(%s, %s, null)", (tenant.workspace_id, session_id))
 
 
 async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
+    """Return one run."""
     cursor = connection.cursor(row_factory=dict_row)
     await cursor.execute(SELECT + "where workspace_id = %s and id = %s", (tenant.workspace_id, run_id))
     row = await cursor.fetchone()
@@ -58,12 +66,13 @@ async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
 
 
 def run_from(row: Mapping[str, Any]) -> Run:
+    """Create a run from its row."""
     ending = RunEnding(row["ending"]) if row["ending"] else None
     return Run(**{**row, "state": RunState(row["state"]), "ending": ending})
 
 
 async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> None:
-    """The oldest queued run of a session begins, unless another has not ended. The session's row is locked."""
+    """Start the oldest queued run of a session unless another is unfinished. The session's row is locked."""
     cursor = await connection.execute(
         """
         select r.id from toolcrib.runs r
@@ -81,6 +90,7 @@ async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, s
 
 
 async def end_run(connection: Connection, run: Run, ending: RunEnding, error: Mapping[str, Any] | None) -> None:
+    """Mark a run as ended."""
     await connection.execute(
         f"""
         update toolcrib.runs r set state = 'ended', ending = %s, error = %s, runner = null, ended_at = now(),
@@ -94,6 +104,7 @@ async def end_run(connection: Connection, run: Run, ending: RunEnding, error: Ma
 
 
 async def append_run_state_event(connection: Connection, run: Run) -> None:
+    """Append the event of the run's state."""
     payload = {
         "runId": run.id,
         "state": run.state,

@@ -1,4 +1,4 @@
-"""The steps of runs as rows: taken by one process at a time, committed one by one under an epoch. As the system."""
+"""Steps of runs as rows: one process claims a run and commits its steps under an epoch. With the system role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from toolcrib.storage.tool_calls import record_call
 
 
 class RunStepStore:
-    """Queries of whoever carries runs on."""
+    """Queries of the run worker and executor."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,9 +37,10 @@ class RunStepStore:
     async def claim(
         self, process_id: ProcessId, *, node: str, lease: float, limit: int, in_hand: Sequence[RunId] = ()
     ) -> list[Run]:
-        """Takes runs that are ready, or whose process has fallen silent, where this node holds the files.
+        """Claim runs that are ready, or whose process is dead, of workspaces whose home is this node.
 
-        Those that this process has taken before and has not ``in_hand`` any more were dropped, and are taken anew.
+        Runs that this process claimed earlier but does not have ``in_hand`` any more were dropped, and are claimed
+        again.
         """
         async with self._database.as_system() as connection:
             cursor = connection.cursor(row_factory=dict_row)
@@ -72,7 +73,7 @@ class RunStepStore:
             return [run_from(row) for row in await cursor.fetchall()]
 
     async def list_cancelled(self, process_id: ProcessId) -> list[RunId]:
-        """Which of the runs that this process has in hand were cancelled."""
+        """Return which runs of this process were cancelled."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -84,7 +85,7 @@ class RunStepStore:
             return [RunId(id_) for (id_,) in await cursor.fetchall()]
 
     async def messages_for_model(self, run: Run) -> list[SessionMessage]:
-        """What the model is told: the session's messages, those that a summary stands for left out."""
+        """Return the messages for the model: those of the session without the ones that a summary replaced."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 MESSAGES
@@ -98,11 +99,11 @@ class RunStepStore:
             return [SessionMessage(*row) for row in await cursor.fetchall()]
 
     async def calls(self, run: Run, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
-        """How far calls are."""
+        """Return the state of calls."""
         return await self.calls_in(run.workspace_id, ids)
 
     async def calls_in(self, workspace_id: WorkspaceId, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
-        """The same, of a workspace that the caller belongs to."""
+        """Return the state of calls in a workspace that the caller is a member of."""
         if not ids:
             return {}
         async with self._database.as_system() as connection:
@@ -119,6 +120,7 @@ class RunStepStore:
             return {CallId(row[0]): RunCallRow(row) for row in await cursor.fetchall()}
 
     async def violations(self, run: Run) -> Violations:
+        """Return the run's sandbox violations; those of protected paths are counted separately."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -131,7 +133,7 @@ class RunStepStore:
         return Violations(*row) if row else Violations()
 
     async def authorization(self, run: Run) -> "RunAuthorization":
-        """Whether whoever sent the message still belongs here, and a stamp of what else binds the run."""
+        """Return whether the sender is still a member, and a stamp of everything else that affects the run."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select role, stamp from toolcrib.run_terms(%s, %s, %s, %s)",
@@ -142,17 +144,19 @@ class RunStepStore:
         return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
     async def record_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
-        """A turn of the model, committed under the run's epoch; Superseded if another process has it.
+        """Commit a turn of the model under the run's epoch. Returns the position of its message, if it has one.
 
-        Returns the position of its message, if there is one.
+        Raises:
+            Superseded: Another process has taken over the run.
         """
         async with self._database.connection(Tenant(run.workspace_id)) as connection:
             return await record_turn(connection, run, turn)
 
     async def save_waiting(self, run: Run, call_ids: Sequence[CallId]) -> bool:
-        """Lets go of a run until a person has decided. False if that has happened meanwhile, or it was cancelled.
+        """Release a run until a person has decided. Returns False if that happened already, or the run was cancelled.
 
-        Superseded if another process has it.
+        Raises:
+            Superseded: Another process has taken over the run.
         """
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
             await lock_run(connection, run)
@@ -185,7 +189,7 @@ class RunStepStore:
         turn: Mapping[str, Any] | None = None,
         closing: Sequence[tuple[CallRecord, AuditRecord]] = (),
     ) -> Run:
-        """Ends a run and the calls that it leaves, with the last words if there are some; the next one may begin."""
+        """End a run and its open calls, with the model's last answer if there is one. The next run may then start."""
         tenant = Tenant(run.workspace_id)
         async with self._database.transaction(tenant) as connection:
             await lock_run(connection, run)
@@ -199,9 +203,10 @@ class RunStepStore:
             return await one_run(connection, tenant, run.id)
 
     async def attempt(self, run: Run, *, fresh: bool) -> None:
-        """Counts an attempt at the run's calls before it is made; a ``fresh`` one is the first at what is left.
+        """Count an attempt at the run's calls before it starts. A ``fresh`` one is the first at the remaining calls.
 
-        Superseded if another process has the run.
+        Raises:
+            Superseded: Another process has taken over the run.
         """
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
             await lock_run(connection, run)
@@ -215,7 +220,10 @@ class RunStepStore:
             )
 
     async def release(self, run: Run, *, orderly: bool = True) -> None:
-        """Gives a run back, for another process: this one stops. An ``orderly`` end is no failed attempt."""
+        """Release a run for another process, because this one stops.
+
+        An ``orderly`` release counts no failed attempt.
+        """
         async with self._database.as_system() as connection:
             await connection.execute(
                 f"""
@@ -229,9 +237,9 @@ class RunStepStore:
             )
 
     async def compact(self, run: Run, summary: SessionMessage, up_to: int, *, context_tokens: int) -> int:
-        """A summary stands for the messages up to a position from now on; they stay, and can be read.
+        """Replace the messages up to a position by a summary in later requests; they stay readable.
 
-        Returns the summary's own position: it is told to the model before all others.
+        Returns the summary's own position; the model gets it before all other messages.
         """
         payload = {"messageId": summary.id, "runId": run.id, "role": "summary", "content": summary.content}
         usage = {"contextTokens": context_tokens}
@@ -251,7 +259,7 @@ class RunStepStore:
             )
             row = await cursor.fetchone()
             assert row is not None
-            # What it takes up is known from here on, whoever goes on.
+            # The size is known from here on, whichever process continues.
             await connection.execute(
                 """
                 update toolcrib.runs set context_tokens = %s, takeovers = 0 where workspace_id = %s and id = %s
@@ -267,19 +275,19 @@ class RunStepStore:
 
 @dataclass(frozen=True, slots=True)
 class RunAuthorization:
-    """By whose leave a run goes on. ``stamp`` differs when the agent, its grants or the session have changed."""
+    """The authorization of a run. ``stamp`` changes with the agent, its grants or the session."""
 
     role: WorkspaceRole | None
     stamp: str
 
 
 class RunCallRow:
-    """A call of a run, as far as it is."""
+    """A call of a run with its state."""
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         self.id, self.tool, state, self.result, self.error, self.violation, self.repeatable, decided = row
         self.begun = state == "running"
-        # What a person allowed is carried on with their yes, also if it had begun when its process died.
+        # An approved call resumes with its approval, even if it had started when its process died.
         self.state = RequestedCallState.DECIDED if decided and state in ("waiting", "running") else _CALL_STATES[state]
 
 

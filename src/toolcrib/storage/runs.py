@@ -1,4 +1,4 @@
-"""Runs as people have them: handed in, looked up, cancelled. How they are carried on is in ``run_steps``."""
+"""Runs as people use them: submit, get, cancel. Their execution is in ``run_steps``."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ class RunStore(RunStepStore):
         via: str,
         history: Sequence[tuple[str, str]] = (),
     ) -> Run:
-        """A message of a user: a run that begins now, or, while the session has another, later."""
+        """Submit a user's message: its run starts now or, while the session has another run, later."""
         run_id = RunId(new_id())
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
@@ -66,11 +66,12 @@ class RunStore(RunStepStore):
         return run
 
     async def get(self, tenant: Tenant, run_id: RunId) -> Run:
+        """Return one run."""
         async with self._database.transaction(tenant) as connection:
             return await one_run(connection, tenant, run_id)
 
     async def unfinished(self, tenant: Tenant, session_id: SessionId) -> Run | None:
-        """The run that a session has, if it has one that has not ended."""
+        """Return the session's run that has not ended, if there is one."""
         async with self._database.transaction(tenant) as connection:
             cursor = connection.cursor(row_factory=dict_row)
             await cursor.execute(
@@ -86,7 +87,7 @@ class RunStore(RunStepStore):
     async def page(
         self, tenant: Tenant, session_id: SessionId, *, before: RunId | None = None, limit: int = 50
     ) -> list[Run]:
-        """A session's runs, the newest first."""
+        """Return a session's runs, newest first."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
             cursor = connection.cursor(row_factory=dict_row)
@@ -102,11 +103,14 @@ class RunStore(RunStepStore):
             return [run_from(row) for row in await cursor.fetchall()]
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
-        """Asks a run to stop. One that nobody works on ends here and now; the others see it within a second."""
+        """Cancel a run. One without a process ends at once; others notice it within a second."""
         return await self._cancel_queued(tenant, run_id) or await self._cancel_begun(tenant, run_id)
 
     async def _cancel_queued(self, tenant: Tenant, run_id: RunId) -> Run | None:
-        """Ends a run that has not begun; none if it has. The session comes first: whatever lets it begin holds it."""
+        """End a queued run; returns None if it has started.
+
+        Locks the session first, as everything that starts runs does.
+        """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             run = await one_run(connection, tenant, run_id)
             if run.state is not RunState.QUEUED:
@@ -137,14 +141,14 @@ class RunStore(RunStepStore):
             if cursor.rowcount == 0:
                 raise Conflict(f"The run has ended already: {run.ending}.")
             if run.state is RunState.WAITING:
-                # Whoever takes it sees that it was cancelled, and ends it in good order.
+                # The process that claims it sees that it was cancelled, and ends it properly.
                 await connection.execute("select toolcrib.wake_run(%s, %s)", (tenant.workspace_id, run_id))
         return run
 
     async def messages(
         self, tenant: Tenant, session_id: SessionId, *, after: int = 0, limit: int = 200
     ) -> list[SessionMessage]:
-        """A session's messages in order, those that were compacted too."""
+        """Return a session's messages in order, including compacted ones."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
             cursor = await connection.execute(

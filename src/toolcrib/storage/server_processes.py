@@ -1,4 +1,4 @@
-"""Which server processes are alive. As the system."""
+"""Live server processes and their heartbeats. With the system role."""
 
 import psycopg
 
@@ -7,17 +7,18 @@ from toolcrib.storage.database import Database
 
 
 class ServerProcessStore:
-    """Queries on processes."""
+    """Queries on server processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def remove(self, process_id: ProcessId) -> None:
-        """What it had in hand is free at once."""
+        """Remove a process. Its claims are free at once."""
         async with self._database.as_system() as connection:
             await connection.execute("delete from toolcrib.processes where id = %s", (process_id,))
 
     async def delete_dead(self, *, seconds: float) -> None:
+        """Delete processes without a heartbeat for this time."""
         async with self._database.as_system() as connection:
             await connection.execute(
                 "delete from toolcrib.processes where beat_at < now() - make_interval(secs => %s)", (seconds,)
@@ -25,13 +26,13 @@ class ServerProcessStore:
 
 
 def forget_those_of(node: str, dsn: str) -> None:
-    """For a node of which it is known that no process is alive: what they had in hand is free at once."""
+    """Delete all processes of a node that is known to have none alive. Their claims are free at once."""
     with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as connection:
         connection.execute("delete from toolcrib.processes where node = %s", (node,))
 
 
 class HeartbeatConnection:
-    """Beats on a connection of its own, from a thread: a server that is busy is not dead."""
+    """Sends heartbeats on its own connection, from a thread: a busy server is not dead."""
 
     def __init__(self, dsn: str, process_id: ProcessId, node: str) -> None:
         self._dsn = dsn
@@ -40,7 +41,7 @@ class HeartbeatConnection:
         self._connection: psycopg.Connection | None = None
 
     def beat(self) -> None:
-        """Says that the process is alive; raises if it cannot be said."""
+        """Send a heartbeat. Raises if the database cannot be reached."""
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self._dsn, autocommit=True, connect_timeout=5)
         self._connection.execute(
@@ -52,5 +53,6 @@ class HeartbeatConnection:
         )
 
     def close(self) -> None:
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()

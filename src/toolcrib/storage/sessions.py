@@ -1,4 +1,4 @@
-"""Sessions and their durable events, numbered without gaps. Who watches them is in ``watching``."""
+"""Sessions and their durable events, numbered without gaps. Also conversation cursors and the end of plan mode."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from toolcrib.policy.trust import refuse_beyond_ceiling
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.quotas import SESSIONS, has_all
 
-# How far back an end is looked for: what was still speaking a moment ago has ended among the newest events.
+# How many events back an end is searched: a source that was active a moment ago ended among the newest events.
 _RECENT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as it is kept. ``last_seq`` is the number of its newest event."""
+    """A session as it is stored. ``last_seq`` is the number of its newest event."""
 
     id: SessionId
     title: str | None
@@ -33,14 +33,14 @@ class Session:
     created_by: UserId
     created_at: datetime
     last_seq: int
-    # Whether an owner said how far the agent is trusted in it.
+    # Whether an owner set the trust of this session.
     trust_by_owner: bool = False
-    # The model that was chosen for it; none: the agent's own.
+    # The model chosen for this session; None means the agent's own.
     provider: str | None = None
     model: str | None = None
-    # Of the agent's phases; none: its first.
+    # One of the agent's phases; None means its first.
     phase: str | None = None
-    # The package whose workflow it runs, if it runs one.
+    # The package whose workflow it runs, if any.
     package: str | None = None
 
 
@@ -65,9 +65,12 @@ class SessionStore:
         package: str | None = None,
         workflow: Workflow | None = None,
     ) -> Session:
-        """Begins a session, with an agent of the workspace or without one; Forbidden beyond the ceilings of trust.
+        """Create a session, with or without an agent of the workspace.
 
-        With ``package`` it is a run of that package's workflow.
+        With ``package`` it runs that package's workflow.
+
+        Raises:
+            Forbidden: The trust is above the maximum of the agent or the workspace.
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             if agent_id is not None:
@@ -105,7 +108,7 @@ class SessionStore:
         return _session(row)
 
     async def page(self, tenant: Tenant, *, before: SessionId | None, limit: int) -> list[Session]:
-        """The workspace's sessions, the newest first."""
+        """Return the workspace's sessions, newest first."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 f"""
@@ -118,11 +121,12 @@ class SessionStore:
             return [_session(row) for row in await cursor.fetchall()]
 
     async def get(self, tenant: Tenant, session_id: SessionId) -> Session:
+        """Return one session."""
         async with self._database.transaction(tenant) as connection:
             return await _found(connection, tenant, session_id)
 
     async def workflow(self, tenant: Tenant, session_id: SessionId) -> Workflow | None:
-        """The rules of the workflow that a session runs, as they were when it began."""
+        """Return the workflow rules of a session, as they were when it was created."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 "select workflow from toolcrib.sessions where workspace_id = %s and id = %s",
@@ -132,6 +136,7 @@ class SessionStore:
         return None if row is None or row[0] is None else Workflow.from_json(row[0])
 
     async def rename(self, tenant: Tenant, session_id: SessionId, title: str | None) -> Session:
+        """Change the title."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 "update toolcrib.sessions set title = %s, updated_at = now() where workspace_id = %s and id = %s",
@@ -140,9 +145,10 @@ class SessionStore:
             return await _found(connection, tenant, session_id)
 
     async def set_trust(self, tenant: Tenant, session_id: SessionId, trust: TrustLevel | None) -> Session:
-        """How often a person is asked about what is done in it; without a level, as the agent says.
+        """Set the trust of a session; None means the agent's own.
 
-        Forbidden beyond the ceilings that owners set, and for others than owners beyond the agent's own trust.
+        Raises:
+            Forbidden: It is above the owners' maximum, or above the agent's own trust and the user is not an owner.
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
@@ -156,7 +162,7 @@ class SessionStore:
     async def choose_model(
         self, tenant: Tenant, session_id: SessionId, *, provider: str | None, model: str | None
     ) -> Session:
-        """Whose model answers in it from the next turn on; without one, the agent's own."""
+        """Set the model from the next turn on; None means the agent's own."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 "update toolcrib.sessions set provider = %s, model = %s where workspace_id = %s and id = %s",
@@ -165,7 +171,7 @@ class SessionStore:
             return await _found(connection, tenant, session_id)
 
     async def set_mode(self, tenant: Tenant, session_id: SessionId, mode: SessionMode) -> Session:
-        """Plan or build, as a person says. An agent leaves plan mode only with a plan that a person accepted."""
+        """Set plan or build mode, as a person. An agent leaves plan mode only with a plan that a person accepted."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 "update toolcrib.sessions set mode = %s where workspace_id = %s and id = %s",
@@ -174,9 +180,10 @@ class SessionStore:
             return await _found(connection, tenant, session_id)
 
     async def enter_phase(self, tenant: Tenant, session_id: SessionId, phase: str | None) -> Session:
-        """The phase of the agent's workflow that it is in, as a person says; without one, the agent's first.
+        """Set the phase of the agent's workflow, as a person; None means the agent's first.
 
-        BadArguments if the agent's definition has no such phase.
+        Raises:
+            BadArguments: The agent's definition has no such phase.
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
@@ -188,7 +195,7 @@ class SessionStore:
             return await _found(connection, tenant, session_id)
 
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
-        """Removes a session with its events: whoever began it may, and owners. The book keeps its records."""
+        """Delete a session with its events. Only for its creator and owners. The audit log keeps its records."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
             cursor = await connection.execute(
@@ -206,7 +213,7 @@ class SessionStore:
     # Events
 
     async def append(self, connection: Connection, tenant: Tenant, event: Event) -> int:
-        """Gives the event the session's next number, in the transaction of the fact it tells."""
+        """Append an event with the session's next number, in the transaction of the change that it reports."""
         cursor = await connection.execute(
             "select toolcrib.append_event(%s, %s, %s, %s)",
             (tenant.workspace_id, event.session_id, event.type, json_text(event.payload)),
@@ -216,7 +223,11 @@ class SessionStore:
         return int(row[0])
 
     async def events_after(self, tenant: Tenant, session_id: SessionId, seq: int, *, limit: int) -> list[Event]:
-        """Up to ``limit`` events with greater numbers; NotFound if the workspace has no such session."""
+        """Return up to ``limit`` events with greater numbers.
+
+        Raises:
+            NotFound: The workspace has no such session.
+        """
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -233,7 +244,7 @@ class SessionStore:
     async def messages_of_calls(
         self, tenant: Tenant, session_id: SessionId, call_ids: Sequence[CallId]
     ) -> dict[CallId, str]:
-        """The message that asked for each of these calls, of those that a model asked for."""
+        """Return the message that requested each of these calls, for calls of a model."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -246,7 +257,7 @@ class SessionStore:
             return {CallId(row[0]): row[1] for row in await cursor.fetchall()}
 
     async def ended_sources(self, tenant: Tenant, session_id: SessionId, sources: Sequence[str]) -> set[str]:
-        """Which of these (calls and messages) have ended lately."""
+        """Return which of these sources (calls and messages) ended recently."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -306,7 +317,7 @@ async def _refuse_unknown_phase(
 async def _refuse_beyond_ceiling(
     connection: Connection, tenant: Tenant, agent_id: AgentId | None, trust: TrustLevel | None
 ) -> bool:
-    """Whether it is an owner who says so."""
+    """Check the trust against the maximum. Returns whether the user is an owner."""
     cursor = await connection.execute(
         """
         select w.max_trust, a.rules,
@@ -320,7 +331,7 @@ async def _refuse_beyond_ceiling(
     row = await cursor.fetchone()
     assert row is not None, "whoever got in has a workspace"
     ceiling, rules, role = row
-    # The system has no role, and bounds nobody beyond what owners set.
+    # The system has no role, and is bound only by the owners' maximum.
     role = WorkspaceRole.OWNER if tenant.user_id is None else WorkspaceRole(role)
     refuse_beyond_ceiling(
         trust,
@@ -351,25 +362,25 @@ def _session(row: tuple[Any, ...]) -> Session:
     )
 
 
-# Where a client that keeps the conversation itself left off: it names no session, it repeats what was said.
-
-
 @dataclass(frozen=True, slots=True)
 class ConversationCursor:
-    """A session, and the number of its last event that the client was told of."""
+    """A session, and the number of the last event that the client received.
+
+    It is for clients that name no session but resend the conversation.
+    """
 
     session_id: SessionId
     told: int
 
 
 class ConversationCursorStore:
-    """Queries on bookmarks. A session has one at most."""
+    """Queries on conversation cursors. A session has at most one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def load(self, tenant: Tenant, digest: bytes) -> ConversationCursor | None:
-        """The newest bookmark with this digest, which is gone then: of two that ask at once, one goes on there."""
+        """Return and delete the newest cursor with this digest: of two concurrent requests only one continues there."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
@@ -386,7 +397,7 @@ class ConversationCursorStore:
         return None if row is None else ConversationCursor(*row)
 
     async def save(self, tenant: Tenant, bookmark: ConversationCursor, digest: bytes) -> None:
-        """Notes where a client stands in a session, instead of where it stood."""
+        """Save the client's position in a session. Replaces the earlier one."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 """
@@ -397,9 +408,6 @@ class ConversationCursorStore:
             )
 
 
-# Leaving plan mode: which answers of people the server itself holds, and the session's mode.
-
-
 class PlanModeStore:
     """Queries on accepted plans."""
 
@@ -407,10 +415,10 @@ class PlanModeStore:
         self._database = database
 
     async def leave(self, tenant: Tenant, session_id: SessionId, plan: FileId, name: str) -> str | None:
-        """Puts the session into build mode if a person accepted this plan in it, by button; else why not.
+        """Switch the session to build mode if a person accepted this plan in it by button. Returns why not, or None.
 
-        The answer must be about the plan as it is now: asked after its last change, and naming it or asked when it was
-        the last plan that the session had written. Each answer opens the door once.
+        The answer must be about the current plan: asked after its last change, and naming it or asked when it was the
+        latest plan of the session. Each answer works once.
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(

@@ -1,4 +1,4 @@
-"""Calls as rows: those that change something, belong to a session, or whose result was cut."""
+"""Calls as rows: those that change something, belong to a session, or whose result was shortened."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +35,7 @@ class StoredCall:
 
 @dataclass(frozen=True, slots=True)
 class InterruptedCall:
-    """A call whose node died under it."""
+    """A call whose process died while it ran."""
 
     workspace_id: WorkspaceId
     id: CallId
@@ -53,11 +53,14 @@ class ToolCallStore:
         self._database = database
 
     async def get(self, tenant: Tenant, call_id: CallId) -> StoredCall:
-        """A call of the workspace; for an agent, only its own: another may read what it may not."""
+        """Return a call of the workspace.
+
+        An agent sees its own only, because another agent may have other permissions.
+        """
         return await self._get(tenant, call_id, within=None, anywhere=True)
 
     async def get_within(self, tenant: Tenant, call_id: CallId, session_id: SessionId | None) -> StoredCall:
-        """The same, of this session; without one, of none."""
+        """Return a call of this session; without one, of no session."""
         return await self._get(tenant, call_id, within=session_id, anywhere=False)
 
     async def _get(self, tenant: Tenant, call_id: CallId, *, within: SessionId | None, anywhere: bool) -> StoredCall:
@@ -91,14 +94,14 @@ class ToolCallStore:
         *,
         needs: WorkspaceRole = WorkspaceRole.VIEWER,
     ) -> None:
-        """Writes the call's row, its events and, if it has ended, its record in the book: all or nothing."""
+        """Write the call's row, its events and, if it has ended, its audit record, atomically."""
         async with self._database.transaction(tenant, needs) as connection:
             await record_call(connection, tenant, call)
             if audit is not None:
                 await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
 
     async def interrupted(self, *, lease: float, limit: int) -> list[InterruptedCall]:
-        """Calls outside runs that a process had begun and not ended when it died. As the system."""
+        """Return calls outside runs that were running when their process died, with the system role."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
@@ -118,12 +121,12 @@ class ToolCallStore:
 
 
 async def record_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
-    """The same, in a transaction that has its tenant."""
+    """Write the call's row and events, within a transaction of the tenant."""
     await connection.execute("select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
 
 
 def call_row(call: CallRecord) -> dict[str, Any]:
-    """A call as ``toolcrib.record_call`` takes it."""
+    """Serialize a call for the database function that saves it."""
     caller = call.caller
     return {
         "id": caller.call_id,
@@ -146,16 +149,14 @@ def call_row(call: CallRecord) -> dict[str, Any]:
     }
 
 
-# The calls of a session as its past tells them: what was decided about each, and whether it stands.
-
-# How far the files of one call are counted, and how many later calls are looked through for undos.
+# How many files of one call are counted, and how many later calls are searched for undos.
 MOST_FILES = 1_000
 _LATER_CALLS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class CallDecision:
-    """What was put to a person about a call, and what became of it."""
+    """What a person was asked about a call, and the decision."""
 
     approval_id: ApprovalId
     state: str
@@ -170,7 +171,7 @@ class CallDecision:
 
 @dataclass(frozen=True, slots=True)
 class CallSummary:
-    """A call, how it ended, and the undo that took it back, if one did."""
+    """A call, its outcome, and the undo that reverted it, if there is one."""
 
     id: CallId
     session_id: SessionId | None
@@ -190,7 +191,7 @@ class CallSummary:
 
 
 class CallHistoryStore:
-    """Queries on them."""
+    """Queries on the calls of a session, with their decisions and undos."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -198,7 +199,7 @@ class CallHistoryStore:
     async def page(
         self, tenant: Tenant, session_id: SessionId, *, before: CallId | None, limit: int
     ) -> list[CallSummary]:
-        """A session's calls, the newest first."""
+        """Return a session's calls, newest first."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
             cursor = connection.cursor(row_factory=class_row(_CallHistoryRow))
@@ -267,7 +268,7 @@ class _CallHistoryRow:
 
 
 async def _undone_since(connection: Connection, tenant: Tenant, oldest: CallId) -> UndoneCalls:
-    """What undos took back since, in whichever session they were called, or in none."""
+    """Return what undos have reverted since, in any session or none."""
     cursor = await connection.execute(
         """
         select id, arguments from (

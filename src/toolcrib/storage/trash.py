@@ -1,4 +1,4 @@
-"""What lies in the trash: rows about displaced files that the history does not keep. Knows no disk."""
+"""Trash entries as rows: displaced files that the file history does not keep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# How long something that waits for its change may lie here if nobody says that it waits for a person.
+# How long a staged entry is kept if no approval extends it.
 _SOON = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class TrashLimits:
-    """How much of a workspace's trash is kept, and for how long. The oldest go first."""
+    """How much trash a workspace keeps, and for how long. The oldest entries expire first."""
 
     most_bytes: int = 1_000_000_000
     keep: timedelta = timedelta(days=7)
@@ -26,7 +26,7 @@ class TrashLimits:
 
 @dataclass(frozen=True, slots=True)
 class TrashedFile:
-    """Something that a change set puts into the trash, and where it stood."""
+    """An entry that a change set moves to the trash, and its path before."""
 
     token: UUID
     file_id: FileId
@@ -38,7 +38,7 @@ class TrashedFile:
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
-    """One thing in the trash, or, once it is gone, that it was there."""
+    """One entry of the trash; its row remains after the entry has expired."""
 
     token: UUID
     change_set_id: ChangeSetId
@@ -50,13 +50,13 @@ class TrashEntry:
 
     @property
     def was_kept(self) -> bool:
-        """Whether it was ever to be kept: what is larger than the whole trash is not."""
+        """Whether it was kept at all: an entry larger than the whole trash is not."""
         return self.expires_at > self.displaced_at
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredTrashEntry:
-    """Something whose time is over, and which is to be removed from disk."""
+    """An expired entry that must be deleted from disk."""
 
     workspace_id: WorkspaceId
     token: UUID
@@ -69,7 +69,7 @@ class TrashStore:
         self._database = database
 
     async def find(self, tenant: Tenant, tokens: Sequence[UUID]) -> dict[UUID, TrashEntry]:
-        """What is known of these, be they gone by now."""
+        """Return these entries, including expired ones."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -81,9 +81,9 @@ class TrashStore:
             return {entry.token: entry for entry in map(_entry, await cursor.fetchall())}
 
     async def stage(self, tenant: Tenant, staged: Sequence[TrashedFile], *, node: str) -> None:
-        """Writes down what is put here only to be brought into the tree, by a change that has no id yet.
+        """Record entries that are staged only to be moved into the tree by a change set that has no id yet.
 
-        It does not crowd out what others displaced. Who means to wait for a decision says so with ``extend_staged``.
+        They do not push out other entries. ``extend_staged`` keeps them while an approval is pending.
         """
         async with self._database.transaction(tenant) as connection:
             await connection.execute(
@@ -105,9 +105,10 @@ class TrashStore:
             )
 
     async def expire(self, node: str, *, limit: int) -> list[ExpiredTrashEntry]:
-        """Lets go of what has expired on this node, so that nobody brings it back, and says what to remove.
+        """Expire due entries of this node, so that they cannot be restored, and return what to delete from disk.
 
-        What was let go of and, by a crash, not removed is said again. What is still on its way into the trash stays.
+        Entries that expired but were not deleted because of a crash are returned again. Entries still being moved into
+        the trash stay.
         """
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
@@ -130,7 +131,7 @@ class TrashStore:
             ]
 
     async def mark_deleted(self, expired: Sequence[ExpiredTrashEntry]) -> None:
-        """These are on no disk any more."""
+        """Record that these are deleted from disk."""
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
@@ -142,7 +143,7 @@ class TrashStore:
             )
 
 
-# Within a change's transaction, so that the rows say what the change does.
+# The functions below run within a change's transaction, so that the rows match the change.
 
 
 async def record_trashed(
@@ -155,9 +156,9 @@ async def record_trashed(
     limits: TrashLimits,
     anew: bool = True,
 ) -> None:
-    """Writes down what a set displaces. The oldest expire as far as there is too much then.
+    """Record what a change set moves to the trash. The oldest entries expire if there is too much.
 
-    Unless ``anew``, what is written down already stays as it is.
+    Unless ``anew``, existing rows stay as they are.
     """
     await connection.execute(
         """
@@ -198,7 +199,7 @@ async def record_trashed(
 
 
 async def extend_staged(connection: Connection, tenant: Tenant, tokens: Sequence[UUID], keep: timedelta) -> None:
-    """What was staged for a change waits for as long as its approval does."""
+    """Keep staged entries as long as their approval is pending."""
     await connection.execute(
         "update toolcrib.trash set expires_at = now() + %s where workspace_id = %s and id = any (%s)",
         (keep, tenant.workspace_id, list(tokens)),
@@ -206,7 +207,10 @@ async def extend_staged(connection: Connection, tenant: Tenant, tokens: Sequence
 
 
 async def record_restored(connection: Connection, tenant: Tenant, tokens: Sequence[UUID]) -> bool:
-    """Strikes out what a set brings back. False if some of it is gone meanwhile: then the set must not be committed."""
+    """Remove the entries that a change set restores.
+
+    Returns False if one has expired: then it must not be committed.
+    """
     cursor = await connection.execute(
         "delete from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s) and t.gone_at is null",
         (tenant.workspace_id, list(tokens)),

@@ -1,4 +1,4 @@
-"""What an operator does with people's accounts: list, disable, enable, set a password. As the system, by address."""
+"""Operator actions on accounts: list, disable, enable, set a password. With the system role, by email address."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +10,8 @@ from toolcrib.storage.database import Connection, Database
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """A user account, as an operator sees it."""
+
     user_id: UserId
     email: str
     full_name: str | None
@@ -18,13 +20,13 @@ class Account:
 
 
 class UserAdmin:
-    """Queries on everyone's accounts."""
+    """Queries on all accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def list(self) -> list[Account]:
-        """Everyone, in the order in which they came."""
+        """Return all accounts in the order of their creation."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 "select id, email, full_name, created_at, disabled_at from toolcrib.users order by created_at, id"
@@ -32,7 +34,7 @@ class UserAdmin:
             return [Account(*row) for row in await cursor.fetchall()]
 
     async def disable(self, email: str) -> None:
-        """Ends all logins, keys and tickets of a person at once; they cannot log in until they are enabled again."""
+        """End all logins, keys and tickets of a user at once, and block new logins until the account is enabled."""
         async with self._database.as_system() as connection, connection.transaction():
             user_id = await _user_id(connection, email)
             await connection.execute(
@@ -41,13 +43,13 @@ class UserAdmin:
             await _end_everything(connection, user_id)
 
     async def enable(self, email: str) -> None:
-        """Lets a person log in again. What was ended stays ended."""
+        """Allow a user to log in again. Ended logins and keys stay ended."""
         async with self._database.as_system() as connection, connection.transaction():
             user_id = await _user_id(connection, email)
             await connection.execute("update toolcrib.users set disabled_at = null where id = %s", (user_id,))
 
     async def set_password(self, email: str, password_hash: str) -> None:
-        """A new password ends what was got by the old one."""
+        """Set a new password. Ends all logins made with the old one."""
         async with self._database.as_system() as connection, connection.transaction():
             user_id = await _user_id(connection, email)
             await connection.execute(

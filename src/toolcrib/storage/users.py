@@ -1,4 +1,4 @@
-"""People and their logins. Their API keys are in ``keys``."""
+"""Users, their logins and refresh tokens, and tickets. API keys are in ``api_keys``."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from toolcrib.core.errors import Conflict, Forbidden, Unauthenticated
 from toolcrib.core.ids import UserId, WorkspaceId, new_id
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# Secrets that we hand out: refresh tokens, API keys, tickets and invitations. Shown once, kept as hashes.
+# Prefixes of the secrets that the server issues. Each is shown once and stored as a hash.
 
 REFRESH_PREFIX = "tcr_"
 KEY_PREFIX = "tck_"
@@ -24,11 +24,12 @@ INVITATION_PREFIX = "tci_"
 
 
 def new_secret(prefix: str) -> str:
+    """Create a random secret."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def hashed(secret: str) -> bytes:
-    """A fast hash is enough here: nobody can guess at 32 random bytes, as they can at a password."""
+    """Hash a secret. A fast hash is enough: 32 random bytes cannot be guessed, unlike a password."""
     return sha256(secret.encode()).digest()
 
 
@@ -37,7 +38,7 @@ _NO_TIME = timedelta()
 
 @dataclass(frozen=True, slots=True)
 class ActingUser:
-    """Someone acting for themselves, outside any workspace, by a token of this version."""
+    """A person acting for themselves, outside any workspace, with a token of this version."""
 
     user_id: UserId
     token_version: int | None = None
@@ -45,7 +46,7 @@ class ActingUser:
 
 @dataclass(frozen=True, slots=True)
 class StoredLogin:
-    """What is known of an address before its password was checked."""
+    """The stored login of an email address, before its password is checked."""
 
     user_id: UserId
     email: str
@@ -56,6 +57,8 @@ class StoredLogin:
 
 @dataclass(frozen=True, slots=True)
 class UserProfile:
+    """A user's own account."""
+
     user_id: UserId
     email: str
     full_name: str | None
@@ -64,7 +67,7 @@ class UserProfile:
 
 @dataclass(frozen=True, slots=True)
 class RefreshedLogin:
-    """A login that goes on: whose it is, and the token that continues it."""
+    """A continued login: its user, and the new refresh token."""
 
     user_id: UserId
     token_version: int
@@ -73,7 +76,11 @@ class RefreshedLogin:
 
 @asynccontextmanager
 async def acting(database: Database, person: ActingUser) -> AsyncIterator[Connection]:
-    """A transaction for what is a person's own; Unauthenticated if this token was ended."""
+    """Open a transaction for a person's own rows.
+
+    Raises:
+        Unauthenticated: The token was revoked.
+    """
     async with database.connection() as connection, connection.transaction():
         await connection.execute("select toolcrib.enter(%s, %s, null, null)", (person.user_id, person.token_version))
         yield connection
@@ -83,33 +90,39 @@ class UserStore:
     """Queries on users and refresh tokens."""
 
     def __init__(self, database: Database, *, bound_to: str = "") -> None:
-        """Logins that are ``bound_to`` something go on only where the same is known."""
+        """Create the store. Logins with a ``bound_to`` value can be continued only with the same value."""
         self._database = database
         self._bound_to = bound_to
 
-    # People
+    # Users
 
     async def create_user(self, *, email: str, full_name: str | None, password_hash: str) -> UserProfile:
+        """Create an account."""
         user_id = UserId(new_id())
         async with self._database.as_user(user_id) as connection:
             return await insert_user(connection, user_id, email, full_name, password_hash)
 
     async def create_first_user(self, *, email: str, full_name: str | None, password_hash: str) -> UserProfile:
-        """The first account of all; Forbidden if there is one."""
+        """Create the very first account.
+
+        Raises:
+            Forbidden: There is one already.
+        """
         user_id = UserId(new_id())
         async with self._database.as_user(user_id) as connection:
-            # Of two who come at once, the second waits here, and then finds the first.
+            # Of two concurrent requests the second waits here, and then finds the first.
             await connection.execute("select pg_advisory_xact_lock(hashtext('toolcrib.first_user'))")
             if await _anyone(connection):
                 raise Forbidden("This setup link was used already: the first account exists. Log in instead.")
             return await insert_user(connection, user_id, email, full_name, password_hash)
 
     async def anyone(self) -> bool:
-        """Whether there is any account."""
+        """Return whether there is any account."""
         async with self._database.connection() as connection:
             return await _anyone(connection)
 
     async def find_login(self, email: str) -> StoredLogin | None:
+        """Return the login of an email address."""
         async with self._database.connection() as connection:
             cursor = await connection.execute(
                 "select id, email, full_name, password_hash, token_version from toolcrib.find_login(%s)",
@@ -119,6 +132,7 @@ class UserStore:
         return StoredLogin(*row) if row else None
 
     async def profile(self, person: ActingUser) -> UserProfile:
+        """Return the user's profile."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 "select id, email, full_name, created_at from toolcrib.users where id = %s", (person.user_id,)
@@ -128,7 +142,7 @@ class UserStore:
         return UserProfile(*row)
 
     async def end_all_tokens(self, person: ActingUser) -> None:
-        """Ends every login of a person, on every device, at once. Their API keys live on."""
+        """End every login of a user on every device. API keys stay valid."""
         async with acting(self._database, person) as connection:
             await connection.execute(
                 """
@@ -145,14 +159,18 @@ class UserStore:
             )
 
     async def require(self, person: ActingUser) -> None:
-        """Unauthenticated if the person is disabled, or the token of this version was ended."""
+        """Check a token's version.
+
+        Raises:
+            Unauthenticated: The user is disabled, or the token was revoked.
+        """
         async with acting(self._database, person):
             pass
 
     async def ended_since(self, moment: datetime | None) -> tuple[datetime, frozenset[UserId]]:
-        """Whose logins were ended since, and the moment to ask about next. Asks as the system, about everyone.
+        """Return the users whose logins ended since, and the time for the next query. With the system role.
 
-        It overlaps with what was asked before: a transaction is dated by its beginning, and seen at its end.
+        The intervals overlap, because a transaction has the time of its start but is visible at its end.
         """
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
@@ -170,27 +188,31 @@ class UserStore:
     # Refresh tokens
 
     async def store_refresh_token(self, user_id: UserId, *, lifetime: timedelta) -> str:
-        """Begins a family of refresh tokens, one for each login, and returns its first."""
+        """Start a family of refresh tokens, one per login, and return the first."""
         async with self._database.as_user(user_id) as connection:
             return await self._insert_refresh_token(connection, user_id, family_id=new_id(), lifetime=lifetime)
 
     async def rotate_refresh_token(
         self, secret: str, *, lifetime: timedelta, overlap: timedelta = _NO_TIME
     ) -> RefreshedLogin:
-        """Spends a token for its successor. One that comes a second time was stolen, and ends its family.
+        """Exchange a token for its successor. A token that is used twice was stolen, and ends its family.
 
-        Unless that is within ``overlap`` of the first: then whoever shares the token has its successor already, or
-        will have it in a moment, and nothing is given but a Conflict.
+        Within ``overlap`` of the first use, the second only gets a Conflict: the client that shares the token has its
+        successor already, or will have it in a moment.
+
+        Raises:
+            Unauthenticated: The token is unknown, expired or used.
+            Conflict: The token was used a moment ago.
         """
         async with self._database.connection() as connection, connection.transaction():
             refreshed = await self._rotate(connection, secret, lifetime, overlap)
-        # Raised only now: within the transaction it would undo the revoking.
+        # Raised after the transaction: inside it would roll back the revocation.
         if refreshed is None:
             raise Unauthenticated("This refresh token is not valid, or no longer. Log in again.")
         return refreshed
 
     async def revoke_family(self, secret: str) -> None:
-        """Ends the login that a token came of. An unknown token is no error: there is nothing to end."""
+        """End the login of a token. An unknown token is not an error."""
         async with self._database.connection() as connection, connection.transaction():
             cursor = await connection.execute(
                 "select family_id from toolcrib.find_refresh_token(%s)", (self._hashed(secret),)
@@ -202,7 +224,7 @@ class UserStore:
     async def _rotate(
         self, connection: Connection, secret: str, lifetime: timedelta, overlap: timedelta
     ) -> RefreshedLogin | None:
-        # The row stays locked until we commit: of two that come with one token, the second finds it used.
+        # The row stays locked until the commit: of two requests with one token, the second finds it used.
         cursor = await connection.execute(
             """
             select id, user_id, family_id, token_version,
@@ -253,7 +275,11 @@ async def _anyone(connection: Connection) -> bool:
 async def insert_user(
     connection: Connection, user_id: UserId, email: str, full_name: str | None, password_hash: str
 ) -> UserProfile:
-    """Makes an account in a transaction whose acting person has this id; Conflict if the address has one."""
+    """Create an account in a transaction whose acting user has this id.
+
+    Raises:
+        Conflict: The address has an account.
+    """
     try:
         cursor = await connection.execute(
             """
@@ -269,14 +295,12 @@ async def insert_user(
     return UserProfile(*row)
 
 
-# Tickets: single-use secrets by which a client opens a connection that cannot carry a header.
-
 LIFETIME: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class RedeemedTicket:
-    """Whose ticket it was, where it leads, and how long the connection may last."""
+    """The user and workspace of a used ticket, and how long the connection may last."""
 
     user_id: UserId
     token_version: int
@@ -285,16 +309,16 @@ class RedeemedTicket:
 
 
 class TicketStore:
-    """Queries on tickets."""
+    """Queries on tickets: single-use secrets that open a connection which cannot send a header."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create(self, tenant: Tenant, *, valid_until: datetime) -> str:
-        """A ticket into this workspace, for who asks and nobody else. It can be shown once and used once."""
+        """Create a ticket for this workspace and user. It is shown once and works once."""
         secret = new_secret(TICKET_PREFIX)
         async with self._database.transaction(tenant) as connection:
-            # Whoever makes one sweeps up their own that nobody used.
+            # Each creation deletes the user's expired tickets.
             await connection.execute(
                 "delete from toolcrib.tickets where workspace_id = %s and user_id = %s and expires_at <= now()",
                 (tenant.workspace_id, tenant.user_id),
@@ -310,7 +334,11 @@ class TicketStore:
         return secret
 
     async def redeem(self, secret: str) -> RedeemedTicket:
-        """Spends a ticket; Unauthenticated if it is unknown, spent or too old."""
+        """Use up a ticket.
+
+        Raises:
+            Unauthenticated: It is unknown, used or expired.
+        """
         async with self._database.connection() as connection:
             cursor = await connection.execute(
                 "select user_id, token_version, workspace_id, valid_until from toolcrib.redeem_ticket(%s)",

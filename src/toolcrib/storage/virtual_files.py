@@ -1,7 +1,7 @@
-"""Chats and agents as files: derived from sessions and agents whenever somebody looks, and stored nowhere.
+"""Chats and agents as virtual files: derived from sessions and agents on each read, and stored nowhere.
 
-A chat is ``/chats/<session id>.chat``, an agent is ``/agents/<agent id>.agent``, both in @project. Their ids name them,
-so that a new title leaves the path as it is. Who may read a session may read its chat: same rows, same policies.
+A chat is ``/chats/<session id>.chat``, an agent is ``/agents/<agent id>.agent``, both in @project. The id is the name,
+so that a new title does not change the path. A user who may read a session may read its chat: same rows, same policies.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,13 +20,13 @@ _PATHS = {type_: folder for folder, type_ in _FOLDERS.items()}
 
 
 class VirtualFileStore:
-    """Queries on sessions and agents that answer with files."""
+    """Queries on sessions and agents that return files."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def at(self, tenant: Tenant, places: Iterable[WorkspacePath]) -> dict[WorkspacePath, File]:
-        """The virtual files at these places. Asks nothing where none can be."""
+        """Return the virtual files at these paths. Without a query if there can be none."""
         wanted = {place: source for place in places if (source := _source_of(place)) is not None}
         if not wanted:
             return {}
@@ -39,7 +39,7 @@ class VirtualFileStore:
         return {file.state.place: file for file in files if file.state.place in wanted}
 
     async def folder_at(self, tenant: Tenant, place: WorkspacePath) -> File | None:
-        """The virtual folder at a place; there is one as soon as it holds something."""
+        """Return the virtual folder at a path; it exists if it contains something."""
         if not is_virtual_folder(place):
             return None
         async with self._database.transaction(tenant) as connection:
@@ -47,7 +47,7 @@ class VirtualFileStore:
         return next((folder for folder in folders if folder.state.place == place), None)
 
     async def texts(self, tenant: Tenant, ids: Collection[FileId]) -> dict[FileId, bytes]:
-        """What each of these files holds now."""
+        """Return the current contents of these files."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
@@ -65,7 +65,11 @@ class VirtualFileStore:
             return {FileId(id_): text.encode() for id_, text in await cursor.fetchall()}
 
     async def matching(self, tenant: Tenant, pattern: str, *, ignore_case: bool, seconds: float) -> set[FileId]:
-        """The files of which some line matches a regular expression; TimedOut after so many ``seconds``."""
+        """Return the files with a line that matches a regular expression.
+
+        Raises:
+            TimedOut: The search took longer than ``seconds``.
+        """
         async with (
             self._database.transaction(tenant) as connection,
             bounded_matching(connection, pattern, seconds=seconds),
@@ -98,13 +102,16 @@ class VirtualFileStore:
 async def virtual_below(
     connection: Connection, tenant: Tenant, folder: WorkspacePath, *, recursive: bool
 ) -> list[File]:
-    """The virtual files and folders in a folder, within a listing's transaction. Asks nothing where none can be."""
+    """Return the virtual files and folders in a folder, within a listing's transaction.
+
+    Without a query if there are none.
+    """
     if not (folder == WorkspacePath(Mount.PROJECT, "/") or is_virtual_folder(folder)):
         return []
     folders = await _folders(connection, tenant) if folder.is_root else []
     if folder.is_root and not (recursive and folders):
         return folders
-    # There may be very many: their ids and times are read quicker in binary.
+    # There may be very many: ids and times are faster in binary.
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         _FILES + " where v.type = any (%(types)s) order by v.id",
@@ -117,12 +124,12 @@ async def virtual_below(
 
 
 def is_virtual_folder(place: WorkspacePath) -> bool:
-    """Whether virtual files are kept here, if there are any."""
+    """Return whether virtual files, if there are any, are in this folder."""
     return place.mount is Mount.PROJECT and place.path in _FOLDERS
 
 
 def _source_of(place: WorkspacePath) -> tuple[FileType, UUID] | None:
-    """What the file at a place would be derived from."""
+    """Return what the file at a path would be derived from."""
     folder, _, name = place.path.rpartition("/")
     type_ = _FOLDERS.get(folder) if place.mount is Mount.PROJECT else None
     if type_ is None or not name.endswith(f".{type_}"):
@@ -153,7 +160,7 @@ _FILES = """
 
 
 async def _folders(connection: Connection, tenant: Tenant) -> list[File]:
-    """The folders that hold something. As on disk, one is as old as the newest thing in it."""
+    """Return the folders that contain something. As on disk, a folder is as old as its newest entry."""
     cursor = await connection.execute(
         """
         select (select s.created_at from toolcrib.sessions s where s.workspace_id = %(workspace)s
@@ -192,7 +199,7 @@ def _virtual(
         is_virtual=True,
         display_name=display_name,
         state=state,
-        # It has no versions: what it is derived from keeps its own history.
+        # It has no versions: the session or agent keeps its own history.
         version_id=VersionId(id_),
         number=0,
         deleted=False,

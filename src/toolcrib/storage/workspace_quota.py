@@ -1,7 +1,7 @@
-"""How many files and bytes a workspace may keep, and whether a change still fits. Measured now and then, not counted.
+"""Limits the files and bytes of a workspace. Usage is measured at intervals, not counted for each change.
 
-Between two measurements what this process adds is counted along; what other processes add is seen by the next. So a
-workspace may come to hold a little more than it should, and no write waits for a count of a million rows.
+Between two measurements this process adds its own changes; those of other processes show at the next measurement. So a
+workspace may exceed its quota a little, but no write waits for a count of a million rows.
 """
 
 import time
@@ -23,7 +23,7 @@ _KEPT: Final = 10_000
 
 @dataclass(slots=True)
 class _MeasuredUse:
-    """What a workspace held when it was measured, and what was added since."""
+    """The usage of a workspace when it was measured, and what was added since."""
 
     files: int
     bytes: int
@@ -31,11 +31,12 @@ class _MeasuredUse:
 
     @property
     def is_fresh(self) -> bool:
+        """Whether the measurement is recent enough."""
         return time.monotonic() - self.at < _MEASURED_SECONDS
 
 
 class WorkspaceQuota:
-    """The quotas of every workspace, and what each is known to hold."""
+    """The quotas of all workspaces, and their known usage."""
 
     def __init__(self, database: Database, *, files: int = FILES, bytes: int = BYTES) -> None:
         self._database = database
@@ -44,7 +45,11 @@ class WorkspaceQuota:
         self._held: OrderedDict[WorkspaceId, _MeasuredUse] = OrderedDict()
 
     async def require(self, tenant: Tenant, change_set: ChangeSet) -> None:
-        """TooLarge if a change adds more than the workspace may keep. What adds nothing always fits."""
+        """Check that a change fits. A change that adds nothing always fits.
+
+        Raises:
+            TooLarge: It would exceed the quota.
+        """
         files, added = _added_by(change_set)
         if files == 0 and added == 0:
             return
@@ -55,7 +60,7 @@ class WorkspaceQuota:
             raise _full(f"{self._most_bytes:,} bytes, earlier versions included", "TOOLCRIB_MAX_WORKSPACE_BYTES")
 
     def took(self, tenant: Tenant, change_set: ChangeSet) -> None:
-        """Counts what a change has added."""
+        """Add a committed change to the usage."""
         if held := self._held.get(tenant.workspace_id):
             files, added = _added_by(change_set)
             held.files += files
@@ -85,7 +90,7 @@ class WorkspaceQuota:
 
 
 def _added_by(change_set: ChangeSet) -> tuple[int, int]:
-    """Files that were not there, and bytes of contents. One that is kept already is not known as such here."""
+    """Return the number of new files and the bytes of contents. Contents that are stored already are counted again."""
     files = sum(change.before is None and change.after is not None for change in change_set.changes)
     return files, sum(len(change.body) for change in change_set.changes if change.body is not None)
 

@@ -1,4 +1,4 @@
-"""Workspaces and their members. What lies in a workspace is in ``files``."""
+"""Workspaces, their members and their usage. Files are in ``files``."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,20 +18,22 @@ from toolcrib.storage.users import ActingUser, acting
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A workspace, and the role in it of whoever asked."""
+    """A workspace, and the requesting user's role in it."""
 
     id: WorkspaceId
     name: str
     role: WorkspaceRole
     home_node: str | None
     created_at: datetime
-    # The most that a session may trust an agent here; only owners say.
+    # The highest trust of a session here; only owners set it.
     max_trust: TrustLevel | None = None
     default_agent_id: AgentId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
+    """A member of a workspace."""
+
     user_id: UserId
     email: str
     full_name: str | None
@@ -45,13 +47,13 @@ class WorkspaceStore:
     def __init__(
         self, database: Database, *, most: int = WORKSPACES, on_deleted: Callable[[], None] | None = None
     ) -> None:
-        """``on_deleted`` is called when a workspace was deleted here and the rest of it is to be removed."""
+        """Create the store. ``on_deleted`` is called after a deletion, to start removing the files and rows."""
         self._database = database
         self._most = most
         self._on_deleted = on_deleted
 
     async def create(self, person: ActingUser, *, name: str, node: str, tree: str | None = None) -> Workspace:
-        """Founds a workspace whose files lie on ``node``; whoever founds it is its first owner."""
+        """Create a workspace with its files on ``node``; the creator becomes its first owner."""
         workspace_id = WorkspaceId(new_id())
         async with acting(self._database, person) as connection:
             await one_at_a_time(connection, person.user_id)
@@ -72,7 +74,7 @@ class WorkspaceStore:
             return await _workspace(connection, workspace_id, person.user_id)
 
     async def list_own(self, person: ActingUser, *, before: WorkspaceId | None, limit: int) -> list[Workspace]:
-        """The workspaces that a person belongs to, the newest first."""
+        """Return the workspaces of a person, newest first."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
@@ -86,7 +88,7 @@ class WorkspaceStore:
             return [_as_workspace(*row) for row in await cursor.fetchall()]
 
     async def find_by_tree(self, person: ActingUser, *, tree: str, node: str) -> Workspace | None:
-        """The person's workspace that is this directory on this node."""
+        """Return the person's workspace for this directory on this node."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
@@ -101,10 +103,12 @@ class WorkspaceStore:
         return _as_workspace(*row) if row else None
 
     async def get(self, tenant: Tenant) -> Workspace:
+        """Return the workspace."""
         async with self._database.transaction(tenant) as connection:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
     async def rename(self, tenant: Tenant, name: str) -> Workspace:
+        """Change the name."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await connection.execute(
                 "update toolcrib.workspaces set name = %s where id = %s", (name, tenant.workspace_id)
@@ -112,7 +116,10 @@ class WorkspaceStore:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
     async def limit_trust(self, tenant: Tenant, max_trust: TrustLevel | None) -> Workspace:
-        """The ceiling that no agent and no session here exceeds; none lifts it. What runs is bound by it at once."""
+        """Set the maximum trust of all agents and sessions here; None removes it.
+
+        It applies to running calls at once.
+        """
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await connection.execute(
                 "update toolcrib.workspaces set max_trust = %s where id = %s", (max_trust, tenant.workspace_id)
@@ -120,7 +127,11 @@ class WorkspaceStore:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
     async def set_default_agent(self, tenant: Tenant, agent_id: AgentId | None) -> Workspace:
-        """Chooses who answers in sessions that name nobody; NotFound if the workspace has no such agent."""
+        """Set the agent of sessions that name none.
+
+        Raises:
+            NotFound: The workspace has no such agent.
+        """
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
@@ -136,7 +147,7 @@ class WorkspaceStore:
             return await _workspace(connection, tenant.workspace_id, _user(tenant))
 
     async def delete(self, tenant: Tenant) -> None:
-        """Closes a workspace to everyone at once. What it leaves, but for its records in the book, is then removed."""
+        """Close a workspace at once. Everything except its audit records is then removed."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await connection.execute("select toolcrib.delete_workspace(%s, %s)", (tenant.workspace_id, _user(tenant)))
         if self._on_deleted is not None:
@@ -145,6 +156,7 @@ class WorkspaceStore:
     # Members
 
     async def members(self, tenant: Tenant) -> list[Member]:
+        """Return the members."""
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 _MEMBERS + "where m.workspace_id = %s order by m.joined_at, m.user_id", (tenant.workspace_id,)
@@ -152,6 +164,7 @@ class WorkspaceStore:
             return [_as_member(*row) for row in await cursor.fetchall()]
 
     async def add_member(self, tenant: Tenant, *, email: str, role: WorkspaceRole) -> Member:
+        """Add a registered user."""
         async with self._governing(tenant) as connection:
             cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
             row = await cursor.fetchone()
@@ -168,6 +181,7 @@ class WorkspaceStore:
             return await _member(connection, tenant, user_id)
 
     async def change_role(self, tenant: Tenant, user_id: UserId, role: WorkspaceRole) -> Member:
+        """Change a member's role."""
         async with self._governing(tenant) as connection:
             if role is not WorkspaceRole.OWNER:
                 await _refuse_last_owner(connection, tenant, user_id)
@@ -178,7 +192,7 @@ class WorkspaceStore:
             return await _member(connection, tenant, user_id)
 
     async def remove_member(self, tenant: Tenant, user_id: UserId) -> None:
-        """Owners remove anyone; everyone may leave."""
+        """Remove a member. Owners remove anyone; members may leave."""
         leaving = user_id == tenant.user_id
         async with self._governing(
             tenant, needs=WorkspaceRole.VIEWER if leaving else WorkspaceRole.OWNER
@@ -193,13 +207,13 @@ class WorkspaceStore:
 
     @asynccontextmanager
     async def _governing(self, tenant: Tenant, needs: WorkspaceRole = WorkspaceRole.OWNER) -> AsyncIterator[Connection]:
-        """A transaction that alone changes this workspace's members."""
+        """Open a transaction that has the exclusive right to change this workspace's members."""
         async with self._database.transaction(tenant, needs=needs) as connection:
-            # Not "for update": that would also stop every write that refers to the workspace.
+            # Not "for update": that would also block every write that references the workspace.
             await connection.execute(
                 "select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,)
             )
-            # Asked again under the lock: another owner may have just demoted this one.
+            # Checked again under the lock: another owner may have just demoted this one.
             cursor = await connection.execute(
                 "select role from toolcrib.members where workspace_id = %s and user_id = %s",
                 (tenant.workspace_id, tenant.user_id),
@@ -274,15 +288,13 @@ def _no_member(user_id: UserId) -> NotFound:
     return NotFound(f"User {user_id} is not a member of this workspace.")
 
 
-# What one workspace takes up, told to its members. Figures of all workspaces are in ``growth``.
-
-# Counting a workspace of millions must not keep a connection for minutes.
+# Counting a workspace of millions of files must not hold a connection for minutes.
 _SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceUsage:
-    """``stored_bytes`` is after compression, ``content_bytes`` before; ``trash_bytes`` is what can be brought back."""
+    """The storage of a workspace. ``stored_bytes`` is after compression; ``trash_bytes`` can be restored."""
 
     files: int
     deleted_files: int
@@ -298,12 +310,13 @@ class WorkspaceUsage:
 
 
 class UsageStore:
-    """Counts a workspace's rows: for people who ask, not for calls."""
+    """Counts a workspace's rows, on request of a person; too slow for calls."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, tenant: Tenant) -> WorkspaceUsage:
+        """Return the usage of the workspace."""
         async with self._database.transaction(tenant) as connection:
             await connection.execute("select set_config('statement_timeout', %s, true)", (f"{_SECONDS}s",))
             cursor = await connection.execute(

@@ -1,1 +1,1 @@
-"""Searching the web by engines that the operator names. Knows nothing of tools, workspaces or who asks."""
+"""Web search with the engines that the operator configures. Independent of tools and workspaces."""

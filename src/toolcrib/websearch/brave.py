@@ -1,4 +1,4 @@
-"""The Brave Search API, by the operator's key or a person's own. The key goes to its host only and into no message."""
+"""The Brave Search API, with the operator's key or a person's own. The key is sent to its host only and never shown."""
 
 import httpx2
 from pydantic import SecretStr
@@ -9,7 +9,7 @@ from toolcrib.websearch.search_engine import EngineFailed, SearchResult
 from toolcrib.websearch.text_sanitizer import pages, to_plain_text
 
 ADDRESS = "https://api.search.brave.com/res/v1/web/search"
-# What its documentation allows.
+# Limits of its documentation.
 _MOST_RESULTS = 20
 _MOST_WORDS = 50
 
@@ -42,11 +42,11 @@ class Brave:
         headers = {"X-Subscription-Token": self._key.get_secret_value()}
         answer = await ask(self._url, params=params, headers=headers, seconds=seconds)
         if not answer.ok:
-            # A server may repeat what it was sent.
+            # A server may repeat what it received.
             raise EngineFailed(self._refusal(answer).replace(self._key.get_secret_value(), "[key]"))
         told = answer.json_object()
         if told.get("type") == "search" and told.get("web") is None:
-            # So it says that it found nothing.
+            # Brave's way of saying that it found nothing.
             return []
         web = told.get("web")
         results = web.get("results") if isinstance(web, dict) else None
@@ -63,12 +63,16 @@ class Brave:
 
 
 def is_key(value: str) -> bool:
-    """Whether it can be sent as a key."""
+    """Return whether the value can be sent as a key."""
     return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def _secured(url: str) -> httpx2.URL:
-    """The address; Misconfigured unless the key would travel encrypted, or stay on this machine."""
+    """Return the URL.
+
+    Raises:
+        Misconfigured: The key would be sent unencrypted to another machine.
+    """
     address = parsed(url)
     if address is None or address.userinfo or not (address.scheme == "https" or is_loopback(address)):
         raise Misconfigured(
@@ -78,7 +82,7 @@ def _secured(url: str) -> httpx2.URL:
 
 
 def _error(answer: EngineResponse) -> tuple[str, str]:
-    """The code and the words of ``{"type": "ErrorResponse", "error": {"code": …, "detail": …}}``."""
+    """Return code and detail of ``{"type": "ErrorResponse", "error": {"code": …, "detail": …}}``."""
     try:
         error = answer.json_object().get("error")
     except EngineFailed:

@@ -1,4 +1,4 @@
-"""One question to an engine over HTTP, and its bounded answer. Follows no redirect and keeps no connection."""
+"""One HTTP request to a search engine, with a bounded response. No redirects, no connection reuse."""
 
 import asyncio
 import ipaddress
@@ -16,11 +16,9 @@ from pydantic_core import from_json
 from toolcrib.websearch.search_engine import EngineFailed
 from toolcrib.websearch.text_sanitizer import to_plain_text
 
-# The addresses of engines, as an operator configures them.
-
 
 def parsed(url: str) -> httpx2.URL | None:
-    """The address without its fragment, if it is one of the web."""
+    """Return the URL without its fragment, if it is an HTTP URL."""
     try:
         parts = urlsplit(url.strip())
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -31,7 +29,7 @@ def parsed(url: str) -> httpx2.URL | None:
 
 
 def is_loopback(url: httpx2.URL) -> bool:
-    """Whether what is sent there stays on this machine."""
+    """Return whether the URL is on this machine."""
     try:
         return ipaddress.ip_address(url.host).is_loopback
     except ValueError:
@@ -43,7 +41,7 @@ MOST_BYTES = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class EngineResponse:
-    """What came back, no larger than ``MOST_BYTES`` when unpacked."""
+    """The response; at most ``MOST_BYTES`` after decompression."""
 
     status: int
     body: bytes
@@ -51,10 +49,15 @@ class EngineResponse:
 
     @property
     def ok(self) -> bool:
+        """Whether the engine reported success."""
         return self.status == 200
 
     def json_object(self) -> dict[str, Any]:
-        """The body; EngineFailed if it is anything but a JSON object."""
+        """Return the body.
+
+        Raises:
+            EngineFailed: It is not a JSON object.
+        """
         try:
             value = from_json(self.body)
         except ValueError:
@@ -65,7 +68,7 @@ class EngineResponse:
 
     @property
     def refusal(self) -> str:
-        """Why an answer that is not ok is none."""
+        """Return why the response is not a success."""
         if 300 <= self.status < 400:
             target = to_plain_text(self.location or "nowhere", most=200)
             return f"it answered HTTP {self.status} and points to {target}; redirects are not followed"
@@ -75,10 +78,10 @@ class EngineResponse:
 async def ask(
     url: httpx2.URL, *, params: Mapping[str, str], headers: Mapping[str, str], seconds: float
 ) -> EngineResponse:
-    """Asks once. ``seconds`` bound the whole of it, so an answer that drips in does not hold the call."""
+    """Send one request. ``seconds`` limit all of it, so that a slow response does not hold the call."""
     sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "toolcrib", **headers}
     trusted = await asyncio.to_thread(_trusted)
-    # The environment may name a proxy. It is not asked for what runs on this machine.
+    # The environment may name a proxy. It is not used for servers on this machine.
     outside = not is_loopback(url)
     try:
         async with (
@@ -95,12 +98,12 @@ async def ask(
             raise EngineFailed("its certificate is not trusted; install its issuer's on this machine") from None
         raise EngineFailed("it cannot be reached; check that it runs and that its address is right") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-        # Only its kind: the words of some of these errors hold what was sent.
+        # Only the type: the text of some of these errors contains what was sent.
         raise EngineFailed(f"the connection failed ({type(error).__name__})") from None
 
 
 async def _bounded(response: httpx2.Response) -> bytes:
-    """The body, unpacked here: a client that unpacks by itself has made a gigabyte before anyone can count it."""
+    """Return the body, decompressed here: a client that does it itself may produce a gigabyte before any check."""
     unpack = _unpacking(response.headers.get("content-encoding", "identity"))
     body = bytearray()
     async for piece in response.aiter_raw():
@@ -125,5 +128,5 @@ def _unpacking(encoding: str) -> "zlib._Decompress | None":
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The certificates that are trusted; reading them takes a tenth of a second, so it is done once."""
+    """Return the trusted certificates. Loading them takes a tenth of a second, so it happens once."""
     return httpx2.create_ssl_context()

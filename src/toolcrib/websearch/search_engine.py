@@ -1,4 +1,7 @@
-"""What a search engine is, and what it gives. Another engine is one more class of this form, added in wiring."""
+"""The interface of search engines, their results, and the fallback from one engine to the next.
+
+A new engine is one more class with this interface, added in ``wiring``.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +15,7 @@ from toolcrib.core.errors import ToolFailed
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page that was found. Its words are one line each and plain: nothing in them draws or commands."""
+    """A page that was found. Its texts are single lines without markup or control characters."""
 
     title: str
     address: str
@@ -20,7 +23,7 @@ class SearchResult:
 
 
 class EngineFailed(Exception):
-    """An engine did not search. The message says why and what to do, and holds no secret."""
+    """A search failed. The message says why and what to do, and contains no secret."""
 
 
 class SearchEngine(Protocol):
@@ -31,20 +34,22 @@ class SearchEngine(Protocol):
 
     @property
     def host(self) -> str:
-        """Whom a search contacts."""
+        """The host that a search contacts."""
 
     async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
-        """At most ``most`` pages, the best first, none if there are none; EngineFailed if it did not search."""
+        """Return at most ``most`` pages, best first.
 
+        Raises:
+            EngineFailed: The search failed.
+        """
 
-# Engines in the order in which they are asked: the next one when one fails or finds nothing.
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """What was found and by whom, and why the others that were asked did not search."""
+    """The results and their engine, and why other engines failed."""
 
     provider: str
     pages: Sequence[SearchResult]
@@ -53,23 +58,31 @@ class SearchResults:
 
 @dataclass(frozen=True, slots=True)
 class FallbackSearch:
-    """The engines of this server. ``seconds`` is what each may take."""
+    """The engines of this server in their order: the next one is used when one fails or finds nothing.
+
+    ``seconds`` is the limit of each.
+    """
 
     engines: tuple[SearchEngine, ...] = ()
     seconds: float = 10.0
 
     @property
     def hosts(self) -> tuple[str, ...]:
+        """The hosts that a search may contact."""
         return tuple(engine.host for engine in self.engines)
 
     def preferring(self, engine: SearchEngine | None) -> "FallbackSearch":
-        """The same with this engine first, and in place of one of its name."""
+        """Return the same engines with this one first, replacing one of the same name."""
         if engine is None:
             return self
         return replace(self, engines=(engine, *(other for other in self.engines if other.name != engine.name)))
 
     async def search(self, query: str, *, most: int, deadline: float, tell: Callable[[str], None]) -> SearchResults:
-        """What the first engine found that found any; ToolFailed if none of them searched."""
+        """Return the results of the first engine that finds any.
+
+        Raises:
+            ToolFailed: No engine could search.
+        """
         if not self.engines:
             raise ToolFailed(
                 "No search engine is configured on this server. "
@@ -79,7 +92,7 @@ class FallbackSearch:
         failures: dict[str, str] = {}
         nothing: str | None = None
         for number, engine in enumerate(self.engines):
-            # A share of what is left, so that one that hangs leaves time for those after it.
+            # A share of the remaining time, so that a hanging engine leaves time for the next ones.
             share = max(0.0, min(self.seconds, 0.9 * (deadline - monotonic()) / (len(self.engines) - number)))
             tell(f"Searching with {engine.name} ({engine.host}).\n")
             try:

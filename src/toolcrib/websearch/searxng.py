@@ -1,4 +1,4 @@
-"""SearXNG, and its predecessor searx: the operator's own server, asked for JSON."""
+"""SearXNG, and its predecessor searx: the operator's own server, queried for JSON."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from toolcrib.websearch.text_sanitizer import pages, to_plain_text
 
 
 class SearXNG:
-    """A server at ``url``. What follows a ``?`` there goes with every search: ``?engines=bing,brave&language=en``."""
+    """A server at ``url``. Its query string is added to every search: ``?engines=bing,brave&language=en``."""
 
     name = "searxng"
 
@@ -32,7 +32,7 @@ class SearXNG:
         told = answer.json_object()
         found = pages(told.get("results"), title="title", address="url", snippet="content", most=most)
         if not found and (silent := _silent(told.get("unresponsive_engines"))):
-            # It answers 200 when every engine behind it failed. That is not the same as finding nothing.
+            # It answers 200 even if every engine behind it failed. That is not the same as finding nothing.
             raise EngineFailed(f"none of the engines behind it answered ({silent})")
         return found
 
@@ -46,7 +46,7 @@ def _search_address(url: str) -> httpx2.URL:
 
 
 def _without_commands(query: str) -> str:
-    """``!!g x`` would send us elsewhere and ``<9 x`` would change the server's time limit; a search does neither."""
+    """Remove commands: ``!!g x`` would redirect elsewhere, and ``<9 x`` would change the server's time limit."""
     return " ".join(re.sub(r"^(?:!!+|<(?=\d+$))", "", word) or word for word in query.split())
 
 
@@ -63,7 +63,7 @@ def _refusal(answer: EngineResponse) -> str:
 
 
 def _silent(engines: Any) -> str:
-    """``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
+    """Return ``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
     if not isinstance(engines, list):
         return ""
     said = [": ".join(to_plain_text(word, most=80) for word in _words(engine)) for engine in engines[:5]]

@@ -1,4 +1,7 @@
-"""Words and addresses from the web, made harmless: they come from strangers and are read by models and terminals."""
+"""Sanitizes text and URLs of search results, which are untrusted and read by models and terminals.
+
+Also finds secrets in queries, and parses the result lists of engines.
+"""
 
 import html
 import re
@@ -9,7 +12,7 @@ from urllib.parse import urlsplit
 from toolcrib.websearch.search_engine import EngineFailed, SearchResult
 
 _MOST_ADDRESS = 2_000
-# Engines mark what matched, and some give whole fragments. Other angle brackets are the author's: List<String>.
+# Engines mark matches, and some return whole fragments. Other angle brackets are the author's: List<String>.
 _TAG = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|br|cite|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|mark|ol|p|pre|q|s|script|"
     r"small|span|strong|style|sub|sup|table|tbody|td|th|thead|time|tr|tt|u|ul|var|wbr)(?:\s[^<>]*)?/?>",
@@ -19,29 +22,29 @@ _TAG = re.compile(
 _TERMINAL = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b."
 )
-# Format characters that writing needs: the joiners of Persian, of Indian scripts and of emoji.
+# Format characters that scripts need: the joiners of Persian, of Indian scripts and of emoji.
 _JOINERS = "\u200c\u200d"
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
 def to_plain_text(value: Any, *, most: int) -> str:
-    """A text as one line without markup, commands or unseen characters; empty if it is no text."""
+    """Return a text as one line without markup, terminal escapes or invisible characters; empty if it is not a text."""
     if not isinstance(value, str):
         return ""
-    # Cut first, since what follows costs time per character, and generously, since markup goes away.
+    # Cut first, because the rest costs time per character; generously, because markup is removed.
     text = to_single_line(html.unescape(_TAG.sub(" ", value[: 8 * most])))
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def to_single_line(text: str) -> str:
-    """A text as one line without commands to a terminal or unseen characters; its markup stays."""
+    """Return a text as one line without terminal escapes or invisible characters. Markup stays."""
     text = _TERMINAL.sub(" ", text)
     text = "".join(character if _is_seen(character) else " " if character.isspace() else "" for character in text)
     return " ".join(text.split())
 
 
 def web_address(value: Any) -> str | None:
-    """The address, if it is one of the web that shows where it leads; none of ``javascript:`` or ``bank.org@evil``."""
+    """Return the URL if it is HTTP and shows its real host; None for ``javascript:`` or ``bank.org@evil``."""
     if not isinstance(value, str):
         return None
     address = value.strip()
@@ -59,8 +62,6 @@ def _is_seen(character: str) -> bool:
     return unicodedata.category(character) not in _UNSEEN or character in _JOINERS
 
 
-# Secrets that a query would carry to a stranger. Knows the shapes that issuers give to keys; it guesses at nothing.
-
 _SHAPES = {
     "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY",
     "an AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
@@ -77,23 +78,24 @@ _PATTERN = re.compile("|".join(f"({shape})" for shape in _SHAPES.values()))
 
 
 def find_secret(text: str) -> str | None:
-    """What kind of secret ``text`` holds, if it holds one."""
+    """Return which kind of secret ``text`` contains, if any.
+
+    It knows the formats of issuers' keys and guesses nothing.
+    """
     found = _PATTERN.search(text)
     return None if found is None or found.lastindex is None else list(_SHAPES)[found.lastindex - 1]
 
-
-# The pages in an engine's list of results. One that is broken is left out; the others still count.
 
 MOST_TITLE = 300
 MOST_SNIPPET = 1_000
 
 
 def pages(results: Any, *, title: str, address: str, snippet: str, most: int) -> list[SearchResult]:
-    """The first ``most`` that can be visited; the keywords say under which names an engine gives what."""
+    """Return the first ``most`` valid pages. The keywords are the engine's field names; broken entries are skipped."""
     if not isinstance(results, list):
         raise EngineFailed("the answer holds no list of results")
     found: list[SearchResult] = []
-    # More than any engine gives on a page; a hostile list must not keep the server busy.
+    # More than any engine returns on a page; a hostile list must not keep the server busy.
     for result in results[:500]:
         if len(found) == most:
             break

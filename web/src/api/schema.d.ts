@@ -13,13 +13,13 @@ export interface paths {
         };
         /**
          * List Tools
-         * @description The tools that you are offered here, with the schemas of their arguments.
+         * @description List the tools that you may use here, with the schemas of their arguments.
          */
         get: operations["list_tools"];
         put?: never;
         /**
          * Call Tool
-         * @description Executes a tool in a workspace.
+         * @description Execute a tool in a workspace.
          */
         post: operations["call_tool"];
         delete?: never;
@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Explain
-         * @description Which rule decides a call and why, without running it.
+         * @description Explain which rule decides a call and why, without running it.
          */
         post: operations["explain"];
         delete?: never;
@@ -57,7 +57,7 @@ export interface paths {
         };
         /**
          * Get Call
-         * @description A call that was kept: one that changed something, or whose result was cut for a model.
+         * @description Return a stored call: one that changed something, or whose result was shortened for a model.
          */
         get: operations["get_call"];
         put?: never;
@@ -77,7 +77,7 @@ export interface paths {
         };
         /**
          * Find File
-         * @description What stands at a path, on disk or in the history.
+         * @description Return the file at a path, on disk or in the history.
          */
         get: operations["find_file"];
         put?: never;
@@ -97,7 +97,7 @@ export interface paths {
         };
         /**
          * List Deleted Files
-         * @description Deleted files, the latest first.
+         * @description List deleted files, most recently deleted first.
          */
         get: operations["list_deleted_files"];
         put?: never;
@@ -117,7 +117,7 @@ export interface paths {
         };
         /**
          * List Versions
-         * @description A file's versions, the newest first, with their authors.
+         * @description List a file's versions with their authors, newest first.
          */
         get: operations["list_versions"];
         put?: never;
@@ -137,7 +137,7 @@ export interface paths {
         };
         /**
          * Read Version
-         * @description A version with its content.
+         * @description Return a version with its content.
          */
         get: operations["read_version"];
         put?: never;
@@ -157,7 +157,7 @@ export interface paths {
         };
         /**
          * Compare Versions
-         * @description What changed from one version to another, as a unified diff.
+         * @description Compare two versions as a unified diff.
          */
         get: operations["compare_versions"];
         put?: never;
@@ -179,7 +179,7 @@ export interface paths {
         put?: never;
         /**
          * Restore File
-         * @description Brings a version back as a new one; nothing is lost.
+         * @description Restore a version as a new one. Nothing is lost.
          */
         post: operations["restore_file"];
         delete?: never;
@@ -197,7 +197,7 @@ export interface paths {
         };
         /**
          * List Approvals
-         * @description What waits for a decision, the oldest first. An agent sees its own.
+         * @description List the pending approvals, oldest first. An agent sees its own.
          */
         get: operations["list_approvals"];
         put?: never;
@@ -217,7 +217,7 @@ export interface paths {
         };
         /**
          * Get Approval
-         * @description One approval, open or not.
+         * @description Return one approval in any state.
          */
         get: operations["get_approval"];
         put?: never;
@@ -239,7 +239,7 @@ export interface paths {
         put?: never;
         /**
          * Decide Approval
-         * @description Allows or denies; for members, and for owners if it is to hold always. The first decision counts.
+         * @description Approve or reject a call. Members only; owners only for the scope `always`. The first decision counts.
          */
         post: operations["decide_approval"];
         delete?: never;
@@ -259,7 +259,7 @@ export interface paths {
         put?: never;
         /**
          * Withdraw Call
-         * @description Takes back a call that waits for a decision. An agent takes back its own.
+         * @description Withdraw a call that waits for a decision. An agent can withdraw its own.
          */
         post: operations["withdraw_call"];
         delete?: never;
@@ -277,7 +277,7 @@ export interface paths {
         };
         /**
          * List Grants
-         * @description What people have allowed beyond a single call, and have not revoked.
+         * @description List the grants: what people approved beyond a single call and have not revoked.
          */
         get: operations["list_grants"];
         put?: never;
@@ -300,7 +300,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Grant
-         * @description From the agent's next call on, a person is asked again.
+         * @description Revoke a grant. From the agent's next call on, a person is asked again.
          */
         delete: operations["revoke_grant"];
         options?: never;
@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * List Questions
-         * @description What waits for an answer, the oldest first. An agent sees its own.
+         * @description List the pending questions, oldest first. An agent sees its own.
          */
         get: operations["list_questions"];
         put?: never;
@@ -337,7 +337,7 @@ export interface paths {
         };
         /**
          * Get Question
-         * @description One question, open or not.
+         * @description Return one question in any state.
          */
         get: operations["get_question"];
         put?: never;
@@ -359,7 +359,7 @@ export interface paths {
         put?: never;
         /**
          * Answer Question
-         * @description Answers; for members. Each answer must fit the schema that asked for it. The first answer counts.
+         * @description Answer a question. Members only. Each answer must match the question's schema. The first answer counts.
          */
         post: operations["answer_question"];
         delete?: never;
@@ -377,13 +377,13 @@ export interface paths {
         };
         /**
          * List Messages
-         * @description What was said, in order; what a summary stands for too.
+         * @description List the messages in order, including those that a summary has replaced.
          */
         get: operations["list_messages"];
         put?: never;
         /**
          * Send Message
-         * @description Sends a message; for members. A run answers it: now, or after the one that the session has.
+         * @description Send a message. Members only. A run answers it: now, or after the session's current run.
          */
         post: operations["send_message"];
         delete?: never;
@@ -401,7 +401,7 @@ export interface paths {
         };
         /**
          * List Runs
-         * @description A session's runs, the newest first.
+         * @description List a session's runs, newest first.
          */
         get: operations["list_runs"];
         put?: never;
@@ -421,7 +421,7 @@ export interface paths {
         };
         /**
          * Get Run
-         * @description One run.
+         * @description Return one run.
          */
         get: operations["get_run"];
         put?: never;
@@ -443,7 +443,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Run
-         * @description Stops a run within a second, wherever it is carried on; for members. What it has done can be undone.
+         * @description Cancel a run within a second, on whatever node it is. Members only. Its changes can be undone.
          */
         post: operations["cancel_run"];
         delete?: never;
@@ -461,7 +461,7 @@ export interface paths {
         };
         /**
          * List Session Calls
-         * @description A session's calls, the newest first.
+         * @description List a session's calls, newest first.
          */
         get: operations["list_session_calls"];
         put?: never;
@@ -481,7 +481,7 @@ export interface paths {
         };
         /**
          * List Providers
-         * @description The providers there are.
+         * @description List the providers.
          */
         get: operations["list_providers"];
         put?: never;
@@ -501,7 +501,7 @@ export interface paths {
         };
         /**
          * List Credentials
-         * @description For which providers you have stored access. The secrets are not shown.
+         * @description List the providers for which you have stored credentials. Secrets are not shown.
          */
         get: operations["list_credentials"];
         put?: never;
@@ -522,16 +522,16 @@ export interface paths {
         get?: never;
         /**
          * Store Credentials
-         * @description Stores your own access to a provider, in place of an earlier one.
+         * @description Store your own credentials for a provider. Replaces earlier ones.
          *
-         *     `brave` is a search engine: with a key to it, your searches and those of agents that act for you ask it first, and
+         *     `brave` is a search engine: with a key for it, your searches and those of agents that act for you use it first, and
          *     never use the server's key.
          */
         put: operations["store_credentials"];
         post?: never;
         /**
          * Remove Credentials
-         * @description Forgets your access to a provider.
+         * @description Delete your credentials for a provider.
          */
         delete: operations["remove_credentials"];
         options?: never;
@@ -548,7 +548,7 @@ export interface paths {
         };
         /**
          * List Models
-         * @description The models that you may use of a provider.
+         * @description List the models of a provider that you may use.
          */
         get: operations["list_models"];
         put?: never;
@@ -568,13 +568,13 @@ export interface paths {
         };
         /**
          * List Sessions
-         * @description The workspace's sessions, the newest first.
+         * @description List the workspace's sessions, newest first.
          */
         get: operations["list_sessions"];
         put?: never;
         /**
          * Create Session
-         * @description Begins a session.
+         * @description Create a session.
          */
         post: operations["create_session"];
         delete?: never;
@@ -592,21 +592,21 @@ export interface paths {
         };
         /**
          * Get Session
-         * @description One session.
+         * @description Return one session.
          */
         get: operations["get_session"];
         put?: never;
         post?: never;
         /**
          * Delete Session
-         * @description Removes a session and its events; for who began it, and for owners. Files stay as they are.
+         * @description Delete a session and its events. Only for its creator and for owners. Files stay as they are.
          */
         delete: operations["delete_session"];
         options?: never;
         head?: never;
         /**
          * Change Session
-         * @description Gives a session another title, trust, model, phase or mode; for members.
+         * @description Change a session's title, trust, model, phase or mode. Members only.
          */
         patch: operations["change_session"];
         trace?: never;
@@ -620,7 +620,7 @@ export interface paths {
         };
         /**
          * List Events
-         * @description A session's events after a number, in their order.
+         * @description List a session's events after a number, in order.
          */
         get: operations["list_events"];
         put?: never;
@@ -640,7 +640,7 @@ export interface paths {
         };
         /**
          * Stream Events
-         * @description A session as server-sent events: what came after your last, then what happens, as the WebSocket tells it.
+         * @description Stream a session as server-sent events: the events after your last one, then new ones, as on the WebSocket.
          */
         get: operations["stream_events"];
         put?: never;
@@ -662,9 +662,9 @@ export interface paths {
         put?: never;
         /**
          * Create Ticket
-         * @description A ticket that opens this workspace's WebSocket once, within seconds, for you: for clients without headers.
+         * @description Create a ticket that opens this workspace's WebSocket once, within seconds, for clients that cannot set headers.
          *
-         *     Offer it as the subprotocol `toolcrib.ticket.<ticket>` beside `toolcrib.chat`, or send it as the first message.
+         *     Offer it as the subprotocol `toolcrib.ticket.<ticket>` besides `toolcrib.chat`, or send it as the first message.
          */
         post: operations["create_ticket"];
         delete?: never;
@@ -682,13 +682,13 @@ export interface paths {
         };
         /**
          * List Workspaces
-         * @description The workspaces that the person belongs to, the newest first.
+         * @description List the workspaces that you are a member of, newest first.
          */
         get: operations["list_workspaces"];
         put?: never;
         /**
          * Create Workspace
-         * @description Founds a workspace; whoever founds it is its owner.
+         * @description Create a workspace. You become its owner.
          */
         post: operations["create_workspace"];
         delete?: never;
@@ -706,21 +706,21 @@ export interface paths {
         };
         /**
          * Get Workspace
-         * @description One workspace, for its members and its agents.
+         * @description Return one workspace, for its members and its agents.
          */
         get: operations["get_workspace"];
         put?: never;
         post?: never;
         /**
          * Delete Workspace
-         * @description Removes a workspace with its files and their history; for owners.
+         * @description Delete a workspace with its files and their history. Owners only.
          */
         delete: operations["delete_workspace"];
         options?: never;
         head?: never;
         /**
          * Change Workspace
-         * @description Gives a workspace another name, a ceiling of trust, or a default agent; for owners.
+         * @description Change a workspace's name, maximum trust or default agent. Owners only.
          */
         patch: operations["change_workspace"];
         trace?: never;
@@ -734,7 +734,7 @@ export interface paths {
         };
         /**
          * Get Usage
-         * @description What a workspace takes up, and what it may. It is counted when asked: not to be asked all the time.
+         * @description Return the usage and the limits of a workspace. It is counted on request, so do not poll it.
          */
         get: operations["get_usage"];
         put?: never;
@@ -754,13 +754,13 @@ export interface paths {
         };
         /**
          * List Members
-         * @description Everyone who belongs, the longest-standing first.
+         * @description List the members, in the order in which they joined.
          */
         get: operations["list_members"];
         put?: never;
         /**
          * Add Member
-         * @description Takes a registered person in; for owners.
+         * @description Add a registered user. Owners only.
          */
         post: operations["add_member"];
         delete?: never;
@@ -781,14 +781,14 @@ export interface paths {
         post?: never;
         /**
          * Remove Member
-         * @description Removes a member; for owners. Everyone may remove themselves, but for the last owner.
+         * @description Remove a member. Owners only; members may remove themselves, except the last owner.
          */
         delete: operations["remove_member"];
         options?: never;
         head?: never;
         /**
          * Change Member Role
-         * @description Gives a member another role; for owners. The last owner stays one.
+         * @description Change a member's role. Owners only. The last owner stays an owner.
          */
         patch: operations["change_member_role"];
         trace?: never;
@@ -802,13 +802,13 @@ export interface paths {
         };
         /**
          * List Invitations
-         * @description The invitations that can still be accepted, the oldest first; for owners.
+         * @description List the invitations that can still be accepted, oldest first. Owners only.
          */
         get: operations["list_invitations"];
         put?: never;
         /**
          * Create Invitation
-         * @description Invites someone who has no account; for owners. An earlier invitation of the address counts no more.
+         * @description Invite someone who has no account. Owners only. Replaces an earlier invitation of the same address.
          */
         post: operations["create_invitation"];
         delete?: never;
@@ -829,7 +829,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Invitation
-         * @description Ends an invitation that nobody has accepted; for owners.
+         * @description Revoke a pending invitation. Owners only.
          */
         delete: operations["revoke_invitation"];
         options?: never;
@@ -846,13 +846,13 @@ export interface paths {
         };
         /**
          * List Agents
-         * @description The workspace's agents, by name.
+         * @description List the workspace's agents by name.
          */
         get: operations["list_agents"];
         put?: never;
         /**
          * Create Agent
-         * @description Adds an agent; for owners.
+         * @description Create an agent. Owners only.
          */
         post: operations["create_agent"];
         delete?: never;
@@ -870,21 +870,21 @@ export interface paths {
         };
         /**
          * Get Agent
-         * @description One agent.
+         * @description Return one agent.
          */
         get: operations["get_agent"];
         put?: never;
         post?: never;
         /**
          * Delete Agent
-         * @description Removes an agent; its keys end with it. For owners.
+         * @description Delete an agent and its keys. Owners only.
          */
         delete: operations["delete_agent"];
         options?: never;
         head?: never;
         /**
          * Update Agent
-         * @description Changes an agent's name, its rules or both; for owners. Its next call is bound by them.
+         * @description Change an agent's name, its rules or both. Owners only. The rules apply from its next call on.
          */
         patch: operations["update_agent"];
         trace?: never;
@@ -900,7 +900,9 @@ export interface paths {
         put?: never;
         /**
          * Create Agent Key
-         * @description Makes a key by which the agent calls tools and reads files here, and nothing else; for owners.
+         * @description Create a key with which the agent calls tools and reads files in this workspace, and nothing else.
+         *
+         *     Owners only.
          */
         post: operations["create_agent_key"];
         delete?: never;
@@ -918,13 +920,13 @@ export interface paths {
         };
         /**
          * List Mcp Servers
-         * @description The workspace's MCP servers, by name.
+         * @description List the workspace's MCP servers by name.
          */
         get: operations["list_mcp_servers"];
         put?: never;
         /**
          * Create Mcp Server
-         * @description Adds a server and looks at its tools; for owners. None of them can be used until their list is approved.
+         * @description Add a server and list its tools. Owners only. No tool is usable until the list is approved.
          */
         post: operations["create_mcp_server"];
         delete?: never;
@@ -942,21 +944,21 @@ export interface paths {
         };
         /**
          * Get Mcp Server
-         * @description One server.
+         * @description Return one server.
          */
         get: operations["get_mcp_server"];
         put?: never;
         post?: never;
         /**
          * Delete Mcp Server
-         * @description Removes a server and its tools; for owners.
+         * @description Delete a server and its tools. Owners only.
          */
         delete: operations["delete_mcp_server"];
         options?: never;
         head?: never;
         /**
          * Update Mcp Server
-         * @description Switches a server on or off, or says which of its tools are safe; for owners.
+         * @description Enable or disable a server, or set which of its tools are safe. Owners only.
          */
         patch: operations["update_mcp_server"];
         trace?: never;
@@ -972,7 +974,7 @@ export interface paths {
         put?: never;
         /**
          * Look At Mcp Server
-         * @description Connects to the server and lists its tools anew; for owners. `problem` says why, if that fails.
+         * @description Connect to the server and list its tools again. Owners only. `problem` says why, if that fails.
          */
         post: operations["look_at_mcp_server"];
         delete?: never;
@@ -992,7 +994,7 @@ export interface paths {
         put?: never;
         /**
          * Approve Mcp Server
-         * @description Allows the tools of the list that was seen last, if it is the one you looked at; for owners.
+         * @description Approve the latest tool list, if it is the one you saw. Owners only.
          */
         post: operations["approve_mcp_server"];
         delete?: never;
@@ -1010,13 +1012,13 @@ export interface paths {
         };
         /**
          * List Packages
-         * @description The workspace's package, if it has one.
+         * @description List the workspace's package, if it has one.
          */
         get: operations["list_packages"];
         put?: never;
         /**
          * Install Package
-         * @description Installs a zip, tar or tar.gz, or another version of what is installed; for owners.
+         * @description Install a zip, tar or tar.gz, or another version of the installed package. Owners only.
          */
         post: operations["install_package"];
         delete?: never;
@@ -1037,7 +1039,7 @@ export interface paths {
         post?: never;
         /**
          * Remove Package
-         * @description Removes a package and its agents; for owners. Sessions that run its workflow go on.
+         * @description Remove a package and its agents. Owners only. Sessions that run its workflow continue.
          */
         delete: operations["remove_package"];
         options?: never;
@@ -1054,7 +1056,9 @@ export interface paths {
         };
         /**
          * List Audit Records
-         * @description The newest records first; for owners. A filtered page may hold few records, or none, and still have a next.
+         * @description List audit records, newest first.
+         *
+         *     Owners only. A filtered page may have few or no records and still a next page.
          */
         get: operations["list_audit_records"];
         put?: never;
@@ -1074,9 +1078,9 @@ export interface paths {
         };
         /**
          * Verify Audit Records
-         * @description Recomputes a part of the seals, from the one after `after` on; for owners. Ask until `last` is `newest`.
+         * @description Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `last` equals `newest`.
          *
-         *     Without `after` it begins where the last verification ended; 0 is the beginning.
+         *     Without `after` it starts where the last verification ended; 0 is the beginning.
          */
         get: operations["verify_audit_records"];
         put?: never;
@@ -1096,7 +1100,9 @@ export interface paths {
         };
         /**
          * Get Audit Checkpoint
-         * @description A signed statement of where the chain ends, to be kept where nobody who can change it can; for owners.
+         * @description Return a signed checkpoint of the chain's end, to be stored out of reach of the database's writers.
+         *
+         *     Owners only.
          */
         get: operations["get_audit_checkpoint"];
         put?: never;
@@ -1116,13 +1122,13 @@ export interface paths {
         };
         /**
          * List Api Keys
-         * @description The keys that the person has made, for themselves and for agents.
+         * @description List the keys that you created, for yourself and for agents.
          */
         get: operations["list_api_keys"];
         put?: never;
         /**
          * Create Api Key
-         * @description Makes a key that may do what its person may, but for making and revoking keys.
+         * @description Create a key that may do what its user may, except creating and revoking keys.
          */
         post: operations["create_api_key"];
         delete?: never;
@@ -1143,7 +1149,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Api Key
-         * @description Ends a key at once.
+         * @description Revoke a key. It ends at once.
          */
         delete: operations["revoke_api_key"];
         options?: never;
@@ -1162,7 +1168,7 @@ export interface paths {
         put?: never;
         /**
          * Register
-         * @description Makes an account: for anyone where registration is open, and by a setup link while there is no account.
+         * @description Create an account: anyone if registration is open, or with a setup link while there is no account.
          */
         post: operations["register"];
         delete?: never;
@@ -1180,7 +1186,7 @@ export interface paths {
         };
         /**
          * Registration
-         * @description Whether anyone may make an account.
+         * @description Return whether anyone may create an account.
          */
         get: operations["registration"];
         put?: never;
@@ -1202,7 +1208,7 @@ export interface paths {
         put?: never;
         /**
          * Login
-         * @description Gives an access and a refresh token, and sets both as cookies for browsers.
+         * @description Log in. Returns an access and a refresh token, and sets both as cookies for browsers.
          */
         post: operations["login"];
         delete?: never;
@@ -1222,7 +1228,7 @@ export interface paths {
         put?: never;
         /**
          * Use Link
-         * @description Logs in by a link that was made on the server's own machine (`toolcrib web`). It is good once.
+         * @description Log in with a link that was created on the server's machine (`toolcrib web`). A link works once.
          */
         post: operations["use_link"];
         delete?: never;
@@ -1242,9 +1248,9 @@ export interface paths {
         put?: never;
         /**
          * Refresh
-         * @description Spends a refresh token for new tokens. One that was spent already ends the login it came of.
+         * @description Exchange a refresh token for new tokens. A token that was used before ends its login.
          *
-         *     Tabs of a browser share a cookie: one that was spent seconds ago is answered 409 and ends nothing. Ask again.
+         *     Tabs of a browser share a cookie: a token that was used seconds ago gets a 409 and ends nothing. Try again.
          */
         post: operations["refresh"];
         delete?: never;
@@ -1264,7 +1270,7 @@ export interface paths {
         put?: never;
         /**
          * Logout
-         * @description Ends this login, or all of a person's. Only the latter ends access tokens before they expire.
+         * @description End this login, or all logins of the user. Only the latter revokes access tokens before they expire.
          */
         post: operations["logout"];
         delete?: never;
@@ -1282,7 +1288,7 @@ export interface paths {
         };
         /**
          * Me
-         * @description Who the token belongs to.
+         * @description Return the user of the token.
          */
         get: operations["me"];
         put?: never;
@@ -1304,7 +1310,7 @@ export interface paths {
         put?: never;
         /**
          * Accept Invitation
-         * @description Makes the account that an invitation is for, a member at once, and logs in. An invitation is good once.
+         * @description Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once.
          */
         post: operations["accept_invitation"];
         delete?: never;
@@ -1322,7 +1328,7 @@ export interface paths {
         };
         /**
          * Get Status
-         * @description The health of the node that answers, and how well it holds commands.
+         * @description Return the health of the answering node and the isolation of its commands.
          */
         get: operations["get_status"];
         put?: never;
@@ -1342,7 +1348,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Answers 200 when the database does, and 503 when it does not.
+         * @description Return 200 if the database answers, otherwise 503.
          */
         get: operations["health"];
         put?: never;
@@ -1359,7 +1365,7 @@ export interface components {
     schemas: {
         /**
          * Acceptance
-         * @description The address and the role are the invitation's.
+         * @description The new account. The invitation sets its email address and role.
          */
         Acceptance: {
             /**
@@ -1564,7 +1570,7 @@ export interface components {
         };
         /**
          * AnswersIn
-         * @description An answer to each question, by its name.
+         * @description One answer per question, by name.
          */
         AnswersIn: {
             /**
@@ -1585,7 +1591,7 @@ export interface components {
         };
         /**
          * AnyToolCallOut
-         * @description A call that succeeded. What ``result`` is depends on the tool: `ToolResults` has it by the tool's name.
+         * @description A successful call. The type of ``result`` depends on the tool: `ToolResults` lists them by tool name.
          */
         AnyToolCallOut: {
             /**
@@ -1658,7 +1664,7 @@ export interface components {
         };
         /**
          * ApprovalDecisionIn
-         * @description A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read.
+         * @description A person's decision. A scope beyond `once` stores `rule`, which must be given.
          */
         ApprovalDecisionIn: {
             /** Approved */
@@ -1673,7 +1679,7 @@ export interface components {
         };
         /**
          * ApprovalOut
-         * @description A call that waits, or waited, for a person, with what it would do.
+         * @description A call that waits or waited for a decision, with what it would do.
          */
         ApprovalOut: {
             /**
@@ -1780,7 +1786,7 @@ export interface components {
         };
         /**
          * AuditHostOut
-         * @description Whom a program spoke to, or tried to.
+         * @description A host that a command contacted or tried to contact.
          */
         AuditHostOut: {
             /**
@@ -1797,7 +1803,7 @@ export interface components {
         };
         /**
          * AuditRecordOut
-         * @description One call: who, what, what was decided by which rule, how it ended. Or one change of who may do what.
+         * @description One call: who, what, the deciding rule, and the outcome. Or one change of permissions.
          */
         AuditRecordOut: {
             /** Position */
@@ -1879,7 +1885,7 @@ export interface components {
         };
         /**
          * AuditVerificationOut
-         * @description What was found in a part of the chain of seals. There is one chain for all workspaces of the server.
+         * @description The result for a part of the chain of seals. All workspaces of the server share one chain.
          */
         AuditVerificationOut: {
             /**
@@ -1939,7 +1945,7 @@ export interface components {
         };
         /**
          * CallDecisionOut
-         * @description What was put to a person about a call, and what became of it.
+         * @description What a person was asked about a call, and the decision.
          */
         CallDecisionOut: {
             /**
@@ -1967,7 +1973,7 @@ export interface components {
         };
         /**
          * CallSummaryOut
-         * @description A call of a session, without its result: that is fetched by its id.
+         * @description A call of a session, without its result; fetch that by the call's id.
          */
         CallSummaryOut: {
             /**
@@ -2031,9 +2037,9 @@ export interface components {
         ChangeKind: "made" | "changed" | "moved" | "deleted" | "touched";
         /**
          * CheckpointAnswer
-         * @description Where the audit chain ends, signed by Ed25519 over the other fields as JSON with sorted keys and no blanks.
+         * @description The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
          *
-         *     A chain that does not contain this seal later on was truncated, rolled back or sealed anew.
+         *     A chain that does not contain this seal later was truncated, rolled back or sealed anew.
          */
         CheckpointAnswer: {
             /**
@@ -2066,7 +2072,7 @@ export interface components {
         };
         /**
          * DeniedFileOut
-         * @description A file of a batch that would not be given, though the others would.
+         * @description A file of a batch that would be denied, although others would be allowed.
          */
         DeniedFileOut: {
             /** Path */
@@ -2076,7 +2082,10 @@ export interface components {
             /** Reason */
             reason: string;
         };
-        /** EffectsOut */
+        /**
+         * EffectsOut
+         * @description What a call would read, write, run and contact.
+         */
         EffectsOut: {
             /** Reads */
             reads: string[];
@@ -2105,7 +2114,7 @@ export interface components {
         EntryKind: "file" | "folder" | "link";
         /**
          * ErrorInfo
-         * @description An error as it is kept with what it ended.
+         * @description A stored error.
          */
         ErrorInfo: {
             /**
@@ -2122,7 +2131,7 @@ export interface components {
         };
         /**
          * ErrorOut
-         * @description Every answer that is not a success.
+         * @description The body of every error response.
          */
         ErrorOut: {
             /**
@@ -2150,7 +2159,10 @@ export interface components {
                 [key: string]: string;
             } | null;
         };
-        /** EventOut */
+        /**
+         * EventOut
+         * @description An event of a session, with its number.
+         */
         EventOut: {
             /** Seq */
             seq: number;
@@ -2169,7 +2181,7 @@ export interface components {
         };
         /**
          * EventPage
-         * @description Events in their order. Ask again with the last number as ``after``, until there are none.
+         * @description Events in order. Repeat with the last number as ``after`` until the page is empty.
          */
         EventPage: {
             /** Items */
@@ -2177,7 +2189,7 @@ export interface components {
         };
         /**
          * ExplainIn
-         * @description A call that might be made: by you, by one of the workspace's agents, or in a session by its agent.
+         * @description A hypothetical call: by you, by one of the workspace's agents, or by the agent of a session.
          */
         ExplainIn: {
             /**
@@ -2210,7 +2222,7 @@ export interface components {
         };
         /**
          * ExplanationOut
-         * @description What the gate would do with a call, and every rule that it would look at.
+         * @description What the gate would do with a call, and every rule that it would check.
          */
         ExplanationOut: {
             /** Tool */
@@ -2244,7 +2256,7 @@ export interface components {
         };
         /**
          * FileDisplaced
-         * @description A file that a background process made under a name that is closed to agents: it was moved away.
+         * @description A file that a background process created at a protected path; it was moved away.
          */
         FileDisplaced: {
             /** Path */
@@ -2305,7 +2317,7 @@ export interface components {
         };
         /**
          * FileSideOut
-         * @description A file before or after.
+         * @description A file before or after the change.
          */
         FileSideOut: {
             /** Sha256 */
@@ -2383,7 +2395,7 @@ export interface components {
         };
         /**
          * GrantOut
-         * @description A rule that a decision left behind.
+         * @description A saved approval: a rule that a decision stored.
          */
         GrantOut: {
             /**
@@ -2417,7 +2429,7 @@ export interface components {
         };
         /**
          * GrantRuleIn
-         * @description What a grant covers: a tool and, if named, only these paths (globs) or exactly these commands.
+         * @description What a grant covers: a tool and, if given, only these paths (globs) or exactly these commands.
          */
         GrantRuleIn: {
             /**
@@ -2477,7 +2489,7 @@ export interface components {
         };
         /**
          * HistoryEntry
-         * @description A file of the history, deleted or not.
+         * @description A file in the history, deleted or not.
          */
         HistoryEntry: {
             /**
@@ -2552,7 +2564,7 @@ export interface components {
         };
         /**
          * IsolationGapOut
-         * @description One thing that does not hold here.
+         * @description A protection that is missing here.
          */
         IsolationGapOut: {
             /** Name */
@@ -2575,7 +2587,7 @@ export interface components {
         IsolationLevel: "namespaces" | "process" | "none";
         /**
          * IsolationOut
-         * @description How well commands are held, found out by attempted escapes when the server started.
+         * @description The isolation of commands, measured by attempted escapes when the server started.
          */
         IsolationOut: {
             level: components["schemas"]["IsolationLevel"];
@@ -2595,7 +2607,7 @@ export interface components {
         };
         /**
          * LimitsOut
-         * @description What the server's operator allows every workspace.
+         * @description The operator's limits for every workspace.
          */
         LimitsOut: {
             /** Max File Bytes */
@@ -2654,7 +2666,10 @@ export interface components {
              */
             everywhere: boolean;
         };
-        /** McpApprovalIn */
+        /**
+         * McpApprovalIn
+         * @description The hash of the tool list to approve.
+         */
         McpApprovalIn: {
             /**
              * Sha256
@@ -2664,7 +2679,7 @@ export interface components {
         };
         /**
          * McpServerCreate
-         * @description A program (`command`) that runs in the sandbox, or an address (`url`).
+         * @description A program (`command`) that runs in the sandbox, or a `url`.
          */
         McpServerCreate: {
             /**
@@ -2699,7 +2714,7 @@ export interface components {
         };
         /**
          * McpServerOut
-         * @description A server. Its tools can be used once their list was approved; one that changes then is off until it is again.
+         * @description An MCP server. Its tools are usable once their list is approved; a changed list needs a new approval.
          */
         McpServerOut: {
             /**
@@ -2829,7 +2844,7 @@ export interface components {
         };
         /**
          * MessageCreate
-         * @description What a person says to the session's agent.
+         * @description A person's message to the session's agent.
          */
         MessageCreate: {
             /**
@@ -2840,7 +2855,7 @@ export interface components {
         };
         /**
          * MessageMetadataOut
-         * @description What there is besides the text; all of it only where it applies.
+         * @description Everything besides the text; each field only where it applies.
          */
         MessageMetadataOut: {
             /** Tool Calls */
@@ -2880,7 +2895,7 @@ export interface components {
         };
         /**
          * MessageOut
-         * @description A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`.
+         * @description A message of a session. `tool_calls` in the metadata name calls; fetch their outcomes by `call_id`.
          */
         MessageOut: {
             /**
@@ -2987,7 +3002,7 @@ export interface components {
         };
         /**
          * PackageAnswer
-         * @description A package, which `@pkg` shows. Its agents are the workspace's, and bounded as every package's are.
+         * @description A package, visible under `@pkg`. Its agents belong to the workspace and have the limits of package agents.
          */
         PackageAnswer: {
             /**
@@ -3208,7 +3223,7 @@ export interface components {
         };
         /**
          * PausedCallAccepted
-         * @description A call that was accepted, and will be carried out if a person allows it.
+         * @description An accepted call that will be executed if a person approves it.
          */
         PausedCallAccepted: {
             /**
@@ -3266,7 +3281,7 @@ export interface components {
         };
         /**
          * PreviewChangeOut
-         * @description What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent.
+         * @description A change to a file. `more` stands for `count` other files. Unknown or too large values are absent.
          */
         PreviewChangeOut: {
             /** Path */
@@ -3302,7 +3317,7 @@ export interface components {
         };
         /**
          * ProviderCredentialsIn
-         * @description Access to a provider. The secret is encrypted, and never shown again.
+         * @description Credentials for a provider. The secret is stored encrypted and never shown again.
          */
         ProviderCredentialsIn: {
             /**
@@ -3365,7 +3380,7 @@ export interface components {
         };
         /**
          * QuestionPauseOut
-         * @description A question, and its answers once there are some.
+         * @description A question request, with its answers once there are some.
          */
         QuestionPauseOut: {
             /**
@@ -3455,7 +3470,7 @@ export interface components {
         };
         /**
          * RestoreIn
-         * @description Which version to bring back; of a deleted file, by default its last one.
+         * @description The version to restore; by default the last one of a deleted file.
          */
         RestoreIn: {
             /** Version Id */
@@ -3469,7 +3484,7 @@ export interface components {
         RunEnding: "done" | "turn-limit" | "budget" | "deadline" | "cancelled" | "violation" | "failed";
         /**
          * RunOut
-         * @description A run, and how far it is.
+         * @description A run and its progress.
          */
         RunOut: {
             /**
@@ -3615,7 +3630,7 @@ export interface components {
         };
         /**
          * SessionUpdate
-         * @description What is not named stays as it is.
+         * @description Fields that are absent stay as they are.
          */
         SessionUpdate: {
             /** Title */
@@ -3639,7 +3654,7 @@ export interface components {
         };
         /**
          * StatusOut
-         * @description How a node stands.
+         * @description The status of a node.
          */
         StatusOut: {
             /**
@@ -3668,7 +3683,7 @@ export interface components {
         };
         /**
          * StoredCallOut
-         * @description A call as it was kept, with its whole result.
+         * @description A stored call with its full result.
          */
         StoredCallOut: {
             /**
@@ -3706,7 +3721,10 @@ export interface components {
             /** Ended At */
             ended_at: string | null;
         };
-        /** TicketOut */
+        /**
+         * TicketOut
+         * @description A single-use ticket for the workspace's WebSocket.
+         */
         TicketOut: {
             /**
              * Ticket
@@ -3721,6 +3739,7 @@ export interface components {
         };
         /**
          * TokenOut
+         * @description The tokens of a login.
          * @example {
          *       "access_token": "eyJhbGciOiJIUzI1NiIs…",
          *       "expires_in": 900,
@@ -3875,7 +3894,7 @@ export interface components {
         };
         /**
          * TruncationOut
-         * @description A result was shortened for a model; the whole is fetched by the call's id.
+         * @description The result was shortened for a model; fetch the full one by the call's id.
          */
         TruncationOut: {
             /**
@@ -3907,7 +3926,7 @@ export interface components {
         TrustLevel: "supervised" | "guided" | "autonomous";
         /**
          * UsageOut
-         * @description What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before.
+         * @description The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before.
          */
         UsageOut: {
             /** Files */
@@ -4018,7 +4037,7 @@ export interface components {
         };
         /**
          * WorkspaceChange
-         * @description What is not named stays as it is.
+         * @description Fields that are absent stay as they are.
          */
         WorkspaceChange: {
             /**
@@ -4139,7 +4158,7 @@ export interface components {
         };
         /**
          * ChangesResult
-         * @description What calls, a run or a session did, file by file: from before the first of them to what the last left.
+         * @description What calls, a run or a session changed, per file: from before the first change to after the last one.
          */
         ChangesResult: {
             /** Changes */
@@ -4516,7 +4535,7 @@ export interface components {
         };
         /**
          * WriteResult
-         * @description A folder has no version of its content, and no hash.
+         * @description The result of a write. A folder has no content version and no hash.
          */
         WriteResult: {
             /** Path */

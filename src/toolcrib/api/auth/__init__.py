@@ -1,1 +1,1 @@
-"""Who makes a request: principals, cookies and the authorization of open connections."""
+"""Authentication: principals, cookies, and the authorization of long-lived connections."""

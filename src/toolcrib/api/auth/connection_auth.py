@@ -1,4 +1,4 @@
-"""By what a long connection stays open, and for how long. A request is over before that can matter."""
+"""Authorization of long-lived connections: a token or key may expire or be revoked while they are open."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from toolcrib.storage.users import KEY_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class ConnectionAuth:
-    """Who it is, until when, and how to find out whether that still holds. Membership is asked elsewhere."""
+    """A principal, the expiry of its token, and a way to check it again. Membership is checked elsewhere."""
 
     principal: Principal
     until: float
@@ -28,14 +28,19 @@ class ConnectionAuth:
 
     @property
     def seconds_left(self) -> float:
+        """Seconds until the token expires."""
         return self.until - time.time()
 
     async def wait(self, seconds: float) -> None:
-        """Until the next check is due: then, when it ends, or at once when this person's logins are ended."""
+        """Wait until the next check is due: after ``seconds``, at the expiry, or at once when the user's logins end."""
         await self._services.doors.wait(self.principal.user_id, min(seconds, self.seconds_left))
 
     async def check(self) -> None:
-        """Unauthenticated once it has ended: a key by being revoked, a token by its time or with all others."""
+        """Check that the credentials are still valid.
+
+        Raises:
+            Unauthenticated: The key was revoked, the token expired, or the user's logins were ended.
+        """
         if self.seconds_left <= 0:
             raise Unauthenticated(EXPIRED)
         if self._still_holds is None:
@@ -45,7 +50,7 @@ class ConnectionAuth:
 
 
 async def auth_by_secret(services: ApiServices, token: str) -> ConnectionAuth:
-    """The authority of an access token or an API key."""
+    """Return the authorization of an access token or an API key."""
     principal = await principal_by_token(services, token)
     if not token.startswith(KEY_PREFIX):
         return ConnectionAuth(principal, services.tokens.verify(token).expires_at, services)
@@ -57,7 +62,11 @@ async def auth_by_secret(services: ApiServices, token: str) -> ConnectionAuth:
 
 
 async def auth_by_headers(services: ApiServices, connection: HTTPConnection) -> ConnectionAuth:
-    """The authority of the Authorization header, or else of the cookie; Unauthenticated if there is neither."""
+    """Return the authorization of the Authorization header, otherwise of the cookie.
+
+    Raises:
+        Unauthenticated: The request has neither.
+    """
     principal = await authenticate(connection)
     token = bearer(connection) or connection.cookies.get(ACCESS_COOKIE, "")
     if principal.via == "key":
@@ -66,13 +75,11 @@ async def auth_by_headers(services: ApiServices, connection: HTTPConnection) -> 
 
 
 async def auth_by_ticket(services: ApiServices, secret: str) -> tuple[ConnectionAuth, object]:
-    """The authority of a ticket, which is spent by this, and the workspace that it leads to."""
+    """Return the authorization of a ticket, which is used up, and the ticket's workspace."""
     ticket = await services.tickets.redeem(secret)
     principal = Principal(ticket.user_id, ticket.token_version, "ticket")
     return ConnectionAuth(principal, ticket.valid_until.timestamp(), services), ticket.workspace_id
 
-
-# Works for someone at the other end of a connection, for as long as they are there and may be.
 
 T = TypeVar("T")
 
@@ -80,7 +87,11 @@ T = TypeVar("T")
 async def run_while_connected(
     work: Coroutine[Any, Any, T], receive: Receive, *, authority: ConnectionAuth, check_seconds: float
 ) -> T | None:
-    """What the work comes to; None if they hung up, or their token or key ended first, which cancels it."""
+    """Run ``work`` while the client stays connected and authorized.
+
+    Returns:
+        The result; None if the client disconnected or its token or key ended first, which cancels the work.
+    """
     working = asyncio.create_task(work)
     watching = {asyncio.create_task(_gone(receive)), asyncio.create_task(_outlived(authority, check_seconds))}
     try:

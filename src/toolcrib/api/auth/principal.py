@@ -1,4 +1,4 @@
-"""Who is asking. Whether they belong to a workspace is found out in the database trip that serves them."""
+"""Authenticates requests by header or cookie. The database transaction of the request checks the membership."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -17,21 +17,23 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import NOT_A_MEMBER, Tenant
 from toolcrib.storage.users import KEY_PREFIX, ActingUser
 
-# The two cookies of a browser's login: out of reach of scripts, and not sent along by other sites' forms.
+# The two cookies of a browser login: not readable by scripts, and not sent by forms of other sites.
 
 ACCESS_COOKIE: Final = "access_token"
 REFRESH_COOKIE: Final = "refresh_token"
-# The refresh token travels only where it is used.
+# The refresh token is sent only to the routes that use it.
 _REFRESH_PATH: Final = "/api/v1/auth"
 _DAY: Final = 24 * 60 * 60
 
 
 def set_login(response: Response, settings: Settings, *, access_token: str, refresh_token: str) -> None:
+    """Set the login cookies."""
     _set(response, settings, ACCESS_COOKIE, access_token, "/", settings.access_token_minutes * 60)
     _set(response, settings, REFRESH_COOKIE, refresh_token, _REFRESH_PATH, settings.refresh_token_days * _DAY)
 
 
 def clear_login(response: Response, settings: Settings) -> None:
+    """Delete the login cookies."""
     _set(response, settings, ACCESS_COOKIE, "", "/", 0)
     _set(response, settings, REFRESH_COOKIE, "", _REFRESH_PATH, 0)
 
@@ -47,7 +49,7 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Someone who proved who they are. An agent's key is bound to its workspace."""
+    """An authenticated user or agent. An agent's key is bound to its workspace."""
 
     user_id: UserId
     token_version: int
@@ -57,11 +59,16 @@ class Principal:
 
     @property
     def person(self) -> ActingUser:
+        """The acting user, for storage."""
         return ActingUser(self.user_id, self.token_version)
 
 
 async def authenticate(connection: HTTPConnection) -> Principal:
-    """The principal, by header before cookie; Unauthenticated if there is none."""
+    """Return the principal; the header takes precedence over the cookie.
+
+    Raises:
+        Unauthenticated: The request has no valid credentials.
+    """
     services = services_of(connection)
     token = bearer(connection)
     cookie = connection.cookies.get(ACCESS_COOKIE) if "cookie" in connection.headers else None
@@ -78,7 +85,7 @@ async def authenticate(connection: HTTPConnection) -> Principal:
 
 
 def refuse_foreign_page(connection: HTTPConnection, services: ApiServices) -> None:
-    """Forbidden if another site's page makes a browser act with its cookies. A web socket always acts."""
+    """Raise Forbidden if another site's page makes a browser use its cookies. WebSockets are always checked."""
     if connection.scope.get("method") in _SAFE_METHODS:
         return
     if not may_use_cookies(connection.headers, services.settings.allowed_origins):
@@ -89,7 +96,7 @@ Authenticated = Annotated[Principal, Depends(authenticate)]
 
 
 async def require_person(principal: Authenticated) -> Principal:
-    """The principal, if it is no agent."""
+    """Return the principal if it is a person."""
     if principal.agent is not None:
         raise Forbidden("An agent's key is for tools and for reading files. This needs a person.")
     return principal
@@ -103,12 +110,12 @@ async def _present(principal: APerson, services: Injected) -> Principal:
     return principal
 
 
-# A person whose token is asked about in the database: for routes that would do something before they ask it themselves.
+# A person whose token is checked in the database, for routes that do something before their own check.
 Present = Annotated[Principal, Depends(_present)]
 
 
 async def _logged_in(principal: APerson) -> Principal:
-    # A key that could make keys would outlive its own revocation.
+    # A key that could create keys would outlive its own revocation.
     if principal.via == "key":
         raise Forbidden("Keys are made and revoked by someone who is logged in, not by a key.")
     return principal
@@ -126,9 +133,13 @@ def caller_for(
     via: str = "rest",
     mode: SessionMode = SessionMode.BUILD,
 ) -> Caller:
-    """The caller in a workspace; Forbidden for an agent's key from another one.
+    """Return the caller in a workspace.
 
-    ``agent`` is one that a person asks about; an agent's own key always acts as that agent.
+    Args:
+        agent: The agent that a person asks about; an agent's own key always acts as that agent.
+
+    Raises:
+        Forbidden: The key belongs to an agent of another workspace.
     """
     if principal.workspace_id is not None and principal.workspace_id != workspace_id:
         raise Forbidden(NOT_A_MEMBER)
@@ -144,17 +155,18 @@ def caller_for(
 
 
 def tenant_for(principal: Principal, workspace_id: UUID) -> Tenant:
+    """Return the tenant of a principal in a workspace."""
     return Tenant.of(caller_for(principal, workspace_id))
 
 
 def bearer(connection: HTTPConnection) -> str | None:
-    """The token of the Authorization header."""
+    """Return the token of the Authorization header."""
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 async def principal_by_token(services: ApiServices, token: str) -> Principal:
-    """The principal of an access token or an API key, however it was brought."""
+    """Return the principal of an access token or an API key."""
     if not token.startswith(KEY_PREFIX):
         return _by_access_token(services, token, "bearer")
     holder = await services.keys.find(token)
@@ -169,7 +181,7 @@ def _by_access_token(services: ApiServices, token: str, via: Literal["bearer", "
 
 
 def _refuse_another(services: ApiServices, cookie: str, principal: Principal) -> None:
-    """Header and cookie of two people: a confused client, or a trick. Either way we do not choose."""
+    """Reject a request whose header and cookie identify two people: a confused client, or an attack."""
     try:
         user_id = services.tokens.verify(cookie).user_id
     except Unauthenticated:

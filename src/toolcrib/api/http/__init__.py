@@ -1,1 +1,1 @@
-"""Routes, one module for each thing of the API. Each has a ``router``, which the application includes."""
+"""HTTP routes, one module per resource. Each has a ``router`` that the application includes."""

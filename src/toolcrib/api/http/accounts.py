@@ -1,4 +1,4 @@
-"""Registering, logging in, staying logged in, logging out."""
+"""Registration, login, token refresh and logout."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -27,7 +27,7 @@ from toolcrib.storage.users import ActingUser, UserProfile
 
 router = APIRouter(prefix="/auth", tags=["auth"], route_class=StrictRoute)
 
-# How far apart two tabs that share a cookie may come with it.
+# How far apart two tabs that share a cookie may use the same refresh token.
 _OVERLAP = timedelta(seconds=10)
 
 Password = Annotated[SecretStr, Field(min_length=12, max_length=1024, examples=["correct horse battery staple"])]
@@ -44,7 +44,7 @@ class RegisterIn(InModel):
 
 class LoginIn(InModel):
     email: Email
-    # Not checked for length: a wrong password is a wrong password.
+    # No minimum length: a wrong password is a wrong password.
     password: SecretStr = Field(max_length=1024, examples=["correct horse battery staple"])
 
 
@@ -72,6 +72,8 @@ class UserOut(OutModel):
 
 
 class TokenOut(OutModel):
+    """The tokens of a login."""
+
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -86,7 +88,7 @@ class TokenOut(OutModel):
     )
 
     access_token: str
-    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - no password
+    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - not a password
     expires_in: int = Field(description="Seconds.")
     refresh_token: str = Field(description="Good for one refresh.")
 
@@ -98,7 +100,7 @@ class TokenOut(OutModel):
     responses=examples("VALIDATION_ERROR", "FORBIDDEN", "CONFLICT", "RATE_LIMITED"),
 )
 async def register(given: RegisterIn, request: Request, services: Injected) -> UserOut:
-    """Makes an account: for anyone where registration is open, and by a setup link while there is no account."""
+    """Create an account: anyone if registration is open, or with a setup link while there is no account."""
     if given.setup is not None:
         services.setup_links.check(given.setup.get_secret_value())
         create = services.accounts.create_first_user
@@ -113,13 +115,13 @@ async def register(given: RegisterIn, request: Request, services: Injected) -> U
 
 @router.get("/registration", openapi_extra=PUBLIC)
 async def registration(services: Injected) -> RegistrationAnswer:
-    """Whether anyone may make an account."""
+    """Return whether anyone may create an account."""
     return RegistrationAnswer(open=services.settings.open_registration)
 
 
 @router.post("/login", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "RATE_LIMITED"))
 async def login(given: LoginIn, request: Request, response: Response, services: Injected) -> TokenOut:
-    """Gives an access and a refresh token, and sets both as cookies for browsers."""
+    """Log in. Returns an access and a refresh token, and sets both as cookies for browsers."""
     who = (address_of(request), given.email)
     services.limits.login.take(who)
     found = await services.accounts.find_login(given.email)
@@ -132,19 +134,19 @@ async def login(given: LoginIn, request: Request, response: Response, services: 
 
 @router.post("/link", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN"))
 async def use_link(given: LoginLinkIn, response: Response, services: Injected) -> TokenOut:
-    """Logs in by a link that was made on the server's own machine (`toolcrib web`). It is good once."""
-    # Not counted: nobody guesses a signature, and whoever has the link must get in.
+    """Log in with a link that was created on the server's machine (`toolcrib web`). A link works once."""
+    # Not rate-limited: a signature cannot be guessed, and the holder of the link must get in.
     claims = services.login_links.redeem(given.link.get_secret_value())
-    # Whoever ended all their logins meant this one too.
+    # A user who ended all logins meant this one too.
     await services.accounts.profile(ActingUser(claims.user_id, claims.version))
     return await logged_in(response, services, claims.user_id, claims.version)
 
 
 @router.post("/refresh", openapi_extra=PUBLIC, responses=examples("INVALID_TOKEN", "FORBIDDEN", "CONFLICT"))
 async def refresh(request: Request, response: Response, services: Injected, given: RefreshIn | None = None) -> TokenOut:
-    """Spends a refresh token for new tokens. One that was spent already ends the login it came of.
+    """Exchange a refresh token for new tokens. A token that was used before ends its login.
 
-    Tabs of a browser share a cookie: one that was spent seconds ago is answered 409 and ends nothing. Ask again.
+    Tabs of a browser share a cookie: a token that was used seconds ago gets a 409 and ends nothing. Try again.
     """
     secret = _refresh_token(request, services, given)
     if secret is None:
@@ -160,7 +162,7 @@ async def refresh(request: Request, response: Response, services: Injected, give
 
 @router.post("/logout", status_code=204, responses=examples("INVALID_TOKEN", "FORBIDDEN"))
 async def logout(request: Request, response: Response, services: Injected, given: LogoutIn | None = None) -> None:
-    """Ends this login, or all of a person's. Only the latter ends access tokens before they expire."""
+    """End this login, or all logins of the user. Only the latter revokes access tokens before they expire."""
     secret = _refresh_token(request, services, given)
     everywhere = given is not None and given.everywhere
     if secret is not None:
@@ -174,11 +176,12 @@ async def logout(request: Request, response: Response, services: Injected, given
 
 @router.get("/me", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
 async def me(principal: APerson, services: Injected) -> UserOut:
-    """Who the token belongs to."""
+    """Return the user of the token."""
     return _user(await services.accounts.profile(principal.person))
 
 
 def address_of(request: Request) -> str:
+    """Return the client's address, for rate limits."""
     return request.client.host if request.client else ""
 
 
@@ -196,6 +199,7 @@ def _refresh_token(request: Request, services: ApiServices, given: RefreshIn | N
 
 
 async def logged_in(response: Response, services: ApiServices, user_id: UserId, token_version: int) -> TokenOut:
+    """Create tokens for a login and set the cookies."""
     refresh_token = await services.accounts.store_refresh_token(user_id, lifetime=_lifetime(services))
     answer = _tokens(services, user_id, token_version, refresh_token)
     _set_cookies(response, services, answer)

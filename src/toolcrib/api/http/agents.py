@@ -1,4 +1,4 @@
-"""Agents of a workspace, and the keys by which they act."""
+"""Agents of a workspace and their API keys."""
 
 from datetime import datetime
 from typing import Annotated
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/workspaces/{workspace_id}/agents", tags=["agents"], 
 
 Definition = Annotated[
     str,
-    # PostgreSQL keeps no NUL.
+    # PostgreSQL cannot store NUL.
     StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$"),
     Field(
         description="The agent's rules, as YAML.",
@@ -61,7 +61,7 @@ class AgentOut(OutModel):
     name="create_agent",
 )
 async def create(workspace_id: UUID, given: AgentCreate, principal: APerson, services: Injected) -> AgentOut:
-    """Adds an agent; for owners."""
+    """Create an agent. Owners only."""
     agent = await services.agents.create(
         tenant_for(principal, workspace_id), name=given.name, definition=given.definition
     )
@@ -70,14 +70,14 @@ async def create(workspace_id: UUID, given: AgentCreate, principal: APerson, ser
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_agents")
 async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[AgentOut]:
-    """The workspace's agents, by name."""
+    """List the workspace's agents by name."""
     agents = await services.agents.list(tenant_for(principal, workspace_id))
     return Page(items=[AgentOut.model_validate(agent) for agent in agents])
 
 
 @router.get("/{agent_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_agent")
 async def get(workspace_id: UUID, agent_id: UUID, principal: APerson, services: Injected) -> AgentOut:
-    """One agent."""
+    """Return one agent."""
     agent = await services.agents.get(tenant_for(principal, workspace_id), AgentId(agent_id))
     return AgentOut.model_validate(agent)
 
@@ -90,7 +90,7 @@ async def get(workspace_id: UUID, agent_id: UUID, principal: APerson, services: 
 async def update(
     workspace_id: UUID, agent_id: UUID, given: AgentUpdate, principal: APerson, services: Injected
 ) -> AgentOut:
-    """Changes an agent's name, its rules or both; for owners. Its next call is bound by them."""
+    """Change an agent's name, its rules or both. Owners only. The rules apply from its next call on."""
     agent = await services.agents.update(
         tenant_for(principal, workspace_id), AgentId(agent_id), name=given.name, definition=given.definition
     )
@@ -104,7 +104,7 @@ async def update(
     name="delete_agent",
 )
 async def delete(workspace_id: UUID, agent_id: UUID, principal: APerson, services: Injected) -> None:
-    """Removes an agent; its keys end with it. For owners."""
+    """Delete an agent and its keys. Owners only."""
     await services.agents.delete(tenant_for(principal, workspace_id), AgentId(agent_id))
 
 
@@ -117,7 +117,10 @@ async def delete(workspace_id: UUID, agent_id: UUID, principal: APerson, service
 async def create_key(
     workspace_id: UUID, agent_id: UUID, given: ApiKeyCreate, principal: LoggedIn, services: Injected
 ) -> ApiKeyCreatedOut:
-    """Makes a key by which the agent calls tools and reads files here, and nothing else; for owners."""
+    """Create a key with which the agent calls tools and reads files in this workspace, and nothing else.
+
+    Owners only.
+    """
     key, secret = await services.keys.create_for_agent(
         tenant_for(principal, workspace_id), AgentId(agent_id), name=given.name, expires_at=given.expires_at
     )

@@ -1,4 +1,4 @@
-"""A person's API keys. Keys for agents are made in ``agents``; both are listed and revoked here."""
+"""API keys. Keys of agents are created in ``agents``; both kinds are listed and revoked here."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -22,6 +22,7 @@ class ApiKeyCreate(InModel):
 
     @property
     def expires_at(self) -> datetime | None:
+        """When the key expires; None if never."""
         return datetime.now(UTC) + timedelta(days=self.expires_in_days) if self.expires_in_days else None
 
 
@@ -47,14 +48,14 @@ class ApiKeyCreatedOut(OutModel):
     name="create_api_key",
 )
 async def create(given: ApiKeyCreate, principal: LoggedIn, services: Injected) -> ApiKeyCreatedOut:
-    """Makes a key that may do what its person may, but for making and revoking keys."""
+    """Create a key that may do what its user may, except creating and revoking keys."""
     key, secret = await services.keys.create(principal.person, name=given.name, expires_at=given.expires_at)
     return ApiKeyCreatedOut(key=ApiKeyOut.model_validate(key), secret=secret)
 
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_api_keys")
 async def list_all(principal: APerson, services: Injected) -> Page[ApiKeyOut]:
-    """The keys that the person has made, for themselves and for agents."""
+    """List the keys that you created, for yourself and for agents."""
     keys = await services.keys.list(principal.person)
     return Page(items=[ApiKeyOut.model_validate(key) for key in keys])
 
@@ -66,5 +67,5 @@ async def list_all(principal: APerson, services: Injected) -> Page[ApiKeyOut]:
     name="revoke_api_key",
 )
 async def revoke(key_id: UUID, principal: LoggedIn, services: Injected) -> None:
-    """Ends a key at once."""
+    """Revoke a key. It ends at once."""
     await services.keys.revoke(principal.person, KeyId(key_id))

@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person in a workspace, deciding it, and the rules that decisions left behind."""
+"""Approvals of a workspace: lists and decides pending calls, and lists and revokes grants."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["approvals"], rout
 
 
 class GrantRuleIn(InModel):
-    """What a grant covers: a tool and, if named, only these paths (globs) or exactly these commands."""
+    """What a grant covers: a tool and, if given, only these paths (globs) or exactly these commands."""
 
     tool: str = Field(max_length=200, examples=["write"])
     paths: list[str] | None = Field(default=None, max_length=1_000, examples=[["docs/**"]])
@@ -29,6 +29,7 @@ class GrantRuleIn(InModel):
 
     @property
     def rule(self) -> GrantRule:
+        """Return the rule."""
         paths = None if self.paths is None else tuple(self.paths)
         return GrantRule(self.tool, paths, None if self.commands is None else tuple(self.commands))
 
@@ -40,7 +41,7 @@ class GrantRuleOut(OutModel):
 
 
 class FileSideOut(OutModel):
-    """A file before or after."""
+    """A file before or after the change."""
 
     sha256: str | None
     size: int
@@ -48,7 +49,7 @@ class FileSideOut(OutModel):
 
 
 class PreviewChangeOut(OutModel):
-    """What would become of a file. `more` stands for `count` others. What is not known, or too large, is absent."""
+    """A change to a file. `more` stands for `count` other files. Unknown or too large values are absent."""
 
     path: str | None
     change: ChangeKind | Literal["more"]
@@ -65,6 +66,8 @@ class PreviewChangeOut(OutModel):
 
 
 class EffectsOut(OutModel):
+    """What a call would read, write, run and contact."""
+
     reads: list[str]
     writes: list[str]
     runs: str | None
@@ -74,7 +77,7 @@ class EffectsOut(OutModel):
 
 
 class ApprovalOut(OutModel):
-    """A call that waits, or waited, for a person, with what it would do."""
+    """A call that waits or waited for a decision, with what it would do."""
 
     id: UUID
     call_id: UUID
@@ -103,7 +106,7 @@ class ApprovalOut(OutModel):
 
 
 class ApprovalDecisionIn(InModel):
-    """A person's decision. A scope beyond `once` stores `rule`, which must be given as it was read."""
+    """A person's decision. A scope beyond `once` stores `rule`, which must be given."""
 
     approved: bool
     scope: GrantScope = GrantScope.ONCE
@@ -123,11 +126,11 @@ async def list_all(
     principal: Authenticated,
     services: Injected,
     session_id: UUID | None = None,
-    all: Annotated[bool, Query(description="ApprovalDecisionIn and ended ones too.")] = False,  # noqa: FBT002 - by name, in the address
+    all: Annotated[bool, Query(description="ApprovalDecisionIn and ended ones too.")] = False,  # noqa: FBT002 - a query parameter, passed by name
     after: UUID | None = None,
     limit: int = Query(default=100, ge=1, le=500),
 ) -> Page[ApprovalOut]:
-    """What waits for a decision, the oldest first. An agent sees its own."""
+    """List the pending approvals, oldest first. An agent sees its own."""
     found = await services.approvals.page(
         tenant_for(principal, workspace_id),
         session_id=None if session_id is None else SessionId(session_id),
@@ -146,7 +149,7 @@ async def list_all(
     name="get_approval",
 )
 async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
-    """One approval, open or not."""
+    """Return one approval in any state."""
     found = await services.approvals.get(tenant_for(principal, workspace_id), ApprovalId(approval_id))
     return ApprovalOut.model_validate(found)
 
@@ -160,7 +163,7 @@ async def get(workspace_id: UUID, approval_id: UUID, principal: Authenticated, s
 async def decide(
     workspace_id: UUID, approval_id: UUID, given: ApprovalDecisionIn, principal: APerson, services: Injected
 ) -> ApprovalOut:
-    """Allows or denies; for members, and for owners if it is to hold always. The first decision counts."""
+    """Approve or reject a call. Members only; owners only for the scope `always`. The first decision counts."""
     judgement = ApprovalDecision(
         approved=given.approved,
         scope=given.scope,
@@ -181,13 +184,13 @@ async def decide(
     name="withdraw_call",
 )
 async def withdraw(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
-    """Takes back a call that waits for a decision. An agent takes back its own."""
+    """Withdraw a call that waits for a decision. An agent can withdraw its own."""
     found = await services.approvals.withdraw(tenant_for(principal, workspace_id), CallId(call_id))
     return ApprovalOut.model_validate(found)
 
 
 class GrantOut(OutModel):
-    """A rule that a decision left behind."""
+    """A saved approval: a rule that a decision stored."""
 
     id: UUID
     agent_id: UUID
@@ -200,7 +203,7 @@ class GrantOut(OutModel):
 
 @router.get("/grants", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_grants")
 async def list_grants(workspace_id: UUID, principal: APerson, services: Injected) -> Page[GrantOut]:
-    """What people have allowed beyond a single call, and have not revoked."""
+    """List the grants: what people approved beyond a single call and have not revoked."""
     found = await services.grants.list(tenant_for(principal, workspace_id))
     return Page(items=[GrantOut.model_validate(grant) for grant in found])
 
@@ -212,5 +215,5 @@ async def list_grants(workspace_id: UUID, principal: APerson, services: Injected
     name="revoke_grant",
 )
 async def revoke(workspace_id: UUID, grant_id: UUID, principal: APerson, services: Injected) -> None:
-    """From the agent's next call on, a person is asked again."""
+    """Revoke a grant. From the agent's next call on, a person is asked again."""
     await services.grants.revoke(tenant_for(principal, workspace_id), GrantId(grant_id))

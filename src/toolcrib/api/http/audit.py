@@ -1,4 +1,4 @@
-"""The book of a workspace, read and verified by its owners."""
+"""The audit log of a workspace: its owners read and verify it."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from toolcrib.storage.audit import AuditFilter
 
 router = APIRouter(prefix="/workspaces/{workspace_id}/audit", tags=["audit"])
 
-# What a background process did, and that it ended, stands in the book apart from the call that started it.
+# The effects and the end of a background process have their own records, besides the call that started it.
 Ended = Literal["done", "failed", "refused", "changed", "ended"]
 Kind = Literal["call", "admin"]
 
@@ -31,21 +31,21 @@ class AuditFileOut(OutModel):
 
 
 class FileDisplaced(OutModel):
-    """A file that a background process made under a name that is closed to agents: it was moved away."""
+    """A file that a background process created at a protected path; it was moved away."""
 
     path: str
     displaced: Literal[True]
 
 
 class AuditHostOut(OutModel):
-    """Whom a program spoke to, or tried to."""
+    """A host that a command contacted or tried to contact."""
 
     contacted: str = Field(examples=["example.org:443"])
     refused: str | None = Field(description="Why it was not reached; null if it was.", examples=["not granted"])
 
 
 class AuditRecordOut(OutModel):
-    """One call: who, what, what was decided by which rule, how it ended. Or one change of who may do what."""
+    """One call: who, what, the deciding rule, and the outcome. Or one change of permissions."""
 
     position: int
     id: UUID
@@ -75,7 +75,7 @@ class AuditRecordOut(OutModel):
 
 
 class AuditVerificationOut(OutModel):
-    """What was found in a part of the chain of seals. There is one chain for all workspaces of the server."""
+    """The result for a part of the chain of seals. All workspaces of the server share one chain."""
 
     whole: bool = Field(description="Whether nothing was found in this part.")
     problems: list[str]
@@ -91,9 +91,9 @@ class AuditVerificationOut(OutModel):
 
 
 class CheckpointAnswer(OutModel):
-    """Where the audit chain ends, signed by Ed25519 over the other fields as JSON with sorted keys and no blanks.
+    """The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
 
-    A chain that does not contain this seal later on was truncated, rolled back or sealed anew.
+    A chain that does not contain this seal later was truncated, rolled back or sealed anew.
     """
 
     kind: Literal["toolcrib-audit-checkpoint"]
@@ -122,7 +122,10 @@ async def list_records(
     until: Annotated[datetime | None, Query(description="Records before this moment.")] = None,
     kind: Kind | None = None,
 ) -> Page[AuditRecordOut]:
-    """The newest records first; for owners. A filtered page may hold few records, or none, and still have a next."""
+    """List audit records, newest first.
+
+    Owners only. A filtered page may have few or no records and still a next page.
+    """
     wanted = AuditFilter(user_id, agent_id, session_id, tool, outcome, since, until, kind)
     page = await services.audit.page(tenant_for(principal, workspace_id), before=before, limit=limit, wanted=wanted)
     items = [AuditRecordOut.model_validate(record) for record in page.records]
@@ -138,12 +141,12 @@ async def verify(
     services: Injected,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> AuditVerificationOut:
-    """Recomputes a part of the seals, from the one after `after` on; for owners. Ask until `last` is `newest`.
+    """Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `last` equals `newest`.
 
-    Without `after` it begins where the last verification ended; 0 is the beginning.
+    Without `after` it starts where the last verification ended; 0 is the beginning.
     """
     tenant = tenant_for(principal, workspace_id)
-    # Asked before the work is done: who may not read the book has none done for them.
+    # Checked first: no work is done for someone who may not read the audit log.
     await services.audit.require_reader(tenant)
     found = await services.verifier.stretch(after)
     return AuditVerificationOut(
@@ -164,6 +167,9 @@ async def verify(
     name="get_audit_checkpoint",
 )
 async def checkpoint(workspace_id: UUID, principal: APerson, services: Injected) -> CheckpointAnswer:
-    """A signed statement of where the chain ends, to be kept where nobody who can change it can; for owners."""
+    """Return a signed checkpoint of the chain's end, to be stored out of reach of the database's writers.
+
+    Owners only.
+    """
     await services.audit.require_reader(tenant_for(principal, workspace_id))
     return CheckpointAnswer.model_validate(await services.verifier.checkpoint())

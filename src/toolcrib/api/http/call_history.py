@@ -1,6 +1,6 @@
-"""The past of a session: its calls, what was decided about each, and whether it stands.
+"""The calls of a session, the decision about each, and whether its change is still in effect.
 
-What calls changed in total, and taking it back, are the tools `changes` and `undo`, called like any other.
+The tools `changes` and `undo` list and revert what calls changed; they are called like any other tool.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["past"])
 
 
 class CallDecisionOut(OutModel):
-    """What was put to a person about a call, and what became of it."""
+    """What a person was asked about a call, and the decision."""
 
     approval_id: UUID
     state: ApprovalState
@@ -35,7 +35,7 @@ class CallDecisionOut(OutModel):
 
 
 class CallSummaryOut(OutModel):
-    """A call of a session, without its result: that is fetched by its id."""
+    """A call of a session, without its result; fetch that by the call's id."""
 
     id: UUID
     run_id: UUID | None = Field(description="Null for a call that was made outside runs.")
@@ -67,7 +67,7 @@ async def list_calls(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Page[CallSummaryOut]:
-    """A session's calls, the newest first."""
+    """List a session's calls, newest first."""
     found = await services.past_calls.page(
         tenant_for(principal, workspace_id),
         SessionId(session_id),

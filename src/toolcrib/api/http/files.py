@@ -1,4 +1,4 @@
-"""Files and their versions: the past of a workspace, over HTTP. Each route is a tool call through the gate."""
+"""Files and their versions over HTTP. Each route is a tool call through the gate."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -29,7 +29,7 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 
 @router.get("/files", response_model=ToolCallOut[FileInfoResult], responses=_REFUSALS)
 async def find_file(workspace_id: UUID, path: str, principal: Authenticated, services: Injected) -> Response:
-    """What stands at a path, on disk or in the history."""
+    """Return the file at a path, on disk or in the history."""
     return outcome_response(await _call(services, principal, workspace_id, "file_info", path=path))
 
 
@@ -37,7 +37,7 @@ async def find_file(workspace_id: UUID, path: str, principal: Authenticated, ser
 async def list_deleted_files(
     workspace_id: UUID, principal: Authenticated, services: Injected, limit: Limit = 50
 ) -> Response:
-    """Deleted files, the latest first."""
+    """List deleted files, most recently deleted first."""
     return outcome_response(await _call(services, principal, workspace_id, "deleted_files", limit=limit))
 
 
@@ -50,7 +50,7 @@ async def list_versions(
     before: int | None = None,
     limit: Limit = 50,
 ) -> Response:
-    """A file's versions, the newest first, with their authors."""
+    """List a file's versions with their authors, newest first."""
     return outcome_response(
         await _call(services, principal, workspace_id, "file_versions", file_id=file_id, before=before, limit=limit)
     )
@@ -58,7 +58,7 @@ async def list_versions(
 
 @router.get("/versions/{version_id}", response_model=ToolCallOut[FileVersionResult], responses=_REFUSALS)
 async def read_version(workspace_id: UUID, version_id: UUID, principal: Authenticated, services: Injected) -> Response:
-    """A version with its content."""
+    """Return a version with its content."""
     return outcome_response(await _call(services, principal, workspace_id, "file_version", version_id=version_id))
 
 
@@ -68,7 +68,7 @@ async def read_version(workspace_id: UUID, version_id: UUID, principal: Authenti
 async def compare_versions(
     workspace_id: UUID, from_version: UUID, to_version: UUID, principal: Authenticated, services: Injected
 ) -> Response:
-    """What changed from one version to another, as a unified diff."""
+    """Compare two versions as a unified diff."""
     return outcome_response(
         await _call(
             services,
@@ -82,7 +82,7 @@ async def compare_versions(
 
 
 class RestoreIn(InModel):
-    """Which version to bring back; of a deleted file, by default its last one."""
+    """The version to restore; by default the last one of a deleted file."""
 
     version_id: UUID | None = None
 
@@ -95,7 +95,7 @@ class RestoreIn(InModel):
 async def restore_file(
     workspace_id: UUID, file_id: UUID, wanted: RestoreIn, principal: Authenticated, services: Injected
 ) -> Response:
-    """Brings a version back as a new one; nothing is lost."""
+    """Restore a version as a new one. Nothing is lost."""
     return outcome_response(
         await _call(services, principal, workspace_id, "file_restore", file_id=file_id, version_id=wanted.version_id)
     )

@@ -1,4 +1,4 @@
-"""Whether this server can serve, for load balancers, and how it stands, for people."""
+"""Health for load balancers, and the node's status for people."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ from toolcrib.sandbox.isolation import IsolationLevel
 from toolcrib.storage.database import is_online
 
 router = APIRouter(tags=["health"])
-# What people are told stands with the rest of the API.
+# The status route is under the API's prefix; the health routes are not.
 status_router = APIRouter(tags=["health"])
 
 
@@ -27,7 +27,7 @@ class HealthOut(OutModel):
 
 
 class IsolationGapOut(OutModel):
-    """One thing that does not hold here."""
+    """A protection that is missing here."""
 
     name: str
     fact: str
@@ -36,7 +36,7 @@ class IsolationGapOut(OutModel):
 
 
 class IsolationOut(OutModel):
-    """How well commands are held, found out by attempted escapes when the server started."""
+    """The isolation of commands, measured by attempted escapes when the server started."""
 
     level: IsolationLevel
     minimum: IsolationLevel = Field(description="Below it, commands are off.")
@@ -47,14 +47,14 @@ class IsolationOut(OutModel):
 
 
 class StatusOut(HealthOut):
-    """How a node stands."""
+    """The status of a node."""
 
     isolation: IsolationOut
 
 
 @router.get("/health", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
 async def health(services: Injected) -> HealthOut:
-    """Answers 200 when the database does, and 503 when it does not."""
+    """Return 200 if the database answers, otherwise 503."""
     if not await is_online(services.database):
         raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
     return HealthOut(version=toolcrib.__version__, node=services.settings.node)
@@ -62,7 +62,7 @@ async def health(services: Injected) -> HealthOut:
 
 @status_router.get("/status", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_status")
 async def status(principal: Present, services: Injected) -> StatusOut:
-    """The health of the node that answers, and how well it holds commands."""
+    """Return the health of the answering node and the isolation of its commands."""
     healthy = await health(services)
     isolation = IsolationOut.model_validate(await services.sandbox.probe())
     return StatusOut(**healthy.model_dump(), isolation=isolation)

@@ -1,4 +1,4 @@
-"""Invitations of people who have no account: owners make, list and revoke them; whoever has the link joins."""
+"""Invitations for people without an account: owners create, list and revoke them; the link lets someone join."""
 
 from datetime import datetime
 from uuid import UUID
@@ -42,7 +42,7 @@ class NewInvitationAnswer(InvitationAnswer):
 
 
 class Acceptance(InModel):
-    """The address and the role are the invitation's."""
+    """The new account. The invitation sets its email address and role."""
 
     token: SecretStr = Field(max_length=200, description="What follows `#invitation=` in the link.")
     password: Password
@@ -58,7 +58,7 @@ class Acceptance(InModel):
 async def create(
     workspace_id: UUID, given: NewInvitation, request: Request, principal: APerson, services: Injected
 ) -> NewInvitationAnswer:
-    """Invites someone who has no account; for owners. An earlier invitation of the address counts no more."""
+    """Invite someone who has no account. Owners only. Replaces an earlier invitation of the same address."""
     _refuse_where_disabled(services)
     made, token = await services.invitations.create(
         tenant_for(principal, workspace_id), email=given.email, role=given.role
@@ -69,7 +69,7 @@ async def create(
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_invitations")
 async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[InvitationAnswer]:
-    """The invitations that can still be accepted, the oldest first; for owners."""
+    """List the invitations that can still be accepted, oldest first. Owners only."""
     found = await services.invitations.list(tenant_for(principal, workspace_id))
     return Page(items=[InvitationAnswer.model_validate(one) for one in found])
 
@@ -81,7 +81,7 @@ async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -
     name="revoke_invitation",
 )
 async def revoke(workspace_id: UUID, invitation_id: UUID, principal: APerson, services: Injected) -> None:
-    """Ends an invitation that nobody has accepted; for owners."""
+    """Revoke a pending invitation. Owners only."""
     await services.invitations.revoke(tenant_for(principal, workspace_id), InvitationId(invitation_id))
 
 
@@ -93,7 +93,7 @@ async def revoke(workspace_id: UUID, invitation_id: UUID, principal: APerson, se
     name="accept_invitation",
 )
 async def accept(given: Acceptance, request: Request, response: Response, services: Injected) -> TokenOut:
-    """Makes the account that an invitation is for, a member at once, and logs in. An invitation is good once."""
+    """Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once."""
     _refuse_where_disabled(services)
     services.limits.registration.take(address_of(request))
     password_hash = await services.passwords.hash(given.password.get_secret_value())

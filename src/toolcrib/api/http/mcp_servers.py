@@ -1,4 +1,4 @@
-"""MCP servers of a workspace: added by owners, looked at, and approved tool by tool list."""
+"""MCP servers of a workspace: owners add them and approve their tool lists."""
 
 from datetime import datetime
 from typing import Annotated, Any, Self
@@ -22,15 +22,15 @@ router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["mcp s
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["everything"])]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=4_000, pattern=r"^[^\x00]+$")]
 ToolName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")]
-# What may stand in the head of a request, or in an environment.
+# Valid names of request headers and environment variables.
 SecretName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 SecretValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[\x20-\x7e]*$")]
-# What says where a request goes and where it ends.
+# Headers that say where a request goes and where it ends.
 _NOT_TO_SET = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
 
 
 class McpServerCreate(InModel):
-    """A program (`command`) that runs in the sandbox, or an address (`url`)."""
+    """A program (`command`) that runs in the sandbox, or a `url`."""
 
     name: ServerName
     command: list[Word] | None = Field(default=None, min_length=1, max_length=50, examples=[["node", "server.js"]])
@@ -57,6 +57,8 @@ class McpServerUpdate(InModel):
 
 
 class McpApprovalIn(InModel):
+    """The hash of the tool list to approve."""
+
     sha256: str = Field(max_length=64, description="The hash of the list that you looked at: `seen_sha256`.")
 
 
@@ -68,7 +70,7 @@ class McpToolOut(OutModel):
 
 
 class McpServerOut(OutModel):
-    """A server. Its tools can be used once their list was approved; one that changes then is off until it is again."""
+    """An MCP server. Its tools are usable once their list is approved; a changed list needs a new approval."""
 
     id: UUID
     name: str
@@ -99,7 +101,7 @@ class McpServerOut(OutModel):
     name="create_mcp_server",
 )
 async def create(workspace_id: UUID, given: McpServerCreate, principal: APerson, services: Injected) -> McpServerOut:
-    """Adds a server and looks at its tools; for owners. None of them can be used until their list is approved."""
+    """Add a server and list its tools. Owners only. No tool is usable until the list is approved."""
     tenant = tenant_for(principal, workspace_id)
     url = None if given.url is None else checked_url(given.url, private_hosts=services.settings.private_mcp_hosts)
     made = await services.toolbox.rows.create(
@@ -116,14 +118,14 @@ async def create(workspace_id: UUID, given: McpServerCreate, principal: APerson,
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_mcp_servers")
 async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[McpServerOut]:
-    """The workspace's MCP servers, by name."""
+    """List the workspace's MCP servers by name."""
     found = await services.toolbox.rows.list(tenant_for(principal, workspace_id))
     return Page(items=[_shown(server) for server in found])
 
 
 @router.get("/{server_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_mcp_server")
 async def get(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
-    """One server."""
+    """Return one server."""
     return _shown(await services.toolbox.rows.get(tenant_for(principal, workspace_id), McpServerId(server_id)))
 
 
@@ -135,7 +137,7 @@ async def get(workspace_id: UUID, server_id: UUID, principal: APerson, services:
 async def update(
     workspace_id: UUID, server_id: UUID, given: McpServerUpdate, principal: APerson, services: Injected
 ) -> McpServerOut:
-    """Switches a server on or off, or says which of its tools are safe; for owners."""
+    """Enable or disable a server, or set which of its tools are safe. Owners only."""
     server = await services.toolbox.rows.update(
         tenant_for(principal, workspace_id), McpServerId(server_id), enabled=given.enabled, safe=given.safe_tools
     )
@@ -149,7 +151,7 @@ async def update(
     name="look_at_mcp_server",
 )
 async def look(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
-    """Connects to the server and lists its tools anew; for owners. `problem` says why, if that fails."""
+    """Connect to the server and list its tools again. Owners only. `problem` says why, if that fails."""
     return _shown(await services.toolbox.refresh(tenant_for(principal, workspace_id), McpServerId(server_id)))
 
 
@@ -161,7 +163,7 @@ async def look(workspace_id: UUID, server_id: UUID, principal: APerson, services
 async def approve(
     workspace_id: UUID, server_id: UUID, given: McpApprovalIn, principal: APerson, services: Injected
 ) -> McpServerOut:
-    """Allows the tools of the list that was seen last, if it is the one you looked at; for owners."""
+    """Approve the latest tool list, if it is the one you saw. Owners only."""
     tenant = tenant_for(principal, workspace_id)
     return _shown(await services.toolbox.approve(tenant, McpServerId(server_id), given.sha256))
 
@@ -173,7 +175,7 @@ async def approve(
     name="delete_mcp_server",
 )
 async def delete(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> None:
-    """Removes a server and its tools; for owners."""
+    """Delete a server and its tools. Owners only."""
     tenant = tenant_for(principal, workspace_id)
     server = await services.toolbox.rows.get(tenant, McpServerId(server_id))
     await services.toolbox.rows.delete(tenant, server.id)

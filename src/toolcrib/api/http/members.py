@@ -1,4 +1,4 @@
-"""Who belongs to a workspace, and in which role."""
+"""Members of a workspace and their roles."""
 
 from datetime import datetime
 from uuid import UUID
@@ -36,7 +36,7 @@ class MemberOut(OutModel):
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_members")
 async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[MemberOut]:
-    """Everyone who belongs, the longest-standing first."""
+    """List the members, in the order in which they joined."""
     members = await services.workspaces.members(tenant_for(principal, workspace_id))
     return Page(items=[MemberOut.model_validate(member) for member in members])
 
@@ -48,7 +48,7 @@ async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -
     name="add_member",
 )
 async def add(workspace_id: UUID, given: MemberCreate, principal: APerson, services: Injected) -> MemberOut:
-    """Takes a registered person in; for owners."""
+    """Add a registered user. Owners only."""
     member = await services.workspaces.add_member(
         tenant_for(principal, workspace_id), email=given.email, role=given.role
     )
@@ -63,7 +63,7 @@ async def add(workspace_id: UUID, given: MemberCreate, principal: APerson, servi
 async def change_role(
     workspace_id: UUID, user_id: UUID, given: MemberUpdate, principal: APerson, services: Injected
 ) -> MemberOut:
-    """Gives a member another role; for owners. The last owner stays one."""
+    """Change a member's role. Owners only. The last owner stays an owner."""
     member = await services.workspaces.change_role(tenant_for(principal, workspace_id), UserId(user_id), given.role)
     return MemberOut.model_validate(member)
 
@@ -75,5 +75,5 @@ async def change_role(
     name="remove_member",
 )
 async def remove(workspace_id: UUID, user_id: UUID, principal: APerson, services: Injected) -> None:
-    """Removes a member; for owners. Everyone may remove themselves, but for the last owner."""
+    """Remove a member. Owners only; members may remove themselves, except the last owner."""
     await services.workspaces.remove_member(tenant_for(principal, workspace_id), UserId(user_id))

@@ -1,4 +1,4 @@
-"""Model providers, the models they have, and a person's own access to them and to search engines."""
+"""Model providers, their models, and a person's own credentials for providers and search engines."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ router = APIRouter(tags=["models"], route_class=StrictRoute)
 
 
 class ProviderCredentialsIn(InModel):
-    """Access to a provider. The secret is encrypted, and never shown again."""
+    """Credentials for a provider. The secret is stored encrypted and never shown again."""
 
     secret: SecretStr = Field(default=SecretStr(""), max_length=10_000, description="The provider's API key.")
     base_url: HttpUrl | None = Field(default=None, description="For servers that imitate a provider.")
@@ -49,13 +49,13 @@ Provider = Annotated[str, StringConstraints(max_length=100)]
 
 @router.get("/providers", responses=examples("INVALID_TOKEN"), name="list_providers")
 async def providers(principal: Present) -> list[str]:
-    """The providers there are."""
+    """List the providers."""
     return list(NAMES)
 
 
 @router.get("/credentials", responses=examples("INVALID_TOKEN"), name="list_credentials")
 async def list_all(principal: APerson, services: Injected) -> Page[ProviderCredentialsOut]:
-    """For which providers you have stored access. The secrets are not shown."""
+    """List the providers for which you have stored credentials. Secrets are not shown."""
     found = await services.access.list(principal.person)
     return Page(items=[_shown(one) for one in found])
 
@@ -67,9 +67,9 @@ async def list_all(principal: APerson, services: Injected) -> Page[ProviderCrede
     name="store_credentials",
 )
 async def store(provider: Provider, given: ProviderCredentialsIn, principal: Present, services: Injected) -> None:
-    """Stores your own access to a provider, in place of an earlier one.
+    """Store your own credentials for a provider. Replaces earlier ones.
 
-    `brave` is a search engine: with a key to it, your searches and those of agents that act for you ask it first, and
+    `brave` is a search engine: with a key for it, your searches and those of agents that act for you use it first, and
     never use the server's key.
     """
     if provider in ENGINES:
@@ -114,7 +114,7 @@ def _shown(info: ProviderCredentialsInfo) -> ProviderCredentialsOut:
     name="remove_credentials",
 )
 async def remove(provider: Provider, principal: APerson, services: Injected) -> None:
-    """Forgets your access to a provider."""
+    """Delete your credentials for a provider."""
     await services.access.remove(principal.person, provider)
 
 
@@ -124,7 +124,7 @@ async def remove(provider: Provider, principal: APerson, services: Injected) -> 
     name="list_models",
 )
 async def models(provider: Provider, principal: Present, services: Injected) -> Page[ModelOut]:
-    """The models that you may use of a provider."""
+    """List the models of a provider that you may use."""
     credentials = await services.model_access.of(principal.user_id, provider)
     chosen = await services.providers.get(provider)
     found = await chosen.list_models(credentials)

@@ -26,7 +26,7 @@ _ARCHIVE: dict[str, Any] = {
 
 
 class PackageAnswer(OutModel):
-    """A package, which `@pkg` shows. Its agents are the workspace's, and bounded as every package's are."""
+    """A package, visible under `@pkg`. Its agents belong to the workspace and have the limits of package agents."""
 
     name: str = Field(examples=["demo"])
     version: str = Field(examples=["1.0.0"])
@@ -47,7 +47,7 @@ class PackageAnswer(OutModel):
     name="install_package",
 )
 async def install(workspace_id: UUID, request: Request, principal: APerson, services: Injected) -> PackageAnswer:
-    """Installs a zip, tar or tar.gz, or another version of what is installed; for owners."""
+    """Install a zip, tar or tar.gz, or another version of the installed package. Owners only."""
     tenant = tenant_for(principal, workspace_id)
     await services.packages.require_installer(tenant)
     return _shown(await services.packages.install(tenant, await request.body()))
@@ -55,7 +55,7 @@ async def install(workspace_id: UUID, request: Request, principal: APerson, serv
 
 @router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_packages")
 async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[PackageAnswer]:
-    """The workspace's package, if it has one."""
+    """List the workspace's package, if it has one."""
     found = await services.packages.rows.list(tenant_for(principal, workspace_id))
     return Page(items=[_shown(package) for package in found])
 
@@ -72,7 +72,7 @@ async def remove(
     principal: APerson,
     services: Injected,
 ) -> None:
-    """Removes a package and its agents; for owners. Sessions that run its workflow go on."""
+    """Remove a package and its agents. Owners only. Sessions that run its workflow continue."""
     await services.packages.remove(tenant_for(principal, workspace_id), package_name)
 
 

@@ -1,4 +1,4 @@
-"""Questions that calls put to people, and answering them."""
+"""Questions that calls ask people: lists and answers them."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ class QuestionOut(OutModel):
 
 
 class QuestionPauseOut(OutModel):
-    """A question, and its answers once there are some."""
+    """A question request, with its answers once there are some."""
 
     id: UUID
     call_id: UUID
@@ -50,7 +50,7 @@ class QuestionPauseOut(OutModel):
 
 
 class AnswersIn(InModel):
-    """An answer to each question, by its name."""
+    """One answer per question, by name."""
 
     answers: dict[str, Any] = Field(examples=[{"framework": "Vitest"}])
     by_button: list[str] = Field(
@@ -66,11 +66,11 @@ async def list_all(
     principal: Authenticated,
     services: Injected,
     session_id: UUID | None = None,
-    all: Annotated[bool, Query(description="AnswersIn and ended ones too.")] = False,  # noqa: FBT002 - by name, in the address
+    all: Annotated[bool, Query(description="AnswersIn and ended ones too.")] = False,  # noqa: FBT002 - a query parameter, passed by name
     after: UUID | None = None,
     limit: int = Query(default=100, ge=1, le=500),
 ) -> Page[QuestionPauseOut]:
-    """What waits for an answer, the oldest first. An agent sees its own."""
+    """List the pending questions, oldest first. An agent sees its own."""
     found = await services.questions.page(
         tenant_for(principal, workspace_id),
         session_id=None if session_id is None else SessionId(session_id),
@@ -89,7 +89,7 @@ async def list_all(
     name="get_question",
 )
 async def get(workspace_id: UUID, question_id: UUID, principal: Authenticated, services: Injected) -> QuestionPauseOut:
-    """One question, open or not."""
+    """Return one question in any state."""
     return _shown(await services.questions.get(tenant_for(principal, workspace_id), QuestionId(question_id)))
 
 
@@ -102,7 +102,7 @@ async def get(workspace_id: UUID, question_id: UUID, principal: Authenticated, s
 async def answer(
     workspace_id: UUID, question_id: UUID, given: AnswersIn, principal: APerson, services: Injected
 ) -> QuestionPauseOut:
-    """Answers; for members. Each answer must fit the schema that asked for it. The first answer counts."""
+    """Answer a question. Members only. Each answer must match the question's schema. The first answer counts."""
     found = await services.questions.answer(
         tenant_for(principal, workspace_id),
         QuestionId(question_id),

@@ -17,7 +17,7 @@ from toolcrib.core.runs import RunEnding, RunState
 
 router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["runs"], route_class=StrictRoute)
 
-# PostgreSQL keeps no NUL.
+# PostgreSQL cannot store NUL.
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200_000, pattern=r"^[^\x00]*$")]
 
 
@@ -29,13 +29,13 @@ def _beginning(text: str) -> str:
 
 
 class MessageCreate(InModel):
-    """What a person says to the session's agent."""
+    """A person's message to the session's agent."""
 
     text: Text = Field(examples=["Add a test for the parser."])
 
 
 class RunOut(OutModel):
-    """A run, and how far it is."""
+    """A run and its progress."""
 
     id: UUID
     session_id: UUID
@@ -70,7 +70,7 @@ class MessageToolCallOut(OutModel):
 
 
 class MessageMetadataOut(OutModel):
-    """What there is besides the text; all of it only where it applies."""
+    """Everything besides the text; each field only where it applies."""
 
     tool_calls: list[MessageToolCallOut] | None = None
     thinking: str | None = None
@@ -85,7 +85,7 @@ class MessageMetadataOut(OutModel):
 
 
 class MessageOut(OutModel):
-    """A message of a session. `tool_calls` in the metadata name calls, whose outcome is fetched by `call_id`."""
+    """A message of a session. `tool_calls` in the metadata name calls; fetch their outcomes by `call_id`."""
 
     id: UUID
     position: int
@@ -105,7 +105,7 @@ class MessageOut(OutModel):
 async def send(
     workspace_id: UUID, session_id: UUID, given: MessageCreate, principal: APerson, services: Injected
 ) -> RunOut:
-    """Sends a message; for members. A run answers it: now, or after the one that the session has."""
+    """Send a message. Members only. A run answers it: now, or after the session's current run."""
     tenant = tenant_for(principal, workspace_id)
     run = await services.desk.submit(tenant, SessionId(session_id), given.text, via="rest")
     return RunOut.model_validate(run)
@@ -126,7 +126,7 @@ async def messages(
     limit: Annotated[int, Query(ge=1, le=500)] = 200,
     results: Annotated[bool, Query(description="Also what the tools answered, as messages.")] = False,  # noqa: FBT002 - by name
 ) -> Page[MessageOut]:
-    """What was said, in order; what a summary stands for too."""
+    """List the messages in order, including those that a summary has replaced."""
     tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
     found = await services.desk.messages(tenant, session, after=after, limit=limit, results=results)
     items = [MessageOut.model_validate(one) for one in found]
@@ -143,7 +143,7 @@ async def list_all(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[RunOut]:
-    """A session's runs, the newest first."""
+    """List a session's runs, newest first."""
     found = await services.desk.page(
         tenant_for(principal, workspace_id),
         SessionId(session_id),
@@ -156,7 +156,7 @@ async def list_all(
 
 @router.get("/runs/{run_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_run")
 async def get(workspace_id: UUID, run_id: UUID, principal: Authenticated, services: Injected) -> RunOut:
-    """One run."""
+    """Return one run."""
     return RunOut.model_validate(await services.desk.get(tenant_for(principal, workspace_id), RunId(run_id)))
 
 
@@ -166,6 +166,6 @@ async def get(workspace_id: UUID, run_id: UUID, principal: Authenticated, servic
     name="cancel_run",
 )
 async def cancel(workspace_id: UUID, run_id: UUID, principal: APerson, services: Injected) -> RunOut:
-    """Stops a run within a second, wherever it is carried on; for members. What it has done can be undone."""
+    """Cancel a run within a second, on whatever node it is. Members only. Its changes can be undone."""
     run = await services.desk.cancel(tenant_for(principal, workspace_id), RunId(run_id))
     return RunOut.model_validate(run)

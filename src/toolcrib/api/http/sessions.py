@@ -1,4 +1,4 @@
-"""Sessions of a workspace, their events as pages and as a stream, and tickets for who watches them."""
+"""Sessions of a workspace, their events as pages and as a stream, and tickets for WebSockets."""
 
 import time
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ class SessionCreate(InModel):
 
 
 class SessionUpdate(InModel):
-    """What is not named stays as it is."""
+    """Fields that are absent stay as they are."""
 
     title: Name | None = None
     trust: TrustLevel | None = Field(
@@ -95,18 +95,22 @@ class SessionOut(OutModel):
 
 
 class EventOut(OutModel):
+    """An event of a session, with its number."""
+
     seq: int
     type: str = Field(examples=["tool-result"])
     payload: dict[str, Any] = Field(description="In camelCase, as the WebSocket tells it.")
 
 
 class EventPage(OutModel):
-    """Events in their order. Ask again with the last number as ``after``, until there are none."""
+    """Events in order. Repeat with the last number as ``after`` until the page is empty."""
 
     items: list[EventOut]
 
 
 class TicketOut(OutModel):
+    """A single-use ticket for the workspace's WebSocket."""
+
     ticket: str = Field(examples=["tct_…"])
     expires_in: int = Field(description="Seconds.")
 
@@ -118,7 +122,7 @@ class TicketOut(OutModel):
     name="create_session",
 )
 async def create(workspace_id: UUID, given: SessionCreate, principal: APerson, services: Injected) -> SessionOut:
-    """Begins a session."""
+    """Create a session."""
     tenant = tenant_for(principal, workspace_id)
     document, workflow = (
         (None, None) if given.package is None else await services.packages.workflow(tenant, given.package)
@@ -152,7 +156,7 @@ async def list_all(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[SessionOut]:
-    """The workspace's sessions, the newest first."""
+    """List the workspace's sessions, newest first."""
     tenant = tenant_for(principal, workspace_id)
     start = None if before is None else SessionId(before)
     sessions = await services.sessions.page(tenant, before=start, limit=limit + 1)
@@ -162,7 +166,7 @@ async def list_all(
 
 @router.get("/sessions/{session_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_session")
 async def get(workspace_id: UUID, session_id: UUID, principal: APerson, services: Injected) -> SessionOut:
-    """One session."""
+    """Return one session."""
     session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(session_id))
     return SessionOut.model_validate(session)
 
@@ -175,7 +179,7 @@ async def get(workspace_id: UUID, session_id: UUID, principal: APerson, services
 async def change(
     workspace_id: UUID, session_id: UUID, given: SessionUpdate, principal: APerson, services: Injected
 ) -> SessionOut:
-    """Gives a session another title, trust, model, phase or mode; for members."""
+    """Change a session's title, trust, model, phase or mode. Members only."""
     tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
     if "title" in given.model_fields_set:
         await services.sessions.rename(tenant, session, given.title)
@@ -197,7 +201,7 @@ async def change(
     name="delete_session",
 )
 async def delete(workspace_id: UUID, session_id: UUID, principal: APerson, services: Injected) -> None:
-    """Removes a session and its events; for who began it, and for owners. Files stay as they are."""
+    """Delete a session and its events. Only for its creator and for owners. Files stay as they are."""
     await services.sessions.delete(tenant_for(principal, workspace_id), SessionId(session_id))
 
 
@@ -214,7 +218,7 @@ async def events(
     after: After = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
 ) -> EventPage:
-    """A session's events after a number, in their order."""
+    """List a session's events after a number, in order."""
     tenant = tenant_for(principal, workspace_id)
     found = await services.sessions.events_after(tenant, SessionId(session_id), after, limit=limit)
     return EventPage(items=[EventOut.model_validate(event) for event in found])
@@ -238,7 +242,7 @@ async def stream(
     follow: Annotated[bool, Query(description="False: end when everything so far was told.")] = True,  # noqa: FBT002 - by name
     last_event_id: Annotated[str | None, Header(description="Wins over `after`; browsers send it.")] = None,
 ) -> Any:
-    """A session as server-sent events: what came after your last, then what happens, as the WebSocket tells it."""
+    """Stream a session as server-sent events: the events after your last one, then new ones, as on the WebSocket."""
     authority = await auth_by_headers(services, request)
     principal = await require_person(authority.principal)
     tenant, start = tenant_for(principal, workspace_id), _last_seen(last_event_id, after)
@@ -260,13 +264,13 @@ async def stream(
 
 @router.post("/tickets", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="create_ticket")
 async def create_ticket(workspace_id: UUID, request: Request, services: Injected) -> TicketOut:
-    """A ticket that opens this workspace's WebSocket once, within seconds, for you: for clients without headers.
+    """Create a ticket that opens this workspace's WebSocket once, within seconds, for clients that cannot set headers.
 
-    Offer it as the subprotocol `toolcrib.ticket.<ticket>` beside `toolcrib.chat`, or send it as the first message.
+    Offer it as the subprotocol `toolcrib.ticket.<ticket>` besides `toolcrib.chat`, or send it as the first message.
     """
     authority = await auth_by_headers(services, request)
     principal = await require_person(authority.principal)
-    # A key lives on by itself; what it opens by a ticket lasts no longer than a login's would.
+    # A key does not expire like a login, but a connection opened by its ticket lasts no longer than a login's would.
     longest = time.time() + services.tokens.lifetime_seconds
     until = datetime.fromtimestamp(min(authority.until, longest), UTC)
     ticket = await services.tickets.create(tenant_for(principal, workspace_id), valid_until=until)

@@ -1,4 +1,4 @@
-"""The endpoint for tools: one address for every tool, and what a caller is offered there."""
+"""Tool calls: one URL for every tool, the list of tools, and explanations of the policy."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -38,7 +38,7 @@ class ToolCallIn(InModel):
 
 
 class TruncationOut(BaseModel):
-    """A result was shortened for a model; the whole is fetched by the call's id."""
+    """The result was shortened for a model; fetch the full one by the call's id."""
 
     cut: Literal[True]
     bytes: int = Field(description="Of the whole.")
@@ -47,7 +47,10 @@ class TruncationOut(BaseModel):
 
 
 class ToolCallOut(BaseModel, Generic[ResultT]):
-    """A call that succeeded. ``cut`` is there when the result was shortened for a model; then it may lack its shape."""
+    """A successful call.
+
+    ``cut`` is present if the result was shortened for a model; it may then not match its schema.
+    """
 
     success: Literal[True] = True
     result: ResultT
@@ -56,7 +59,7 @@ class ToolCallOut(BaseModel, Generic[ResultT]):
 
 
 class AnyToolCallOut(ToolCallOut[Any]):
-    """A call that succeeded. What ``result`` is depends on the tool: `ToolResults` has it by the tool's name."""
+    """A successful call. The type of ``result`` depends on the tool: `ToolResults` lists them by tool name."""
 
 
 class PausedCallRef(BaseModel):
@@ -70,7 +73,7 @@ class PausedCallRef(BaseModel):
 
 
 class PausedCallAccepted(BaseModel):
-    """A call that was accepted, and will be carried out if a person allows it."""
+    """An accepted call that will be executed if a person approves it."""
 
     success: Literal[True] = True
     result: PausedCallRef
@@ -113,7 +116,7 @@ _CALL_SCHEMA = {"schema": ToolCallIn.model_json_schema(), "examples": _EXAMPLES}
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": _CALL_SCHEMA}}},
 )
 async def call_tool(workspace_id: UUID, request: Request) -> Response:
-    """Executes a tool in a workspace."""
+    """Execute a tool in a workspace."""
     services = services_of(request)
     principal = await authenticate(request)
     if may_be_large(request):
@@ -123,7 +126,7 @@ async def call_tool(workspace_id: UUID, request: Request) -> Response:
     agent = caller.agent
     if call.session_id is not None and agent is not None:
         session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
-        # Another agent's session says nothing of this one; the database refuses such a call as well.
+        # Another agent's session does not set this agent's phase; the database rejects such a call as well.
         if session.agent_id == agent.id:
             phased = in_phase(agent, session.phase)
             agent = in_session(phased, session.trust, by_owner=session.trust_by_owner)
@@ -133,9 +136,9 @@ async def call_tool(workspace_id: UUID, request: Request) -> Response:
 
 
 async def call_tool_fast(request: Request) -> Response:
-    """The same, for the address that is called most: past what FastAPI would look up, inject and check.
+    """Execute a tool, without FastAPI's dependency lookup, injection and validation.
 
-    It answers; the route above describes it. Half of a read's time went into the way from one to the other.
+    This function serves the busiest URL; the route above documents it. FastAPI's part took half of the time of a read.
     """
     try:
         workspace_id = UUID(request.path_params["workspace_id"])
@@ -153,9 +156,9 @@ async def _call(request: Request) -> ToolCallIn:
 
 
 def outcome_response(outcome: Outcome) -> Response:
-    """An outcome over HTTP: its result in the envelope, or its error raised if the tool does not tell it itself.
+    """Return the HTTP response for an outcome. Raises its error unless the tool encodes errors in its result.
 
-    A call that waits for a decision is accepted, not done (202): its outcome is fetched later by the call's id.
+    A call that waits for a decision is accepted (202): fetch its outcome later by the call's id.
     """
     if outcome.error is not None and outcome.result is None:
         raise outcome.error
@@ -165,20 +168,20 @@ def outcome_response(outcome: Outcome) -> Response:
     content = {"success": True, "result": outcome.result, "error": None}
     if outcome.metadata and not outcome.is_waiting:
         content["cut"] = dict(outcome.metadata)
-    # Written at once rather than checked against the model first: this is the address that is called most.
+    # Serialized without validation by the model, because this is the busiest URL.
     return Response(to_json(content), media_type="application/json")
 
 
 @router.get("/workspaces/{workspace_id}/tools", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
 async def list_tools(workspace_id: UUID, principal: Authenticated, services: Injected) -> list[ToolDefinition]:
-    """The tools that you are offered here, with the schemas of their arguments."""
+    """List the tools that you may use here, with the schemas of their arguments."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
     registry = await services.registry.for_person(WorkspaceId(workspace_id), principal.user_id)
     return registry.definitions_for_scope(principal.agent.rules if principal.agent else None)
 
 
 class ExplainIn(InModel):
-    """A call that might be made: by you, by one of the workspace's agents, or in a session by its agent."""
+    """A hypothetical call: by you, by one of the workspace's agents, or by the agent of a session."""
 
     tool: str = Field(max_length=200, examples=["write"])
     args: dict[str, Any] = Field(examples=[{"path": "/notes/x.md", "content": "x"}])
@@ -192,7 +195,7 @@ class ExplainIn(InModel):
 
 
 class DeniedFileOut(OutModel):
-    """A file of a batch that would not be given, though the others would."""
+    """A file of a batch that would be denied, although others would be allowed."""
 
     path: str
     rule: str
@@ -200,7 +203,7 @@ class DeniedFileOut(OutModel):
 
 
 class ExplanationOut(OutModel):
-    """What the gate would do with a call, and every rule that it would look at."""
+    """What the gate would do with a call, and every rule that it would check."""
 
     tool: str
     agent: str | None
@@ -217,7 +220,7 @@ class ExplanationOut(OutModel):
     responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
 )
 async def explain(workspace_id: UUID, question: ExplainIn, principal: APerson, services: Injected) -> ExplanationOut:
-    """Which rule decides a call and why, without running it."""
+    """Explain which rule decides a call and why, without running it."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
     caller = await _as_asked(principal, workspace_id, question, services)
     tool = (await services.registry.for_workspace(caller.workspace_id, question.tool)).get(question.tool)
@@ -238,7 +241,7 @@ async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainI
 async def _as_in_session(
     principal: Principal, workspace_id: UUID, question: ExplainIn, session_id: SessionId, services: Injected
 ) -> Caller:
-    """The caller of a run of this session."""
+    """Return the caller of a run of this session."""
     tenant = tenant_for(principal, workspace_id)
     session = await services.sessions.get(tenant, session_id)
     if question.agent_id not in (None, session.agent_id):
@@ -253,7 +256,7 @@ async def _as_in_session(
 
 
 class StoredCallOut(OutModel):
-    """A call as it was kept, with its whole result."""
+    """A stored call with its full result."""
 
     id: UUID
     tool: str
@@ -271,6 +274,6 @@ class StoredCallOut(OutModel):
     responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
 )
 async def get_call(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> StoredCallOut:
-    """A call that was kept: one that changed something, or whose result was cut for a model."""
+    """Return a stored call: one that changed something, or whose result was shortened for a model."""
     found = await services.calls.get(tenant_for(principal, workspace_id), CallId(call_id))
     return StoredCallOut.model_validate(found)

@@ -1,4 +1,4 @@
-"""Workspaces: founding, finding, naming, removing."""
+"""Workspaces: create, list, change, delete, and their usage."""
 
 from datetime import datetime
 from typing import Annotated
@@ -24,7 +24,7 @@ class WorkspaceIn(InModel):
 
 
 class WorkspaceChange(InModel):
-    """What is not named stays as it is."""
+    """Fields that are absent stay as they are."""
 
     name: Name | None = Field(default=None, examples=["website"])
     max_trust: TrustLevel | None = Field(
@@ -45,7 +45,7 @@ class WorkspaceOut(OutModel):
 
 
 class UsageOut(OutModel):
-    """What a workspace takes up. ``stored_bytes`` is after compression, ``content_bytes`` before."""
+    """The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before."""
 
     files: int
     deleted_files: int
@@ -61,7 +61,7 @@ class UsageOut(OutModel):
 
 
 class LimitsOut(OutModel):
-    """What the server's operator allows every workspace."""
+    """The operator's limits for every workspace."""
 
     max_file_bytes: int
     max_request_bytes: int
@@ -83,7 +83,7 @@ class WorkspaceUsageOut(OutModel):
     name="create_workspace",
 )
 async def create(given: WorkspaceIn, principal: APerson, services: Injected) -> WorkspaceOut:
-    """Founds a workspace; whoever founds it is its owner."""
+    """Create a workspace. You become its owner."""
     workspace = await services.workspaces.create(principal.person, name=given.name, node=services.settings.node)
     return WorkspaceOut.model_validate(workspace)
 
@@ -95,7 +95,7 @@ async def list_own(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Page[WorkspaceOut]:
-    """The workspaces that the person belongs to, the newest first."""
+    """List the workspaces that you are a member of, newest first."""
     found = await services.workspaces.list_own(
         principal.person, before=WorkspaceId(before) if before else None, limit=limit
     )
@@ -105,14 +105,14 @@ async def list_own(
 
 @router.get("/{workspace_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="get_workspace")
 async def get(workspace_id: UUID, principal: Authenticated, services: Injected) -> WorkspaceOut:
-    """One workspace, for its members and its agents."""
+    """Return one workspace, for its members and its agents."""
     workspace = await services.workspaces.get(tenant_for(principal, workspace_id))
     return WorkspaceOut.model_validate(workspace)
 
 
 @router.get("/{workspace_id}/usage", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_usage")
 async def usage(workspace_id: UUID, principal: APerson, services: Injected) -> WorkspaceUsageOut:
-    """What a workspace takes up, and what it may. It is counted when asked: not to be asked all the time."""
+    """Return the usage and the limits of a workspace. It is counted on request, so do not poll it."""
     found = await services.usage.of(tenant_for(principal, workspace_id))
     return WorkspaceUsageOut(usage=UsageOut.model_validate(found), limits=LimitsOut.model_validate(services.settings))
 
@@ -123,7 +123,7 @@ async def usage(workspace_id: UUID, principal: APerson, services: Injected) -> W
     name="change_workspace",
 )
 async def change(workspace_id: UUID, given: WorkspaceChange, principal: APerson, services: Injected) -> WorkspaceOut:
-    """Gives a workspace another name, a ceiling of trust, or a default agent; for owners."""
+    """Change a workspace's name, maximum trust or default agent. Owners only."""
     tenant, workspaces = tenant_for(principal, workspace_id), services.workspaces
     if given.name is not None:
         await workspaces.rename(tenant, given.name)
@@ -142,5 +142,5 @@ async def change(workspace_id: UUID, given: WorkspaceChange, principal: APerson,
     name="delete_workspace",
 )
 async def delete(workspace_id: UUID, principal: APerson, services: Injected) -> None:
-    """Removes a workspace with its files and their history; for owners."""
+    """Delete a workspace with its files and their history. Owners only."""
     await services.workspaces.delete(tenant_for(principal, workspace_id))

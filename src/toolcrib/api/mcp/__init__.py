@@ -1,1 +1,1 @@
-"""The MCP face: a workspace's tools for any MCP client, through the same gate as every other face."""
+"""The MCP server: offers a workspace's tools to any MCP client, through the same gate as the other APIs."""

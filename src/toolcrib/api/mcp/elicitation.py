@@ -1,7 +1,7 @@
-"""Calls that wait for a person, told to an MCP client.
+"""Elicitation: asks the person behind an MCP client about pending questions and approvals.
 
-A question is put to the person behind the client, if a person's own key is used. An agent's key never answers or
-decides anything: whoever holds it is the agent. Its client can only be shown where a person can.
+A question is asked only if the client uses a person's own key. An agent's key never answers or decides anything,
+because its holder is the agent. Such a client can only show where a person can decide.
 """
 
 import asyncio
@@ -36,10 +36,8 @@ from toolcrib.core.tool_calls import Outcome
 from toolcrib.policy.model_text import model_result
 from toolcrib.policy.truncation import truncate
 
-# What waits for a person, as a client can show it: a form for each question, or a link to where it is decided.
-
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
-# What the protocol's forms know; the answer is checked against the whole schema anyway.
+# The JSON Schema keywords that MCP forms support; the answer is validated against the full schema anyway.
 _KEPT: Final = frozenset({"type", "enum", "enumNames", "oneOf", "items", "default"}) | frozenset(
     {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
@@ -47,17 +45,18 @@ _KEPT: Final = frozenset({"type", "enum", "enumNames", "oneOf", "items", "defaul
 
 @dataclass(frozen=True, slots=True)
 class ElicitationSupport:
-    """What a client can show its person."""
+    """What a client can show to its user."""
 
     forms: bool = False
     links: bool = False
 
     @classmethod
     def of(cls, said: ClientCapabilities | None) -> "ElicitationSupport":
+        """Read it from the client's capabilities."""
         elicitation = said.elicitation if said else None
         if elicitation is None:
             return cls()
-        # A client that says no more than that it can ask, can show forms.
+        # A client that only says that it supports elicitation can show forms.
         return cls(elicitation.form is not None or elicitation.url is None, elicitation.url is not None)
 
 
@@ -71,12 +70,16 @@ class PendingPause:
 
     @classmethod
     def of(cls, outcome: Outcome) -> "PendingPause":
+        """Create it from the outcome of a paused call."""
         kind = "approval" if "approval_id" in outcome.metadata else "question"
         return cls(kind, UUID(str(outcome.metadata[f"{kind}_id"])), outcome.call_id)
 
     @classmethod
     def read(cls, state: str) -> "PendingPause":
-        """From what a client sent back. It says only where to look: the key that came with it decides what is seen."""
+        """Parse the state that a client returned.
+
+        It is only a reference: the key of the request decides what is visible.
+        """
         try:
             kind, number, call_id = state.split(":")
             if kind not in ("approval", "question"):
@@ -87,14 +90,16 @@ class PendingPause:
 
     @property
     def state(self) -> str:
+        """The state to send to the client."""
         return f"{self.kind}:{self.id}:{self.call_id}"
 
     def link(self, origin: str, workspace_id: UUID) -> str:
+        """Return the page where it is decided."""
         return pause_url(origin, workspace_id, self.id)
 
 
 def form(items: Sequence[Question]) -> ElicitRequestFormParams | None:
-    """One form for all of them, in the simple words that clients know; none if one of them needs more."""
+    """Return one form for all questions; None if one of them needs more than MCP forms support."""
     fields = {item.name: field for item in items if (field := _field(item)) is not None}
     if len(fields) < len(items):
         return None
@@ -105,6 +110,7 @@ def form(items: Sequence[Question]) -> ElicitRequestFormParams | None:
 
 
 def link(pending: PendingPause, address: str) -> ElicitRequestURLParams:
+    """Return a link to the page where it is decided."""
     what = "decide on" if pending.kind == "approval" else "answer"
     return ElicitRequestURLParams(
         message=f"A person must {what} this in Toolcrib.", url=address, elicitation_id=str(pending.id)
@@ -112,7 +118,10 @@ def link(pending: PendingPause, address: str) -> ElicitRequestURLParams:
 
 
 def confirmation(pending: PendingPause, address: str, what: str) -> ElicitRequestFormParams:
-    """For clients that show no links: the same in words. To agree to it says only that they have been there."""
+    """Return the same as a form, for clients that show no links.
+
+    Accepting it only says that the person has been there.
+    """
     where = "Decide on it" if pending.kind == "approval" else "Answer it"
     return ElicitRequestFormParams(
         message=f"A person must see to this in Toolcrib:\n{what}\n\n{where} at {address}, then continue here.",
@@ -127,16 +136,16 @@ def _field(item: Question) -> dict[str, Any] | None:
 
 
 def _is_choice(schema: Mapping[str, Any]) -> bool:
-    """Whether it is a list of some of several given values."""
+    """Return whether the schema is a multiple choice of fixed values."""
     items = schema.get("items")
     return schema.get("type") == "array" and isinstance(items, Mapping) and not {"enum", "anyOf"}.isdisjoint(items)
 
 
-# How long a client is kept waiting for a decision, and how often we look whether there is one.
+# How long a client waits for a decision, and how often the row is polled.
 PATIENCE_SECONDS: Final = 50.0
 _LOOK_SECONDS: Final = 0.3
 _DECISION: Final = "decision"
-# How much of what would change is shown in a form; the page shows it all.
+# How much of the diffs a form shows; the page shows everything.
 _DIFF_BYTES: Final = 4_000
 _WAITING: Final = frozenset({"waiting", "running"})
 
@@ -145,13 +154,14 @@ Params = ElicitRequestFormParams | ElicitRequestURLParams
 
 
 class Elicitation:
-    """Puts what waits to the person behind the client, and waits a while for what they say."""
+    """Asks the person behind the client about a paused call, and waits a while for the decision."""
 
     def __init__(self, services: ApiServices, *, patience: float = PATIENCE_SECONDS) -> None:
         self._services = services
         self._patience = patience
 
     async def ask(self, context: Context, visit: McpRequest, outcome: Outcome) -> CallToolResult | InputRequiredResult:
+        """Ask about a paused call, and return its result if it is decided in time."""
         pending = PendingPause.of(outcome)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return await self._ask_for_input(context, visit, pending)
@@ -167,13 +177,13 @@ class Elicitation:
         return await self._heard(visit, pending, answer.action, answer.content if items else None)
 
     def cannot_ask(self, visit: McpRequest, outcome: Outcome) -> CallToolResult:
-        """For a client that cannot be asked: what waits, and where."""
+        """Return what is pending and where to decide it, for a client that cannot be asked."""
         return _cannot_ask(visit, PendingPause.of(outcome))
 
     async def go_on(
         self, context: Context, visit: McpRequest, given: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """The same request again, with what the person said."""
+        """Handle the repeated request that brings the person's answer."""
         assert given.request_state is not None
         pending = PendingPause.read(given.request_state)
         items = await self._for_forms(context, visit, pending)
@@ -199,7 +209,7 @@ class Elicitation:
         return InputRequiredResult(input_requests=dict(requests), request_state=pending.state)
 
     async def _for_forms(self, context: Context, visit: McpRequest, pending: PendingPause) -> Sequence[Question]:
-        """What this client's person can be asked in forms; nothing if they are not to be, or it cannot."""
+        """Return the questions that can be asked in forms; none for an agent's key, or if the client shows no forms."""
         if (
             pending.kind != "question"
             or visit.principal.agent
@@ -210,7 +220,7 @@ class Elicitation:
         return (await self._services.questions.get(tenant, QuestionId(pending.id))).items
 
     async def _pointer(self, context: Context, visit: McpRequest, pending: PendingPause) -> Params | None:
-        """Shows the person where they decide. What they do with it here decides nothing."""
+        """Show the person where to decide. Their reaction in the client decides nothing."""
         able, address = (
             ElicitationSupport.of(context.session.client_capabilities),
             pending.link(visit.origin, visit.workspace_id),
@@ -237,7 +247,7 @@ class Elicitation:
             await self._services.questions.answer(tenant, QuestionId(pending.id), answers, via="mcp")
         try:
             async with asyncio.timeout(self._patience):
-                # Another node may decide it: only the database knows.
+                # Another node may execute it, so only the row is reliable.
                 while (call := await self._services.calls.get(tenant, pending.call_id)).state in _WAITING:  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
@@ -248,7 +258,7 @@ class Elicitation:
 
 
 def _only(answer: ElicitResult, name: str) -> Any:
-    """The answer to a form of one field, whatever the client calls it."""
+    """Return the answer to a form with one field, whatever the client calls the field."""
     content = answer.content or {}
     return content[name] if name in content or len(content) != 1 else next(iter(content.values()))
 

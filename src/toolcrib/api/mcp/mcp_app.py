@@ -1,6 +1,6 @@
-"""Lets MCP clients in: who they are and which workspace they mean. What they say there is the face's business.
+"""The ASGI application for MCP clients: authenticates them and finds their workspace.
 
-The protocol's library takes a second to import, so it is loaded when the first client comes.
+The MCP library takes a second to import, so it is loaded for the first client.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ _NO_KEY: Final = (
 
 
 class McpBackend(Protocol):
-    """What is behind the door."""
+    """The MCP server, loaded on demand."""
 
     def open(self) -> AbstractAsyncContextManager[None]: ...
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class McpApp:
-    """The ASGI application at ``/mcp``. ``open`` starts nothing; the first request does."""
+    """The ASGI application at ``/mcp``. The first request loads and starts the server."""
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
@@ -53,7 +53,7 @@ class McpApp:
         await face.answer({**scope, VISIT: visit}, receive, send)
 
     async def close(self) -> None:
-        """Ends every session."""
+        """End all sessions."""
         self._stop.set()
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
@@ -67,7 +67,7 @@ class McpApp:
         return McpRequest(principal, workspace_id, request)
 
     def _refuse_foreign_page(self, request: Request) -> None:
-        """A page of another site may not speak to us from a person's browser, whatever key it has got hold of."""
+        """Reject requests from pages of other sites in a person's browser, whatever key they have."""
         origin = request.headers.get("origin")
         if origin is None or origin in self._services.settings.allowed_origins:
             return
@@ -85,7 +85,7 @@ class McpApp:
             return self._face
 
     async def _run(self, face: McpBackend, ready: asyncio.Event) -> None:
-        """Sessions live in a task of their own: they outlast the request that opened them."""
+        """Run the server in its own task: sessions outlive the request that opened them."""
         async with face.open():
             ready.set()
             await self._stop.wait()

@@ -1,7 +1,7 @@
-"""Calls that only look at files, answered past the protocol's library: they say nothing meanwhile and ask nobody.
+"""The fast path for calls that only read files: answers them without the MCP library.
 
-The library costs a call more than the gate and the file do. What is plain is read strictly here; whatever is not
-exactly so is the library's to answer or to refuse.
+The library costs a call more time than the gate and the file together. Simple requests are parsed strictly here; the
+library handles everything else.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _PARAMS: Final = frozenset({"name", "arguments", "_meta"})
 
 @dataclass(frozen=True, slots=True)
 class FastPathCall:
-    """A call that can be answered at once. ``session`` is that of the older era; the newer has none."""
+    """A call that can be answered at once. ``session`` exists only in the older protocol versions."""
 
     id: str | int
     name: str
@@ -38,7 +38,7 @@ class FastPathCall:
     session: str | None
 
     def answer(self, said: CallToolResult | ErrorData, *, server: Mapping[str, Any]) -> Response:
-        """What the library would have sent; ``server`` is what it says of itself."""
+        """Return the response that the library would send. ``server`` is its server info."""
         told = said.model_dump(mode="json", by_alias=True, exclude_none=True)
         is_error, status = isinstance(said, ErrorData), 200
         if self.session is None and isinstance(said, ErrorData):
@@ -51,13 +51,13 @@ class FastPathCall:
 
 
 def may_be_plain(scope: Scope) -> bool:
-    """Whether its body is worth looking into."""
+    """Return whether the request is small enough to try the fast path."""
     length = Headers(scope=scope).get("content-length", "")
     return scope["method"] == "POST" and length.isdigit() and int(length) <= _MOST_BYTES
 
 
 def fast_path_call(scope: Scope, body: bytes, principal: Principal, registry: ToolRegistry) -> FastPathCall | None:
-    """The call, if it only looks at files, wants no progress, and needs nobody's yes."""
+    """Return the call if it only reads files, requests no progress, and needs no approval."""
     headers = Headers(scope=scope)
     if not _is_usual(headers):
         return None
@@ -105,5 +105,5 @@ def _only_looks(tool: Tool | None) -> bool:
 
 
 def _needs_a_yes(principal: Principal) -> bool:
-    """Whether a person is asked even before it looks."""
+    """Return whether even reading needs an approval."""
     return principal.agent is not None and principal.agent.rules.trust is TrustLevel.SUPERVISED

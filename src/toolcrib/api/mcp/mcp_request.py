@@ -1,4 +1,4 @@
-"""Who speaks to the MCP face, for one request."""
+"""The principal and the workspace of one MCP request."""
 
 from typing import Final
 from uuid import UUID
@@ -9,12 +9,12 @@ from toolcrib.api.auth.principal import Principal, caller_for
 from toolcrib.api.pause_notices import origin_of
 from toolcrib.core.callers import Caller
 
-# Where a request carries it.
+# The key in the ASGI scope.
 VISIT: Final = "toolcrib.visit"
 
 
 class McpRequest:
-    """Someone who proved who they are, in a workspace, for one request."""
+    """An authenticated MCP request to a workspace."""
 
     def __init__(self, principal: Principal, workspace_id: UUID, request: Request) -> None:
         self.principal = principal
@@ -23,15 +23,15 @@ class McpRequest:
 
     @property
     def origin(self) -> str:
-        """By what name the client calls this server."""
+        """The origin under which the client reached this server."""
         return origin_of(self._request)
 
     def caller(self) -> Caller:
-        """A caller with a call id of its own."""
+        """Return a caller with a new call id."""
         return caller_for(self.principal, self.workspace_id, via="mcp")
 
     @property
     def name(self) -> str:
-        """Whose sessions these are. Nobody else can use them."""
+        """The owner of its MCP sessions. No other principal can use them."""
         agent = self.principal.agent
         return f"{self.principal.user_id}/{agent.id if agent else ''}/{self.workspace_id}"

@@ -1,4 +1,4 @@
-"""What is said to an MCP client, in both eras of the protocol: which tools there are, and what came of a call."""
+"""The MCP server: lists tools and executes calls, in the older and the newer protocol versions."""
 
 import asyncio
 import itertools
@@ -45,12 +45,12 @@ from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.providers.wire_history import ToolNameEncoder
 from toolcrib.tools.tool import Tool
 
-# What a person's key is offered. An agent's is offered what its rules allow.
+# The toolset for a person's key. An agent's key gets what its rules allow.
 _FOR_PEOPLE: Final = "workspace"
 _IDLE_SECONDS: Final = 1_800
 _MOST_SESSIONS: Final = 2_000
 _SESSIONS_OF_ONE: Final = 100
-# For a client to take what a call said, when it has ended.
+# How long a client may take to read the last progress messages of an ended call.
 _LAST_WORDS_SECONDS: Final = 2.0
 _INSTRUCTIONS: Final = (
     "A versioned workspace. Paths begin with `/`. Every change is kept as a version and can be undone. "
@@ -62,7 +62,7 @@ _log = structlog.get_logger(__name__)
 
 
 class McpProtocolServer:
-    """The protocol's library around our gate."""
+    """Connects the MCP library with the gate."""
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
@@ -74,10 +74,10 @@ class McpProtocolServer:
             instructions=_INSTRUCTIONS,
             on_list_tools=self._list,
             on_call_tool=self._call,
-            # No argument of ours travels as a header, so no call needs to look its schema up.
+            # No argument is sent as a header, so no call needs to look up its schema.
             get_tool_input_schema=lambda _: None,
         )
-        # The library's own tracing would cost every call, and tells what the gate tells better.
+        # The library's own tracing would slow down every call, and the gate records more.
         server.middleware.clear()
         self._manager = StreamableHTTPSessionManager(
             server,
@@ -88,16 +88,17 @@ class McpProtocolServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Sessions live as long as this."""
+        """Run the session manager."""
         async with self._manager.run():
             yield
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         visit: McpRequest = scope[VISIT]
         self._refuse_a_hoard(scope, visit)
-        # The library gives a session only to whom it was opened for.
+        # The library lets only this user use the session.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
-        # The web server leaves the blanks around a value, which are no part of it.
+        # The web server keeps the spaces around a header value.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if may_be_plain(scope):
             body = await Request(scope, receive).body()
@@ -111,7 +112,7 @@ class McpProtocolServer:
         await self._manager.handle_request(scope, receive, send)
 
     def _is_at_home(self, call: FastPathCall, user: AuthenticatedUser) -> bool:
-        """Whether a call's session is there and its caller's own, which keeps it from being idle."""
+        """Return whether the session exists and belongs to the caller. Extends its idle timeout."""
         if call.session is None:
             return True
         transport = self._manager._server_instances.get(call.session)
@@ -128,17 +129,20 @@ class McpProtocolServer:
             outcome = await self._services.executor.execute(ToolCall(call.name, call.arguments), visit.caller())
         except ToolcribError as error:
             return _refusal(error).error
-        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+        except Exception as error:  # noqa: BLE001 - the outermost handler
             return _unforeseen(error, call.name).error
         return self._asking.cannot_ask(visit, outcome) if outcome.is_waiting else result_of(outcome)
 
     def _refuse_a_hoard(self, scope: Scope, visit: McpRequest) -> None:
-        """One person's sessions must not take everybody's place. The newer era has none."""
+        """Limit the sessions per person, so that one person cannot use up all.
+
+        Newer protocol versions have no sessions.
+        """
         headers = dict(scope["headers"])
         version = headers.get(b"mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0].encode()).decode("latin-1")
         if b"mcp-session-id" in headers or version not in HANDSHAKE_PROTOCOL_VERSIONS:
             return
-        # The library counts them, and tells nobody.
+        # The library counts the sessions, but has no public API for it.
         owners = self._manager._session_owners.values()
         if sum(owner["client_id"].startswith(str(visit.principal.user_id)) for owner in owners) >= _SESSIONS_OF_ONE:
             raise HTTPException(
@@ -153,7 +157,7 @@ class McpProtocolServer:
         except ToolcribError as error:
             raise _refusal(error) from None
         names = ToolNameEncoder(tool.name for tool in tools)
-        # Of no use to anyone else, and not for long: an owner may change what an agent may do at any time.
+        # Private and not cacheable: an owner may change what an agent may do at any time.
         return ListToolsResult(
             tools=[offered(tool, names.encode(tool.name)) for tool in tools], ttl_ms=0, cache_scope="private"
         )
@@ -176,11 +180,11 @@ class McpProtocolServer:
             raise _refusal(error) from None
         except MCPError:
             raise
-        except Exception as error:  # noqa: BLE001 - nothing of ours is further out
+        except Exception as error:  # noqa: BLE001 - the outermost handler
             raise _unforeseen(error, given.name) from None
 
     async def _execute(self, context: Context, call: ToolCall, visit: McpRequest) -> Outcome:
-        """The call through the gate. What it says while it runs is told as progress, if the client wants that."""
+        """Execute the call through the gate. Output is reported as progress if the client requests it."""
         execute = self._services.executor.execute
         if not (context.meta or {}).get("progress_token"):
             return await execute(call, visit.caller())
@@ -215,7 +219,7 @@ def _visit(context: Context) -> McpRequest:
 
 
 def _unforeseen(error: Exception, tool: str) -> MCPError:
-    """The library would tell nobody; the client hears only where to look."""
+    """Log an unexpected error, which the library would not do; the client gets only the log's id."""
     error_id = uuid4().hex
     _log.error("unforeseen_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
     return MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.")

@@ -1,4 +1,4 @@
-"""Tools and outcomes as MCP says them."""
+"""Converts tools and outcomes to MCP types."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from toolcrib.policy.model_text import model_text
 from toolcrib.policy.permissions import MORE_THAN_READING
 from toolcrib.tools.tool import Tool
 
-# Where results of MCP servers hold what is no text; see mcp/mcp_results.py.
+# The key under which results of MCP servers hold images, audio and documents; see mcp/mcp_results.py.
 MEDIA = "media"
 _ELSEWHERE = frozenset({ToolCategory.SEARCH, ToolCategory.MCP})
 
 
 def offered(tool: Tool, name: str) -> McpTool:
-    """A tool as a client is told of it. What it does to the workspace is said in the hints."""
+    """Convert a tool. The hints say what it does to the workspace."""
     reads_only = (
         tool.danger is Danger.SAFE and tool.name not in MORE_THAN_READING and tool.category is not ToolCategory.HUMAN
     )
@@ -44,13 +44,14 @@ def offered(tool: Tool, name: str) -> McpTool:
 
 
 def result_of(outcome: Outcome) -> CallToolResult:
-    """What came of a call, once: a client that is given text and structured content may hand its model both."""
+    """Convert an outcome, as text only: a client might give its model both text and structured content."""
     if outcome.error is not None and outcome.result is None:
         return failure(outcome.error)
     return done(outcome.result, is_error=outcome.error is not None)
 
 
 def done(result: Any, *, is_error: bool = False) -> CallToolResult:
+    """Convert a result."""
     media = result.get(MEDIA) if isinstance(result, dict) else None
     if not isinstance(media, list):
         return said(model_text(result)[0], is_error=is_error)
@@ -61,16 +62,18 @@ def done(result: Any, *, is_error: bool = False) -> CallToolResult:
 
 
 def failure(error: ToolcribError) -> CallToolResult:
+    """Convert an error."""
     fields = "; ".join(f"{field}: {expected}" for field, expected in error.fields.items())
     return said(f"{error.code}: {error.message}{': ' if fields else ''}{fields}", is_error=True)
 
 
 def said(words: str, *, is_error: bool) -> CallToolResult:
+    """Return a plain text result."""
     return CallToolResult(content=[TextContent(text=words)], is_error=is_error)
 
 
 def _block(medium: Any) -> ContentBlock | None:
-    """A picture, a sound or a document that another server gave; none if it holds nothing that could be shown."""
+    """Convert an image, audio or document of another MCP server; None if it is empty."""
     match medium:
         case {"type": "image", "mime_type": str(kind), "data": str(data)}:
             return ImageContent(data=data, mime_type=kind)

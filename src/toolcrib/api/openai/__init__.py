@@ -1,1 +1,1 @@
-"""The OpenAI-compatible face at ``/v1``: agents are models, and a whole run is one answer."""
+"""The OpenAI-compatible API at ``/v1``: an agent is a model, and a run is one answer."""

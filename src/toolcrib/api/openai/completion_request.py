@@ -1,4 +1,4 @@
-"""What clients send: a conversation as they keep it. Refuses what an agent cannot honour, and says so."""
+"""Requests of OpenAI clients: validates the conversation and rejects what an agent cannot do."""
 
 import hashlib
 import json
@@ -16,12 +16,12 @@ MOST_MESSAGES: Final = 1_000
 MOST_CHARACTERS: Final = 2_000_000
 LONGEST_PROMPT: Final = 200_000
 
-# PostgreSQL keeps no NUL.
+# PostgreSQL cannot store NUL.
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class _LenientModel(BaseModel):
-    """Their clients send much that is of no use here, more with every release: it is left alone."""
+    """Ignores unknown fields: OpenAI's clients send many, and more with every release."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -47,7 +47,7 @@ class StreamOptions(_LenientModel):
 
 
 class CompletionRequest(_LenientModel):
-    """A request for an answer. How a model samples is the agent's definition to say, so that is ignored."""
+    """A chat completion request. Sampling parameters are ignored, because the agent's definition sets them."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
     messages: list[CompletionMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
@@ -77,24 +77,32 @@ class CompletionRequest(_LenientModel):
 
     @property
     def wants_usage(self) -> bool:
+        """Whether the client wants usage in the last chunk."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConversation:
-    """What was said, as ``(role, text)`` with the roles ``system``, ``user`` and ``assistant``; the user's is last."""
+    """The messages as ``(role, text)`` with the roles ``system``, ``user`` and ``assistant``.
+
+    The last is the user's.
+    """
 
     said: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, messages: Sequence[CompletionMessage]) -> Self:
-        """BadArguments if the user does not have the last word, or something else than text was said."""
+        """Create it from the request.
+
+        Raises:
+            BadArguments: The last message is not the user's, or a message has other content than text.
+        """
         for number, message in enumerate(messages):
             if isinstance(message.content, list) and any(part.type != "text" for part in message.content):
                 raise BadArguments({f"messages.{number}.content": "Only text can be sent to an agent"})
         if messages[-1].role != "user" or not messages[-1].text.strip():
             raise BadArguments({"messages": "The last message must be the user's, with a text"})
-        # What a client's own tools did for another model was told in that model's words.
+        # Messages of the client's own tools are dropped: the other model has reported them in its own words.
         said = [(_ROLES[one.role], one.text) for one in messages if one.role in _ROLES and one.text.strip()]
         joined = tuple((role, "\n\n".join(text for _, text in texts)) for role, texts in groupby(said, _role))
         if sum(len(text) for _, text in joined) > MOST_CHARACTERS:
@@ -105,12 +113,12 @@ class ClientConversation:
 
     @property
     def prompt(self) -> str:
-        """What the user says now."""
+        """The user's new message."""
         return self.said[-1][1]
 
     @property
     def history(self) -> list[tuple[str, str]]:
-        """What came before, as a session keeps it: instructions of the client are the user's own words there."""
+        """The earlier messages as a session stores them. System messages become text of the user."""
         return [
             ("user", f"Instructions for this conversation:\n{text}") if role == "system" else (role, text)
             for role, text in self.said[:-1]
@@ -118,13 +126,13 @@ class ClientConversation:
 
     @property
     def since_the_answer(self) -> str:
-        """All that an agent has not heard yet who gave the last answer."""
+        """All text since the last answer, which the agent has not received yet."""
         return "\n\n".join(text for _, text in self.said[self._answered :])
 
     def digest(self, user_id: UUID, agent_id: UUID, *, answer: str | None = None) -> bytes | None:
-        """Of whose conversation it is, with whom, and what was said up to the last answer; None without an answer.
+        """Return a hash of the user, the agent and the conversation up to the last answer; None without an answer.
 
-        With an ``answer``, that is the last one. Blanks do not count: clients trim them.
+        ``answer`` is appended as the last answer. Whitespace is ignored, because clients trim it.
         """
         said = [*self.said, ("assistant", answer)] if answer else self.said[: self._answered]
         if not said:
@@ -134,7 +142,7 @@ class ClientConversation:
 
     @property
     def _answered(self) -> int:
-        """How many messages there are up to the last answer."""
+        """The number of messages up to the last answer."""
         return max((number for number, (role, _) in enumerate(self.said, 1) if role == "assistant"), default=0)
 
 

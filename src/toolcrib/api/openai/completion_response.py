@@ -1,6 +1,6 @@
-"""What a client hears of a session: from where it left off until its message is answered, or a person must decide.
+"""Responses for OpenAI clients: streams a session until the message is answered or a person must decide.
 
-An answer is text and nothing else, so whatever a person must know is said in it.
+A completion is only text, so everything that the person must know is part of it.
 """
 
 import time
@@ -21,12 +21,12 @@ from toolcrib.events import Subscription
 from toolcrib.storage.database import Tenant
 
 _FINISH: Final = {RunEnding.TURN_LIMIT: "length", RunEnding.BUDGET: "length", RunEnding.DEADLINE: "length"}
-# Told with these states: whether somebody must decide before it goes on.
+# Run states in which a decision may be pending.
 _MAY_WAIT: Final = frozenset({RunState.QUEUED, RunState.WAITING})
 
 
 class CompletionAnswer:
-    """The answer to one message, which ``run`` gives. Unless it comes to its end, the run is stopped."""
+    """The answer to one message. If the client disconnects before its end, the run is cancelled."""
 
     def __init__(self, services: ApiServices, tenant: Tenant, run: Run, *, told: int, origin: str) -> None:
         self.run = run
@@ -39,17 +39,18 @@ class CompletionAnswer:
         self._origin = origin
         self._said: list[str] = []
         self._source: str | None = None
-        # For each message that is being said: which attempt at it, and how much of it.
+        # For each message in progress: the attempt, and how much of its text was sent.
         self._heard: dict[str, tuple[int, int]] = {}
         self._is_ours = False
         self._is_over = False
 
     @property
     def text(self) -> str:
+        """The text sent so far."""
         return "".join(self._said)
 
     async def pieces(self, subscription: Subscription) -> AsyncIterator[str]:
-        """The text, as it is said; raises what the run failed with."""
+        """Yield the text as it arrives. Raises the error with which the run failed."""
         async for item in subscription:
             text = self._delta(item) if isinstance(item, Delta) else await self._event(item)
             if text:
@@ -59,7 +60,7 @@ class CompletionAnswer:
                 return
 
     async def let_go(self) -> None:
-        """Whoever hangs up has pressed stop: their client has no other way to say so."""
+        """Cancel the run if the client disconnected: its user has no other way to stop it."""
         if not self._is_over:
             with suppress(ToolcribError):
                 await self._services.desk.cancel(self._tenant, self.run.id)
@@ -73,10 +74,10 @@ class CompletionAnswer:
         again = delta.attempt > attempt
         if again:
             length = 0
-        # A piece between was lost: all from there on comes with the end of the message, in order.
+        # A delta was lost: the rest comes with the end of the message, in order.
         if delta.offset > length:
             return ""
-        # A piece that was told already, whole or in part, comes again to who joins in the middle.
+        # A late subscriber receives text again that was sent already, in whole or in part.
         fresh = delta.text[max(0, length - delta.offset) :]
         self._heard[delta.source] = (delta.attempt, max(length, delta.offset + len(delta.text)))
         return (self._aside("(Begun again.)") if again else "") + self._words(delta.source, fresh)
@@ -96,7 +97,7 @@ class CompletionAnswer:
                 return ""
 
     def _rest(self, payload: Mapping[str, Any]) -> str:
-        """What of a message was not heard while it was said."""
+        """Return the text of a message that did not arrive as deltas."""
         self.input_tokens += payload["usage"]["inputTokens"]
         self.output_tokens += payload["usage"]["outputTokens"]
         _, length = self._heard.pop(payload["messageId"], (0, 0))
@@ -107,7 +108,7 @@ class CompletionAnswer:
         self._is_ours = self._is_ours or is_ours
         if state is RunState.ENDED:
             return self._ended(RunEnding(payload["ending"]), payload.get("error") or {}, is_ours=is_ours)
-        # What waited before our message came may be decided by now; since then, only the rows know.
+        # Whatever was pending before our message may be decided by now, so ask the database.
         if self._is_ours and state in _MAY_WAIT and await self._must_wait():
             self._is_over = True
             return self._aside(await notice(self._services, self._tenant, self.run, origin=self._origin))
@@ -129,7 +130,7 @@ class CompletionAnswer:
         return unfinished is not None and unfinished.state is RunState.WAITING
 
     def _words(self, source: str, text: str) -> str:
-        """Words of one message; a paragraph sets them off from what was said before."""
+        """Return text of one message, separated by a paragraph from other messages."""
         if not text:
             return ""
         gap = "\n\n" if self._said and source != self._source else ""
@@ -137,7 +138,7 @@ class CompletionAnswer:
         return gap + text
 
     def _aside(self, text: str) -> str:
-        """What is not the agent's own words."""
+        """Return text that is not the agent's own."""
         self._source = None
         return self._words("", text)
 
@@ -153,18 +154,19 @@ def _failure(error: Mapping[str, Any]) -> ToolcribError:
     return failure
 
 
-# Answers in the form that OpenAI's clients read. Knows no agent and no run.
-
 DONE: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionUsage:
+    """The tokens of one completion."""
+
     input_tokens: int
     output_tokens: int
 
     @property
     def shape(self) -> dict[str, int]:
+        """Return it as OpenAI encodes it."""
         return {
             "prompt_tokens": self.input_tokens,
             "completion_tokens": self.output_tokens,
@@ -174,24 +176,27 @@ class CompletionUsage:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer: whole, or in chunks."""
+    """One completion in OpenAI's format: whole, or in chunks."""
 
     id: str
     model: str
-    # Whether every chunk says that its usage is told at the end.
+    # Whether every chunk announces that the last one has the usage.
     with_usage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, text: str, *, finish: str, usage: CompletionUsage) -> dict[str, Any]:
+        """Return the whole completion."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         return self._shape("chat.completion", [choice]) | {"usage": usage.shape}
 
     def chunk(self, *, finish: str | None = None, **delta: str) -> dict[str, Any]:
+        """Return one chunk."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return self._shape("chat.completion.chunk", [choice]) | ({"usage": None} if self.with_usage else {})
 
     def last(self, usage: CompletionUsage) -> dict[str, Any]:
+        """Return the last chunk, with the usage."""
         return self._shape("chat.completion.chunk", []) | {"usage": usage.shape}
 
     def _shape(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -199,7 +204,7 @@ class Completion:
 
 
 class CompletionStream(EventStream):
-    """Chunks as server-sent events; ``DONE`` is the last."""
+    """Streams chunks as server-sent events; ``DONE`` is the last."""
 
     opening = b""
 

@@ -1,4 +1,4 @@
-"""``/v1/models`` and ``/v1/chat/completions``: for clients that know no sessions and repeat what was said."""
+"""``/v1/models`` and ``/v1/chat/completions``, for clients without sessions that resend the conversation."""
 
 import json
 from collections import Counter
@@ -32,32 +32,31 @@ from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import ConversationCursor
 from toolcrib.storage.workspaces import Workspace
 
-# Agents as models: what they are called, and who is meant by a name.
-
 _PAGE: Final = 200
-# How many workspaces of one person are looked through.
+# How many workspaces of one person are searched.
 _MOST: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class AgentModel:
-    """An agent of one of a person's workspaces."""
+    """An agent of one of the person's workspaces."""
 
     workspace: Workspace
     agent: StoredAgent
 
     @property
     def name(self) -> str:
+        """The model name: workspace and agent."""
         return f"{self.workspace.name}/{self.agent.name}"
 
     @property
     def sure_name(self) -> str:
-        """One that nobody else can have: by the workspace's id."""
+        """The unique model name, with the workspace's id."""
         return f"{self.workspace.id}/{self.agent.name}"
 
 
 async def listed(services: ApiServices, principal: Principal) -> dict[str, AgentModel]:
-    """All agents that a person can speak to, by what each is called: the sure name where two have the same."""
+    """Return all agents that a person can use, by model name; by the unique name where two names are equal."""
     found = [
         AgentModel(workspace, agent)
         async for workspace in _workspaces(services, principal)
@@ -68,7 +67,11 @@ async def listed(services: ApiServices, principal: Principal) -> dict[str, Agent
 
 
 async def called(services: ApiServices, principal: Principal, name: str) -> AgentModel:
-    """The agent that is meant; NotFound if there is none, or more than one."""
+    """Return the agent with this model name.
+
+    Raises:
+        NotFound: There is none, or more than one.
+    """
     fitting = [
         AgentModel(workspace, agent)
         async for workspace in _workspaces(services, principal)
@@ -100,11 +103,9 @@ def _no_model(message: str) -> NotFound:
     return NotFound(message, fields={"model": "Not known"})
 
 
-# How errors are told at this face: in the form that OpenAI's clients read. What they mean is decided elsewhere.
-
-# Clients try again by themselves, and each time would begin another run: only what never began may be repeated.
+# Errors after which clients may retry. A retry starts another run, so only errors from before the run are here.
 _AGAIN: Final = frozenset({"RATE_LIMITED", "UNAVAILABLE"})
-# What their clients call it; all else has our own code, in small letters.
+# OpenAI's codes; other errors have our own code in lower case.
 _CODES: Final[Mapping[str, str]] = {
     "INVALID_TOKEN": "invalid_api_key",
     "RATE_LIMITED": "rate_limit_exceeded",
@@ -113,7 +114,7 @@ _CODES: Final[Mapping[str, str]] = {
 
 
 class OpenAiRoute(StrictRoute):
-    """A route whose refusals are told in their form."""
+    """A route whose errors have OpenAI's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -121,14 +122,14 @@ class OpenAiRoute(StrictRoute):
         async def handle_their_way(request: Request) -> Response:
             try:
                 return await handle(request)
-            except Exception as error:  # noqa: BLE001 - nothing of this face is further out
+            except Exception as error:  # noqa: BLE001 - the outermost handler of these routes
                 return refusal(error, where=f"{request.method} {request.url.path}")
 
         return handle_their_way
 
 
 def refusal(error: Exception, *, where: str = "") -> Response:
-    """The answer that tells an error; what nobody foresaw is logged, and told only by the log's id."""
+    """Return the response for an error. An unexpected error is logged; the response has only the log's id."""
     ours = answer_to(error, where=where)
     body = json.loads(bytes(ours.body))
     headers = {name: value for name, value in ours.headers.items() if name not in ("content-length", "content-type")}
@@ -141,7 +142,7 @@ def refusal(error: Exception, *, where: str = "") -> Response:
 
 
 def told(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
-    """An error in their form; its first wrong field is the ``param``."""
+    """Return an error in OpenAI's format. The first wrong field is the ``param``."""
     flaws = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items()) if code == "VALIDATION_ERROR" else ""
     return {
         "message": f"{message}: {flaws}" if flaws else message,
@@ -164,7 +165,7 @@ _TITLE_CHARACTERS = 60
 
 @router.get("/models")
 async def models(request: Request, services: Injected) -> dict[str, Any]:
-    """The agents of one's workspaces."""
+    """List the agents of your workspaces as models."""
     authority = await _admitted(request, services)
     found = await listed(services, authority.principal)
     return {"object": "list", "data": [_model(name, offered) for name, offered in found.items()]}
@@ -172,14 +173,14 @@ async def models(request: Request, services: Injected) -> dict[str, Any]:
 
 @router.get("/models/{name:path}")
 async def model(name: str, request: Request, services: Injected) -> dict[str, Any]:
-    """One agent."""
+    """Return one agent as a model."""
     authority = await _admitted(request, services)
     return _model(name, await called(services, authority.principal, name))
 
 
 @router.post("/chat/completions")
 async def complete(given: CompletionRequest, request: Request, services: Injected) -> Response:
-    """A message to an agent, answered with all that its run says."""
+    """Send a message to an agent. The answer has all text of its run."""
     authority = await _admitted(request, services)
     conversation = ClientConversation.of(given.messages)
     meant = await called(services, authority.principal, given.model)
@@ -221,7 +222,7 @@ async def _admitted(request: Request, services: ApiServices) -> ConnectionAuth:
 async def _begun(
     services: ApiServices, tenant: Tenant, meant: AgentModel, conversation: ClientConversation, *, origin: str
 ) -> CompletionAnswer:
-    """Hands the message in: where this conversation left off, or in a new session that is told what came before."""
+    """Submit the message: in the session of this conversation, or in a new one that gets the history."""
     assert tenant.user_id is not None
     digest = conversation.digest(tenant.user_id, meant.agent.id)
     bookmark = None if digest is None else await services.bookmarks.load(tenant, digest)
@@ -242,7 +243,7 @@ async def _spoken(
     answer: CompletionAnswer,
     subscription: Subscription,
 ) -> AsyncIterator[str]:
-    """The answer piece by piece. Before it ends, it is noted where the client will come back to."""
+    """Yield the answer's text. At the end, save the cursor from which the client will continue."""
     async for piece in answer.pieces(subscription):
         yield piece
     assert tenant.user_id is not None
@@ -283,6 +284,6 @@ def _model(name: str, offered: AgentModel) -> dict[str, Any]:
 
 
 def _title(prompt: str) -> str | None:
-    """The beginning of a message, as it may stand in a list."""
+    """Return the beginning of a message as a session title."""
     printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable())
     return printable[:_TITLE_CHARACTERS].strip() or None

@@ -1,1 +1,1 @@
-"""The WebSocket of a workspace: who may open it, how it is kept, and the two protocols that are spoken on it."""
+"""The WebSocket of a workspace: admission, the connection, and the two protocols spoken on it."""

@@ -1,4 +1,4 @@
-"""What clients say: the messages of the chat protocol and of the plain one, checked at the edge."""
+"""The messages that clients send in the chat protocol and the plain protocol, validated."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ChatPayload(BaseModel):
-    """A payload: camelCase, and nothing in it that nobody asked for."""
+    """A payload in camelCase. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class AuthMessage(ChatPayload):
-    """``auth``: who the client is, by an access token, an API key or a ticket."""
+    """``auth``: identifies the client by an access token, an API key or a ticket."""
 
     token: str | None = Field(default=None, max_length=8_000)
     ticket: str | None = Field(default=None, max_length=200)
@@ -35,20 +35,20 @@ class AuthMessage(ChatPayload):
 
 
 class ResumeMessage(ChatPayload):
-    """``chat:resume``: watch a session from the event after this number on."""
+    """``chat:resume``: subscribes to a session, starting after this event number."""
 
     conversation_id: UUID = Field(validation_alias="conversationId")
     after: int = Field(default=0, ge=0)
 
 
 class LeaveMessage(ChatPayload):
-    """``chat:leave``: watch it no more."""
+    """``chat:leave``: unsubscribes from a session."""
 
     conversation_id: UUID = Field(validation_alias="conversationId")
 
 
 class ToolCallMessage(ChatPayload):
-    """``chat:tool-call``: the session's agent, or without one the person, calls a tool."""
+    """``chat:tool-call``: calls a tool as the session's agent or, without one, as the person."""
 
     conversation_id: UUID = Field(validation_alias="conversationId")
     tool: str = Field(max_length=200)
@@ -56,13 +56,15 @@ class ToolCallMessage(ChatPayload):
 
 
 class GrantRuleMessage(ChatPayload):
+    """The grant to store with an approval."""
+
     tool: str = Field(max_length=200)
     paths: Annotated[tuple[Annotated[str, Field(max_length=1_000)], ...], Field(max_length=100)] | None = None
     commands: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=100)] | None = None
 
 
 class ToolApproveMessage(ChatPayload):
-    """``chat:tool-approve``: a person's decision on a call that waits."""
+    """``chat:tool-approve``: a person's decision on a pending call."""
 
     tool_id: UUID = Field(validation_alias="toolId")
     approved: bool
@@ -74,7 +76,7 @@ class ToolApproveMessage(ChatPayload):
 
 
 class AnswerMessage(ChatPayload):
-    """``chat:answer``: a person's answer to a question that waits. ``byButton`` names what a button answered."""
+    """``chat:answer``: a person's answer to a pending question. ``byButton`` names the items answered by a button."""
 
     question_id: UUID = Field(validation_alias="questionId")
     answers: dict[str, Any]
@@ -82,13 +84,13 @@ class AnswerMessage(ChatPayload):
 
 
 class CancelMessage(ChatPayload):
-    """``chat:cancel``: stop what runs in a session."""
+    """``chat:cancel``: stops what runs in a session."""
 
     conversation_id: UUID = Field(validation_alias="conversationId")
 
 
 class EarlierCall(BaseModel):
-    """A call in such a message."""
+    """A tool call in the client's history."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -108,7 +110,10 @@ class HistoryMessage(BaseModel):
 
 
 class SendMessage(ChatPayload):
-    """``chat:send``: a message for the session's model. Clients of older servers send more than we need."""
+    """``chat:send``: a message for the session's model.
+
+    Clients of older servers send more fields, which are ignored.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -118,8 +123,11 @@ class SendMessage(ChatPayload):
 
 
 def earlier_turns(history: Sequence[HistoryMessage]) -> list[tuple[str, str]]:
-    """What a client says came before, by role. Calls and results are told as the assistant's words: they did not happen
-    here, so they are no calls of ours. What a system said is ours to know, not a client's to tell."""
+    """Return the client's history as turns by role.
+
+    Calls and results become text of the assistant: they did not happen here, so they are no tool calls of this session.
+    System messages are dropped, because a client may not set the system prompt.
+    """
     turns: list[tuple[str, str]] = []
     for one in history:
         calls = [f"[Called {call.name} with {json.dumps(call.input)}]" for call in one.tool_calls]
@@ -137,7 +145,7 @@ def earlier_turns(history: Sequence[HistoryMessage]) -> list[tuple[str, str]]:
 
 
 class PromptMessage(BaseModel):
-    """The plain protocol's only message."""
+    """The only message of the plain protocol."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -146,7 +154,7 @@ class PromptMessage(BaseModel):
     session_id: UUID | None = Field(default=None, validation_alias="sessionId")
 
 
-# Nobody knows yet who sends it.
+# The sender is not authenticated yet.
 _LONGEST_INTRODUCTION: Final = 16_384
 
 CHAT: Final[Mapping[str, type[ChatPayload]]] = {
@@ -162,7 +170,7 @@ CHAT: Final[Mapping[str, type[ChatPayload]]] = {
 
 
 class ChatEnvelope(BaseModel):
-    """Around every chat message. ``id`` is the client's own: it comes back with the answer."""
+    """The envelope of every chat message. ``id`` is set by the client and returned with the reply."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -172,7 +180,7 @@ class ChatEnvelope(BaseModel):
 
 
 async def opened(frame: Mapping[str, Any]) -> Any:
-    """A frame's JSON, whatever it says."""
+    """Parse the JSON of a frame."""
     text = frame.get("text")
     if text is None:
         raise BadArguments({"frame": "Expected text, got binary"})
@@ -180,10 +188,12 @@ async def opened(frame: Mapping[str, Any]) -> Any:
 
 
 def enveloped(value: Any) -> ChatEnvelope:
+    """Validate the envelope."""
     return checked(ChatEnvelope, value)
 
 
 def payload_of(envelope: ChatEnvelope) -> ChatPayload:
+    """Validate the payload by the envelope's type."""
     model = CHAT.get(envelope.type)
     if model is None:
         raise BadArguments({"type": f"Expected one of {', '.join(CHAT)}"})
@@ -191,7 +201,7 @@ def payload_of(envelope: ChatEnvelope) -> ChatPayload:
 
 
 async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
-    """The first message, which must say who it is."""
+    """Parse the first message, which must be ``auth``."""
     if len(frame.get("text") or "") > _LONGEST_INTRODUCTION:
         raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters that say who you are"})
     said = enveloped(await opened(frame))
@@ -201,12 +211,16 @@ async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
 
 
 def agreed(reply: str | int | None = None, **payload: Any) -> dict[str, Any]:
-    """``chat:ok``: what was asked is done, or under way."""
+    """Return ``chat:ok``: the request is done or in progress."""
     return {"type": "chat:ok", "payload": payload} | ({} if reply is None else {"id": reply})
 
 
 def checked(model: type[ModelT], value: Any) -> ModelT:
-    """The value as this model; BadArguments says per field what was expected, and never what was given."""
+    """Validate a value.
+
+    Raises:
+        BadArguments: Says per field what was expected, and never what was given.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The chat protocol: ``chat:*`` messages and what they ask of the services."""
+"""The chat protocol: handles ``chat:*`` messages."""
 
 import asyncio
 from typing import Any, Final
@@ -44,7 +44,7 @@ NO_AGENT: Final = (
 
 
 class ChatProtocol:
-    """Speaks with one client."""
+    """Serves one client."""
 
     def __init__(self, connection: WebSocketConnection) -> None:
         self._connection = connection
@@ -54,17 +54,17 @@ class ChatProtocol:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def greet(self) -> None:
-        """The first message was believed."""
+        """Confirm the authentication."""
         await self._connection.send(chat_messages.agreed())
 
     async def read(self) -> None:
-        """Takes messages one after another, until the client leaves."""
+        """Handle messages one after another until the client disconnects."""
         while True:
             frame = await self._connection.receive()
             await self._take(frame)
 
     async def finish(self) -> None:
-        """What was called goes on when its caller has left: its result is an event, for when they come back."""
+        """Wait for running calls: a call goes on after its client has left, and its result is an event for later."""
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def _take(self, frame: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class ChatProtocol:
             await self._tell_error(error, reply=reply)
 
     async def _is_still_let_in(self) -> bool:
-        """Whether a refusal was about the message only: a viewer who may not do this is still a viewer."""
+        """Return whether the client is still a member: then only this message failed, and the connection stays open."""
         try:
             await self._connection.check_membership()
         except ToolcribError:
@@ -87,7 +87,7 @@ class ChatProtocol:
         return True
 
     async def _do(self, said: ChatPayload, reply: str | int | None) -> None:
-        """Whatever is asked of the services, they ask whether this person still belongs."""
+        """Handle one message. Every service checks the membership again."""
         if not isinstance(said, AuthMessage):
             await self._connection.authority.check()
         about: dict[str, Any] = {}
@@ -115,14 +115,14 @@ class ChatProtocol:
                 await self._cancel(said)
             case SendMessage():
                 about = await self._send(said)
-        # Only to who wants to know: a message without an id is not answered.
+        # A message without an id gets no reply.
         if reply is not None:
             await self._connection.send(chat_messages.agreed(reply, **about))
 
-    # What the messages ask for
+    # Handlers of the messages
 
     async def _introduce_again(self, said: AuthMessage) -> None:
-        """A newer token for the same person: the connection may stay open for longer."""
+        """Replace the token by a newer one of the same person, so that the connection may stay open longer."""
         renewed = await by_introduction(self._services, said, self._connection.workspace_id)
         if renewed.principal.user_id != self._connection.authority.principal.user_id:
             raise BadArguments({"token": "Expected one of the person who opened this connection"})
@@ -169,7 +169,7 @@ class ChatProtocol:
         return {"conversationId": session.id, "toolId": caller.call_id}
 
     async def _caller(self, session: Session) -> Caller:
-        """The session's agent, for whom this person answers; in a session without one, the person."""
+        """Return the session's agent, acting for this person; in a session without an agent, the person."""
         connection = self._connection
         agent = None
         if session.agent_id is not None:
@@ -185,7 +185,7 @@ class ChatProtocol:
         )
 
     async def _execute(self, call: ToolCall, caller: Caller, reply: str | int | None) -> None:
-        """How it ended is an event of the session. Only what never became a call is told here."""
+        """Execute a call. Its outcome is an event of the session; only an error before that is sent here."""
         try:
             await self._services.executor.execute(call, caller)
         except ToolcribError as error:
@@ -214,7 +214,7 @@ class ChatProtocol:
     async def _session(self, session_id: Any) -> Session:
         return await self._services.sessions.get(self._connection.tenant, SessionId(session_id))
 
-    # What is told
+    # Encoding
 
     def _told(self, session_id: SessionId, item: Event | Delta) -> dict[str, Any]:
         return self._tellers[session_id].encode(item)

@@ -1,4 +1,4 @@
-"""The plain protocol: a client prompts, and is told tokens, tool calls, their results, and the end."""
+"""The plain protocol: a client sends prompts and receives tokens, tool calls, their results, and the end."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ NO_DEFAULT = (
 
 
 class PlainProtocol:
-    """Speaks with one client."""
+    """Serves one client."""
 
     def __init__(self, connection: WebSocketConnection) -> None:
         self._connection = connection
@@ -25,7 +25,7 @@ class PlainProtocol:
         self._watched = SessionSubscriptions(connection, self._tell, self._tell_error)
 
     async def greet(self) -> None:
-        """This protocol has no word for it."""
+        """Do nothing: the protocol has no greeting."""
 
     async def read(self) -> None:
         while True:
@@ -40,7 +40,7 @@ class PlainProtocol:
                 await self._tell_error(error)
 
     async def finish(self) -> None:
-        """Nothing goes on here."""
+        """Do nothing: runs continue without the connection."""
 
     async def _prompt(self, prompt: PromptMessage) -> None:
         tenant, sessions = self._connection.tenant, self._services.sessions
@@ -70,19 +70,19 @@ class PlainProtocol:
 
 
 class TextBuffer:
-    """The words of messages, each told once and in order, though deltas may be lost, doubled, or outrun an event.
+    """Emits the text of messages once and in order, although deltas may be lost, duplicated, or overtake an event.
 
-    A message's words begin with its event and what is missing of them comes with its end. This protocol cannot take
-    words back, so of a message that is begun again only what goes on from the words told is told.
+    The text of a message starts with its start event; what is missing comes with its end. This protocol cannot retract
+    text, so if a message is started again, only text that continues what was sent is sent.
     """
 
     def __init__(self) -> None:
-        # What was told of each message that has begun, and what came before its beginning.
+        # What was sent of each started message, and what arrived before its start.
         self._told: dict[str, str] = {}
         self._early: dict[str, str] = {}
 
     def of(self, item: Event | Delta) -> str:
-        """What is to be told now."""
+        """Return the text to send now."""
         if isinstance(item, Delta):
             return self._delta(item) if item.type is DeltaType.TEXT else ""
         source = str(item.payload.get("messageId"))
@@ -110,7 +110,7 @@ class TextBuffer:
 
 
 def plainly(item: Event) -> dict[str, Any] | None:
-    """An event in the plain protocol's words; none for what it has no word for."""
+    """Encode an event, or return None if the protocol has no message for it."""
     said = item.payload
     match item.type:
         case EventType.TOOL_START:
@@ -132,7 +132,7 @@ def plainly(item: Event) -> dict[str, Any] | None:
 
 
 def _failure(error: Mapping[str, Any]) -> str:
-    """A provider's failure is told as it is; of any other it is said first that it is one."""
+    """Return the error text. A provider's error stays as it is; others get a prefix."""
     message = str(error["message"])
     if error.get("code") == ProviderError.code:
         return message

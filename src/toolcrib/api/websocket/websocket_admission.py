@@ -1,4 +1,4 @@
-"""Who may open a connection: by header, by cookie from our own pages, by ticket, or by a first message."""
+"""Authenticates WebSocket clients: by header, by cookie from our own pages, by ticket, or by the first message."""
 
 import asyncio
 from typing import Final
@@ -18,17 +18,17 @@ from toolcrib.storage.database import NOT_A_MEMBER
 CHAT: Final = "toolcrib.chat"
 PLAIN: Final = "toolcrib.plain"
 _TICKET: Final = "toolcrib.ticket."
-# An address is logged by every proxy on the way.
+# Every proxy on the way logs the URL.
 _SECRETS_IN_ADDRESS: Final = frozenset({"token", "access_token", "ticket", "key", "api_key", "authorization"})
 
 
 def protocol_of(websocket: WebSocket) -> str | None:
-    """The first of our protocols that the client offers; none if it offers none, and then it speaks chat."""
+    """Return the first known subprotocol that the client offers; None if it offers none, which means chat."""
     return next((offered for offered in websocket.scope["subprotocols"] if offered in (CHAT, PLAIN)), None)
 
 
 def refuse_strange_pages(websocket: WebSocket, services: ApiServices) -> None:
-    """Whatever else it brings, a page of another site does not get in. Programs send no Origin."""
+    """Reject pages of other sites, whatever credentials they bring. Programs send no Origin."""
     secrets = _SECRETS_IN_ADDRESS & {name.lower() for name in websocket.query_params}
     if secrets:
         raise BadArguments(
@@ -42,7 +42,7 @@ def refuse_strange_pages(websocket: WebSocket, services: ApiServices) -> None:
 
 
 async def known_before(websocket: WebSocket, services: ApiServices, workspace_id: UUID) -> ConnectionAuth | None:
-    """Who it is as far as the request says; none if that is left to the first message."""
+    """Authenticate by the request; None if the first message must do it."""
     for offered in websocket.scope["subprotocols"]:
         if offered.startswith(_TICKET):
             return await _let_in_by_ticket(services, offered.removeprefix(_TICKET), workspace_id)
@@ -53,13 +53,13 @@ async def known_before(websocket: WebSocket, services: ApiServices, workspace_id
     try:
         authority = await auth_by_headers(services, websocket)
     except Unauthenticated:
-        # A browser sends an old cookie whether its page wants it or not.
+        # A browser sends an expired cookie whether its page wants it or not.
         return None
     return await let_in(services, authority, workspace_id)
 
 
 async def introduced(websocket: WebSocket, services: ApiServices, workspace_id: UUID) -> ConnectionAuth:
-    """Who it is by the first message."""
+    """Authenticate by the first message."""
     try:
         async with asyncio.timeout(services.doors.pace.introduce):
             message = await websocket.receive()
@@ -71,13 +71,14 @@ async def introduced(websocket: WebSocket, services: ApiServices, workspace_id: 
 
 
 async def by_introduction(services: ApiServices, said: AuthMessage, workspace_id: UUID) -> ConnectionAuth:
+    """Return the authorization of an ``auth`` message."""
     if said.ticket is not None:
         return await _let_in_by_ticket(services, said.ticket, workspace_id)
     return await let_in(services, await auth_by_secret(services, said.token or ""), workspace_id)
 
 
 async def let_in(services: ApiServices, authority: ConnectionAuth, workspace_id: UUID) -> ConnectionAuth:
-    """The same, if it is a person who belongs to the workspace."""
+    """Return the authorization if it belongs to a person who is a member of the workspace."""
     await require_person(authority.principal)
     await services.workspaces.get(tenant_for(authority.principal, workspace_id))
     return authority

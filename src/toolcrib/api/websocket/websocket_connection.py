@@ -1,4 +1,4 @@
-"""One open WebSocket: sends in order and with a limit on patience, ends for one reason. Knows no protocol."""
+"""One open WebSocket: sends in order with a timeout, and closes with a reason. Independent of the protocol."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -21,14 +21,12 @@ from toolcrib.runtime.reusable_timeout import ReusableTimeout
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.sessions import Session
 
-# Why a connection is closed, as the code and the words that its client sees.
-
-# What fits beside the code in a closing frame.
+# The space beside the code in a close frame.
 _MAX_REASON_BYTES: Final = 123
 
 
 class CloseCode(IntEnum):
-    """Ours begin at 4400 and follow HTTP's statuses where there is a like one."""
+    """Close codes. Ours start at 4400 and follow the HTTP status where there is a similar one."""
 
     NORMAL = 1000
     UNAUTHENTICATED = 4401
@@ -40,7 +38,7 @@ class CloseCode(IntEnum):
 
 
 class CloseConnection(Exception):
-    """Ends the connection."""
+    """Closes the connection."""
 
     def __init__(self, code: CloseCode, reason: str) -> None:
         super().__init__(reason)
@@ -49,23 +47,26 @@ class CloseConnection(Exception):
 
     @property
     def short_reason(self) -> str:
+        """The reason, cut to the size of a close frame."""
         return self.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
 
 
 def too_slow() -> CloseConnection:
+    """Return the close reason for a client that does not read in time."""
     return CloseConnection(
         CloseCode.TOO_SLOW, "You did not take what was sent. Connect again and resume: nothing is lost."
     )
 
 
 def silent() -> CloseConnection:
+    """Return the close reason for a client that does not authenticate in time."""
     return CloseConnection(
         CloseCode.SILENT, 'Nobody said who they are. Send {"type": "auth", "payload": {"token": …}} first.'
     )
 
 
 def ending_of(error: ToolcribError) -> CloseConnection | None:
-    """The end that an error means for the whole connection; none if it is about one message only."""
+    """Return the close reason if the error concerns the whole connection; None if it concerns one message only."""
     match error:
         case Unauthenticated():
             return CloseConnection(CloseCode.UNAUTHENTICATED, error.message)
@@ -80,11 +81,11 @@ log = structlog.get_logger(__name__)
 
 
 class ClientDisconnected(Exception):
-    """The client has left."""
+    """The client has disconnected."""
 
 
 class WebSocketConnection:
-    """A client that was let in, and the tasks that work for it while it stays."""
+    """An authenticated client, and the tasks that work for it while it stays connected."""
 
     def __init__(
         self, websocket: WebSocket, services: ApiServices, authority: ConnectionAuth, workspace_id: UUID
@@ -100,10 +101,11 @@ class WebSocketConnection:
 
     @property
     def tenant(self) -> Tenant:
+        """The tenant of the client."""
         return tenant_for(self.authority.principal, self.workspace_id)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Waits until the client takes it, but not for ever: then it is let go, and may come back."""
+        """Send a message. A client that does not read it in time is disconnected, and may reconnect."""
         text = to_json(message).decode()
         async with self._sending:
             try:
@@ -112,29 +114,35 @@ class WebSocketConnection:
             except TimeoutError:
                 raise too_slow() from None
             except (WebSocketDisconnect, RuntimeError, OSError):
-                # It was closed while we waited for our turn.
+                # Closed while this task waited for its turn.
                 raise ClientDisconnected from None
 
     async def receive(self) -> dict[str, Any]:
+        """Receive a frame."""
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             raise ClientDisconnected
         return dict(message)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Works for this connection beside it; what goes wrong ends it."""
+        """Start a task for this connection; an error in it closes the connection."""
         task = asyncio.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def check_membership(self) -> None:
-        """Asked again for every message; Forbidden or Unauthenticated once it has ended."""
+        """Check the membership, for every message.
+
+        Raises:
+            Forbidden: The user is not a member any more.
+            Unauthenticated: The token or key has ended.
+        """
         await self.authority.check()
         await self.services.workspaces.get(self.tenant)
 
     async def serve(self, reading: Coroutine[Any, Any, None]) -> None:
-        """Reads until there is a reason to end, and ends for it."""
+        """Read until there is a reason to close, then close with it."""
         self.start(reading)
         self.start(self._watch_authority())
         try:
@@ -176,13 +184,11 @@ class WebSocketConnection:
 
 
 async def close(websocket: WebSocket, ending: CloseConnection) -> None:
-    """Says why, if the client still listens."""
+    """Close with a reason, if the client is still connected."""
     with suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await websocket.close(ending.code, ending.short_reason)
 
-
-# The sessions that one connection watches: a task for each, which tells what its subscription gives.
 
 MAX_WATCHED: Final = 32
 
@@ -190,7 +196,7 @@ Opening = Callable[[Session], Awaitable[None]]
 
 
 class SessionSubscriptions:
-    """What a connection watches."""
+    """The sessions that one connection subscribes to, with one task each."""
 
     def __init__(
         self,
@@ -208,9 +214,9 @@ class SessionSubscriptions:
         return task is not None and not task.done()
 
     async def watch(self, session_id: SessionId, *, after: int, opening: Opening | None = None) -> None:
-        """Watches from there on; whoever watches it already starts anew. ``opening`` is told first.
+        """Subscribe to a session; an existing subscription starts again. ``opening`` is sent first.
 
-        Returns when it is watched, so that nothing of what is asked for next is missed or has to wait.
+        Returns once the subscription is active, so that no event of a following request is missed.
         """
         await self.leave(session_id)
         if len(self._tasks) >= MAX_WATCHED:
@@ -220,6 +226,7 @@ class SessionSubscriptions:
         await begun
 
     async def leave(self, session_id: SessionId) -> None:
+        """Unsubscribe from a session."""
         if (task := self._tasks.pop(session_id, None)) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -244,5 +251,5 @@ class SessionSubscriptions:
             else:
                 begun.set_exception(error)
         finally:
-            # Whatever else it was ends the connection: who waits for this goes no further.
+            # Any other error closes the connection: the caller that waits for the subscription is cancelled.
             begun.cancel()

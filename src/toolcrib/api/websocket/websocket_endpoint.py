@@ -1,4 +1,4 @@
-"""The address of a workspace's WebSocket."""
+"""The WebSocket endpoint of a workspace."""
 
 from uuid import UUID
 
@@ -24,7 +24,7 @@ router = APIRouter()
 
 @router.websocket("/workspaces/{workspace_id}/ws")
 async def live(websocket: WebSocket, workspace_id: str) -> None:
-    """Lets someone in, by the request or by their first message, and speaks the protocol that they offered."""
+    """Authenticate the client by the request or its first message, then speak the protocol that it offered."""
     services = services_of(websocket)
     try:
         workspace = _uuid(workspace_id)
