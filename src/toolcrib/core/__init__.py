@@ -1,1 +1,1 @@
-"""Pure types: what Toolcrib speaks about. No I/O, no third party but pydantic."""
+"""The domain types. No I/O; pydantic is the only dependency."""

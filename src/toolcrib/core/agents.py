@@ -1,4 +1,4 @@
-"""What an agent may do, as its owner declares it. Data only; the deciding is in ``policy``."""
+"""What an agent may do, as its owner declares it. Data only; ``policy`` decides."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,24 +10,24 @@ DEFAULT_MAX_WRITE_BYTES = 100_000
 
 
 class TrustLevel(StrEnum):
-    """How often a person is asked. Trust adds questions; it never adds permissions."""
+    """How often a person is asked. Trust changes the number of approvals; it never adds permissions."""
 
     SUPERVISED = "supervised"
     GUIDED = "guided"
     AUTONOMOUS = "autonomous"
 
     def exceeds(self, ceiling: "TrustLevel | None") -> bool:
-        """Whether fewer questions are asked than with ``ceiling``. Nothing exceeds none."""
+        """Whether this level asks for fewer approvals than ``ceiling``. Without a ceiling, never."""
         levels = list(TrustLevel)
         return ceiling is not None and levels.index(self) > levels.index(ceiling)
 
     def capped(self, ceiling: "TrustLevel | None") -> "TrustLevel":
-        """This, or the ceiling if that is lower."""
+        """Return this level, or the ceiling if that is lower."""
         return ceiling if ceiling is not None and self.exceeds(ceiling) else self
 
 
 def _seconds(value: object) -> object:
-    """``120``, ``"120"``, ``"120s"`` and ``"2m"`` are taken."""
+    """Accept ``120``, ``"120"``, ``"120s"`` and ``"2m"``."""
     if not isinstance(value, str):
         return value
     text = value.strip().lower()
@@ -39,7 +39,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
 class ApprovalPoint(StrEnum):
-    """What a person is asked about a command: whether it may run, or, once it ran in the sandbox, its effect."""
+    """What a person approves of a command: the command before it runs, or its effect after it ran in the sandbox."""
 
     COMMAND = "command"
     EFFECT = "effect"
@@ -68,7 +68,7 @@ PhaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}
 
 
 class Phase(BaseModel):
-    """One phase of an agent's workflow: a session is in one of them, and the agent may do there what it states."""
+    """One phase of an agent's workflow. A session is in one phase, which sets the agent's permissions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,9 +79,9 @@ class Phase(BaseModel):
 
 
 class AgentRules(BaseModel):
-    """What an agent may do and how it thinks. ``tool_permissions`` absent means read-only.
+    """What an agent may do, and its model settings. Without ``tool_permissions`` the agent is read-only.
 
-    Without ``provider`` and ``model`` it can be used by a program with a key, and by no run.
+    Without ``provider`` and ``model``, only programs with an API key can use the agent; runs cannot.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

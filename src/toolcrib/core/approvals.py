@@ -1,4 +1,4 @@
-"""Approvals: calls that wait for a person, what the person is shown, what they may say, and the table of states."""
+"""Approvals: calls that wait for a person, the decisions on them, and the grants that follow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ from toolcrib.core.ids import (
 
 
 class ApprovalState(StrEnum):
-    """``stale``: what it was asked about has changed since, and it is asked anew in another approval.
+    """The state of an approval.
 
-    ``withdrawn``: whoever called wants it no more, or is gone.
+    ``stale``: the base changed since, and a new approval replaces this one. ``withdrawn``: the caller cancelled the
+    call, or is gone.
     """
 
     OPEN = "open"
@@ -33,8 +34,8 @@ class ApprovalState(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-# An approval is decided once. What was allowed may still turn out stale when it is carried out, or nobody may be left
-# for whom it could be; what is stale ends when it is asked again, or when it cannot be.
+# An approval is decided once. An allowed one can become stale when it is applied, or be withdrawn if its caller is
+# gone. A stale one ends when it is asked again, or when that is not possible.
 TRANSITIONS: Mapping[ApprovalState, frozenset[ApprovalState]] = {
     ApprovalState.OPEN: frozenset(ApprovalState) - {ApprovalState.OPEN},
     ApprovalState.ALLOWED: frozenset({ApprovalState.STALE, ApprovalState.WITHDRAWN}),
@@ -46,7 +47,7 @@ TRANSITIONS: Mapping[ApprovalState, frozenset[ApprovalState]] = {
 
 
 class GrantScope(StrEnum):
-    """How far an allowance reaches: this call, its like in this session, or its like for good."""
+    """How far an approval extends: this call, similar calls in this session, or similar calls always."""
 
     ONCE = "once"
     SESSION = "session"
@@ -55,7 +56,7 @@ class GrantScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GrantRule:
-    """What a grant covers: a tool, and, if named, only these paths (globs) or exactly these commands."""
+    """What a grant covers: a tool and, if given, only these paths (globs) or exactly these commands."""
 
     tool: str
     paths: tuple[str, ...] | None = None
@@ -64,7 +65,7 @@ class GrantRule:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A rule that a person's decision left behind. Without a session it holds until it is revoked."""
+    """A rule saved from a person's decision. Without a session it applies until it is revoked."""
 
     id: GrantId
     rule: GrantRule
@@ -73,9 +74,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """What a person decides. ``arguments_sha256`` is what they were shown; given, it must be what would be done.
+    """A person's decision.
 
-    ``rule`` must be given with a scope beyond this call: it is stored only as it was seen.
+    Attributes:
+        rule: Required with a scope beyond this call. It is stored exactly as the person saw it.
+        arguments_sha256: The hash of what the person saw. If given, it must match what would run.
     """
 
     approved: bool
@@ -87,10 +90,12 @@ class ApprovalDecision:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A call that waits, or waited. ``shown`` is for people's eyes; what is executed is kept apart from it.
+    """A call that waits, or waited, for a decision.
 
-    ``changes`` says per file what would become of it, where that is known; ``change_set_id`` holds the very set.
-    ``bases`` are the versions that the person's yes is about.
+    Attributes:
+        shown: The arguments for display. What runs is stored separately.
+        changes: What happens to each file, where that is known.
+        change_set_id: The proposed change set.
     """
 
     id: ApprovalId

@@ -1,4 +1,4 @@
-"""What is written down of a call: its row, and its record in the book."""
+"""What is recorded of a call: its row, and its record in the audit log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,17 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.ids import ApprovalId, ChangeSetId, new_id
 
-# Arguments that carry content: the book keeps their size and hash, never the words themselves.
+# Arguments that carry content. The audit log keeps their size and hash, never the text.
 CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
 
-# What is nested deeper, and longer numbers, no book could hold; no tool takes them either.
+# Deeper nesting and longer numbers cannot be stored; no tool accepts them either.
 _DEEPEST = 100
 _MOST_BITS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One line of the book. Refused calls have one too."""
+    """One record of the audit log. Denied calls have one too."""
 
     caller: Caller
     tool: str
@@ -41,9 +41,11 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A call as a row: what it was, whether it waits or runs or how it ended, what it changed.
+    """A call as a row: its tool and arguments, its state or result, and its change set.
 
-    ``events`` tell its session so, in the same transaction; ``approval_id`` is the yes that it is carried out by.
+    Attributes:
+        approval_id: The approval by which the call runs.
+        events: Events for its session, published in the same transaction.
     """
 
     caller: Caller
@@ -61,7 +63,7 @@ class CallRecord:
 
 
 def redact_content(value: Any, level: int = 0) -> Any:
-    """Arguments as the book may hold them: contents become their size and sha256, at any depth."""
+    """Replace contents by their size and sha256, at any depth, for the audit log."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"[… a number of {value.bit_length():,} bits …]"
     if not isinstance(value, Mapping | list | tuple):
@@ -77,7 +79,7 @@ def redact_content(value: Any, level: int = 0) -> Any:
 
 
 def audit_files(change_set: ChangeSet) -> list[dict[str, Any]]:
-    """Hashes before and after, for every file that a change set touches."""
+    """List every file that a change set touches, with its hashes before and after."""
     return [
         {
             "path": str((change.after or change.before).place),  # type: ignore[union-attr]

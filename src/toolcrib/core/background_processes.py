@@ -1,4 +1,4 @@
-"""Background processes: what a call left running on the live tree. Data only."""
+"""Background processes: what a call started on the live tree. Data only."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,13 @@ from toolcrib.core.ids import BackgroundId, ProcessId, WorkspaceId
 
 @dataclass(frozen=True, slots=True)
 class BackgroundProcess:
-    """One of them as it is kept. ``author`` answers for what it does to the tree of ``node``.
+    """A stored background process. Without an end it runs, or its server died.
 
-    ``process`` is the server's, with which it ends. Times are those of the clock that dates the node's files. Without
-    an end it runs, or its server died.
+    Attributes:
+        author: The author of what it changes in the tree.
+        node: The node it runs on.
+        process: The server process, with which it ends.
+        began_ns: Start time, by the clock that dates the node's files; ``ended_ns`` likewise.
     """
 
     workspace_id: WorkspaceId
@@ -31,10 +34,11 @@ class BackgroundProcess:
         return self.ended_ns is None
 
     def ran_at(self, time_ns: int) -> bool:
+        """Whether the process ran at a time."""
         return self.began_ns < time_ns and (self.ended_ns is None or time_ns <= self.ended_ns)
 
     @property
     def belongs_to(self) -> tuple[object, ...]:
-        """Whose it is: a session's, or, outside one, its caller's."""
+        """The owner: a session or, outside one, the caller."""
         author = self.author
         return (author.session_id,) if author.session_id is not None else (author.user_id, author.agent_id)

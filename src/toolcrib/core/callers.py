@@ -1,4 +1,4 @@
-"""Who makes a call: a person or an agent, in which workspace, as part of which session, run and call."""
+"""Who makes a call: a person or an agent, with workspace, session, run and call."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,11 +7,9 @@ from toolcrib.core.agents import AgentRules, TrustLevel
 from toolcrib.core.approvals import Grant
 from toolcrib.core.ids import AgentId, CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 
-# A session's mode. Data only.
-
 
 class SessionMode(StrEnum):
-    """``plan``: look and write plans. ``build``: do what the agent may."""
+    """A session's mode. ``plan``: read everything, write only plans. ``build``: everything that the agent may do."""
 
     PLAN = "plan"
     BUILD = "build"
@@ -34,10 +32,12 @@ class WorkspaceRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of a workspace, with the rules that bind it and what people have granted it since.
+    """An agent of a workspace, with its rules and grants.
 
-    ``max_trust`` is the ceiling that owners set, for the workspace or for the agent; the rules' own trust is within it.
-    ``phase`` names the phase whose permissions the rules have, if the agent has phases.
+    Attributes:
+        rules: Its rules, with trust already limited by ``max_trust``.
+        max_trust: The ceiling that owners set, for the workspace or for the agent.
+        phase: The phase whose permissions the rules have, if the agent has phases.
     """
 
     id: AgentId
@@ -54,16 +54,18 @@ class Agent:
 
     @property
     def permissions_rule(self) -> str:
-        """Where in its definition the permissions are that bind it now."""
+        """The path of the current permissions in the agent's definition."""
         return f"agent.phases.{self.phase}.tool_permissions" if self.phase else "agent.tool_permissions"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The one who calls. ``user_id`` answers for it, also when an agent acts.
+    """The identity behind a call. ``user_id`` is the responsible person, also when an agent calls.
 
-    ``fence`` is the run's epoch: a commit by a run that was taken over is refused.
-    Whether the user is a member is found out in the database trip that serves the call.
+    Membership is checked in the query that serves the call.
+
+    Attributes:
+        run_epoch: The run's fencing epoch. A commit by a run that another process took over fails.
     """
 
     workspace_id: WorkspaceId
@@ -83,7 +85,7 @@ class Caller:
 
     @property
     def state_scope(self) -> str:
-        """Which @state tree is theirs: the session's, or, outside a session, their own."""
+        """The scope of the caller's @state tree: the session or, outside one, the agent or the user."""
         return str(self.session_id or self.agent_id or self.user_id)
 
     @property

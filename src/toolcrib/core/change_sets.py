@@ -1,4 +1,4 @@
-"""Change sets: what a call does to the tree, as data that can be shown, committed and inverted."""
+"""Change sets: what a call does to the tree, as data that can be shown, committed and reverted."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,10 +31,11 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One node's step from ``before`` to ``after``.
+    """The change of one file from ``before`` to ``after``.
 
-    ``base`` is the version it was planned on; none means that nothing may stand at the place.
-    ``body`` brings new content along; without it the content of ``after`` is already stored.
+    Attributes:
+        base: The version it was planned on. ``None`` means that the path must be free.
+        body: New content. Without it, the content of ``after`` is already stored.
     """
 
     file_id: FileId
@@ -47,6 +48,7 @@ class FileChange:
 
     @property
     def kind(self) -> ChangeKind:
+        """The kind of the change. Same path, mode and content means that the file was only touched."""
         if self.before is None:
             return ChangeKind.MADE
         if self.after is None:
@@ -57,19 +59,19 @@ class FileChange:
 
     @property
     def vacates_path(self) -> bool:
-        """Whether the file stands at its old place no more."""
+        """Whether the file leaves its path."""
         return self.before is not None and (self.after is None or self.after.place != self.before.place)
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:
-        """Where the tree is touched: one place, or two for a move."""
+        """The affected paths: one, or two for a move."""
         found = {state.place for state in (self.before, self.after) if state is not None}
         return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who is answerable for a change set."""
+    """The author of a change set."""
 
     kind: AuthorKind
     user_id: UserId | None = None
@@ -83,7 +85,7 @@ EXTERNAL = Author(AuthorKind.EXTERNAL)
 
 
 class ChangeSetState(StrEnum):
-    """``proposed`` sets wait for a decision; ``committed`` ones are history."""
+    """``proposed`` sets wait for a decision; ``committed`` ones are in the history."""
 
     PROPOSED = "proposed"
     COMMITTED = "committed"
@@ -92,7 +94,7 @@ class ChangeSetState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """All that one call does to the tree. It is committed whole or not at all."""
+    """Everything that one call does to the tree. It is committed atomically."""
 
     author: Author
     changes: tuple[FileChange, ...]
@@ -104,18 +106,15 @@ class ChangeSet:
 
     @property
     def folders_on_the_way(self) -> frozenset[WorkspacePath]:
-        """Folders that are made with something in them: no call names them, what stands in them is what it wants."""
+        """Created folders with content. The call does not name them; it needs them for the content."""
         above = {folder for place in self.paths for folder in place.ancestors}
         made = (change for change in self.changes if change.before is None and change.type is FileType.FOLDER)
         return frozenset(above.intersection(place for change in made for place in change.paths))
 
 
-# Which calls have been taken back, told from the undos that came after. An undo that was undone counts no more.
-
-
 @dataclass(frozen=True, slots=True)
 class UndoCall:
-    """An undo that changed files: its id, and what it was asked to take back."""
+    """An undo that changed files: its id, and the arguments that say what it reverts."""
 
     id: CallId
     arguments: Mapping[str, Any]
@@ -123,7 +122,7 @@ class UndoCall:
 
 @dataclass(slots=True)
 class UndoneCalls:
-    """What stands and what does not. Undos are given the newest first."""
+    """Which calls have been undone. An undo that was itself undone does not count."""
 
     _calls: dict[str, CallId] = field(default_factory=dict)
     _runs: dict[str, CallId] = field(default_factory=dict)
@@ -131,6 +130,7 @@ class UndoneCalls:
 
     @classmethod
     def by(cls, undos: Iterable[UndoCall]) -> "UndoneCalls":
+        """Compute from the undos, given newest first."""
         found = cls()
         for undo in undos:
             if str(undo.id) not in found._calls:
@@ -138,13 +138,13 @@ class UndoneCalls:
         return found
 
     def taken_back_by(self, call_id: UUID, *, run_id: UUID | None, session_id: UUID | None) -> CallId | None:
-        """The newest undo that took a call back and stands; none if the call stands. An undo is no part of its own."""
+        """Return the newest effective undo of a call, or ``None``. An undo never covers itself."""
         for undo in (
             self._calls.get(str(call_id)),
             self._runs.get(str(run_id)),
             self._sessions.get(str(session_id)),
         ):
-            # Ids grow with time: what came after an undo was not taken back by it.
+            # Ids grow with time: an undo does not cover later calls.
             if undo is not None and undo > call_id:
                 return undo
         return None
@@ -158,7 +158,7 @@ class UndoneCalls:
 
 
 def within(undos: Iterable[UndoCall], calls: Collection[UUID], scopes: Collection[UUID]) -> set[CallId]:
-    """Those undos, the oldest first, that took back nothing but these calls, these runs and sessions, or each other."""
+    """Return those undos, given oldest first, that revert nothing but these calls, runs and sessions, or each other."""
     theirs = {str(call_id) for call_id in calls}
     whole = {str(scope) for scope in scopes}
     found: set[CallId] = set()

@@ -1,13 +1,13 @@
-"""Text as a person is shown it: what would make it look other than it is becomes an escape.
+"""Escapes text for display, so that it cannot look other than it is.
 
-The web UI has the same table. Cases that both must agree on are in ``tests/shown_text_cases.json``.
+The web UI has the same table. ``tests/shown_text_cases.json`` has the cases that both must agree on.
 """
 
 import re
 from typing import Final
 
-# First and last of what is escaped: controls, bidirectional marks, invisible and blank signs, variation selectors,
-# tags, private use, what is no character. A newline and a tab stay.
+# First and last code points to escape: controls, bidirectional marks, invisible and blank characters, variation
+# selectors, tags, private use and noncharacters. Newline and tab stay.
 ESCAPED: Final[tuple[tuple[int, int], ...]] = (
     (0x0000, 0x0008),
     (0x000B, 0x001F),
@@ -41,12 +41,12 @@ _ENDS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def escape(text: str) -> str:
-    """The text with every deceiving character as ``\\u202e`` or ``\\U000e0041``. Its lines stay lines."""
+    r"""Escape every deceptive character as ``\u202e`` or ``\U000e0041``. Line breaks stay."""
     return _ESCAPED.sub(_escape, text)
 
 
 def escape_line(text: str) -> str:
-    """The same for what is one line, as a path or a host: a newline or a tab in it is escaped, too."""
+    """Escape text that is one line, such as a path or a host: newlines and tabs too."""
     return escape(text).translate(_ENDS)
 
 

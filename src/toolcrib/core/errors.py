@@ -1,38 +1,38 @@
-"""One tree of errors. Each has a stable code, says the fact, the value and the remedy, and knows no HTTP.
+"""The errors of Toolcrib. Each has a stable code and a message with the fact, the value and the remedy.
 
 ToolcribError
-├── ToolFailed                 the call ran, or could have, and the caller should know why it failed
-│   ├── BadArguments           a field is wrong; `fields` says which and what was expected
+├── ToolFailed                 the call ran, or could have; the caller learns why it failed
+│   ├── BadArguments           a field is wrong; `fields` names it and what was expected
 │   ├── NotFound
-│   ├── Conflict               someone or something is in the way
-│   │   ├── BaseChanged        the tree moved on since the change was planned; plan again
+│   ├── Conflict               the current state prevents the call
+│   │   ├── BaseChanged        the tree changed since the change was planned; plan again
 │   │   └── PreconditionFailed  the file is not what the caller last read
 │   ├── SymlinkNotFollowed     a symbolic link inside the tree
-│   ├── InvalidFrontmatter     the YAML at the head of a document cannot be read
-│   ├── SchemaMismatch         a document does not fit its schema
-│   ├── InvalidTransition      a workflow does not lead from where it is to there
+│   ├── InvalidFrontmatter     the YAML at the start of a document cannot be parsed
+│   ├── SchemaMismatch         a document does not match its schema
+│   ├── InvalidTransition      the workflow has no such transition
 │   ├── TooLarge
 │   │   ├── WriteLimitExceeded  more than this caller may write at once
-│   │   └── TooCostly          more work than is done for one call
-│   ├── Overloaded             too many wait already; come back in a moment
+│   │   └── TooCostly          more work than one call may cause
+│   ├── Overloaded             too many calls wait already; retry in a moment
 │   ├── TimedOut
-│   └── Interrupted            the call was cancelled, or its server stopped under it
-├── CallDenied                 the gate said no
+│   └── Interrupted            the call was cancelled, or its server stopped
+├── CallDenied                 the gate denied the call
 │   ├── PermissionDenied       no rule allows it
-│   ├── ApprovalRequired       a person must be asked, and nobody can be here
-│   ├── ApprovalRejected       a person was asked and said no
-│   ├── NotDecided             a person was asked and nobody decided in time, or it was withdrawn
-│   ├── GivenUp                carrying it out ended the server so often that it is not tried again
-│   └── SandboxViolation       the sandbox's border was touched; counted against a run
+│   ├── ApprovalRequired       a person must approve, and none can be asked here
+│   ├── ApprovalRejected       a person rejected it
+│   ├── NotDecided             no person decided in time, or the call was withdrawn
+│   ├── GivenUp                running it ended the server too often, so it is not retried
+│   └── SandboxViolation       the call left the sandbox's bounds; counted against a run
 │       ├── PathOutsideMount
 │       ├── ProtectedPath
 │       └── ReadOnlyMount
-├── ProviderError              a model provider refused, failed or broke off; `fault` says which
-├── Unauthenticated            we do not know who this is
-├── Forbidden                  we know, and they do not belong here
+├── ProviderError              a model provider rejected the request, failed or disconnected; see `fault`
+├── Unauthenticated            the caller's identity is unknown
+├── Forbidden                  the caller is known and has no access
 ├── Superseded                 another node or a later epoch owns this now
-├── ApplyFailed                committed, and the disk did not take it yet
-└── Misconfigured              the operator must mend something before we start
+├── ApplyFailed                committed, but not yet written to disk
+└── Misconfigured              the operator must fix the configuration before the server starts
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-# Whoever sends thousands of wrong fields does not get thousands back.
+# A request with thousands of wrong fields does not get thousands of messages.
 MOST_FIELDS: Final = 20
 _MOST_OF_A_NAME: Final = 200
 _MOST_WORDS: Final = 1_000
@@ -48,7 +48,7 @@ _LONGEST_MESSAGE: Final = 20_000
 
 
 class ToolcribError(Exception):
-    """Base of all our errors."""
+    """Base of all Toolcrib errors."""
 
     code = "INTERNAL_ERROR"
 
@@ -60,7 +60,7 @@ class ToolcribError(Exception):
 
 
 class ToolFailed(ToolcribError):
-    """A tool could not do what it was asked; the model is told why, in words that it can act on."""
+    """A tool could not do what was requested. The message explains to the model why, and what to do."""
 
     code = "TOOL_FAILED"
 
@@ -81,10 +81,11 @@ class Conflict(ToolFailed):
 
 
 class BaseChanged(Conflict):
-    """Raised at commit; whoever planned the change may plan it again on the new base.
+    """Raised at commit. The change can be planned again on the new base.
 
-    ``drifted``: it was the disk that moved on, not the history; what happened there is to be booked first.
-    ``unlike_shown``: a content is not the one that a person was shown; this very set can never be committed.
+    Attributes:
+        drifted: The disk changed, not the history. Reconcile before planning again.
+        unlike_shown: A content differs from what a person approved. This change set can never be committed.
     """
 
     drifted = False
@@ -108,7 +109,7 @@ class SchemaMismatch(ToolFailed):
 
 
 class InvalidTransition(ToolFailed):
-    """``allowed`` are the steps that may follow instead."""
+    """The workflow has no such transition. ``allowed`` are the possible next steps."""
 
     code = "VALIDATION_ERROR"
     allowed: tuple[str, ...] = ()
@@ -170,7 +171,7 @@ class GivenUp(CallDenied):
 
 
 class SandboxViolation(CallDenied):
-    """A call touched the sandbox's border. ``VALIDATION_ERROR`` is its form in the workspace toolset."""
+    """A call left the sandbox's bounds. ``VALIDATION_ERROR`` is its code in the workspace toolset."""
 
     code = "VALIDATION_ERROR"
 
@@ -188,7 +189,7 @@ class ReadOnlyMount(SandboxViolation):
 
 
 class ProviderErrorKind(StrEnum):
-    """What kind of failure a provider had, as far as it decides what can be done about it."""
+    """The kind of a provider failure, as far as the reaction to it differs."""
 
     CREDENTIALS = "credentials"
     QUOTA = "quota"
@@ -204,7 +205,7 @@ class ProviderErrorKind(StrEnum):
 
 
 class ProviderError(ToolcribError):
-    """``status`` and ``body`` are what the provider answered; status 0 if it did not answer in HTTP."""
+    """A provider failed. ``status`` and ``body`` are its response; status 0 if there was no HTTP response."""
 
     code = "PROVIDER_ERROR"
 
@@ -246,12 +247,12 @@ class Misconfigured(ToolcribError):
 
 
 def error_text(error: ToolcribError) -> str:
-    """The error as one line for a reader who sees no fields."""
+    """Render the error as one line for a reader who does not see fields."""
     return error.message if not error.fields else "; ".join(error.fields.values())
 
 
 def few(fields: Mapping[str, str]) -> dict[str, str]:
-    """The first of wrong fields, none of them endless, and how many more there are."""
+    """Return the first wrong fields, shortened, and the number of the others."""
     told = {_short(name, _MOST_OF_A_NAME): _short(fields[name], _MOST_WORDS) for name in islice(fields, MOST_FIELDS)}
     if len(fields) > MOST_FIELDS:
         told["…"] = f"{len(fields) - MOST_FIELDS:,} more fields are wrong."

@@ -1,4 +1,4 @@
-"""What a session's watchers are told. Durable events are numbered facts; deltas are seen live and belong to no log."""
+"""Session events. Durable events are numbered and stored; deltas are only sent live."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from toolcrib.core.ids import SessionId, WorkspaceId
 
 
 class EventType(StrEnum):
-    """The durable ones. On the WebSocket each is called ``chat:<type>``."""
+    """The durable event types. On the WebSocket each is called ``chat:<type>``."""
 
     MESSAGE = "message"
     STREAM_START = "stream-start"
@@ -26,7 +26,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A fact of a session, with the session's next number once it is committed. The payload is camelCase."""
+    """An event of a session. ``seq`` is the session's next number, set at commit. The payload is camelCase."""
 
     session_id: SessionId
     type: str
@@ -42,9 +42,9 @@ class DeltaType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of text on its way: part ``n`` of what ``source`` (a message or a call) says in its ``attempt``.
+    """A piece of streamed text from ``source`` (a message or a call) in its ``attempt``.
 
-    ``offset`` is how many characters of the same source and attempt came before, so that a gap shows.
+    ``offset`` is the number of characters of the same source and attempt before it, so that subscribers detect gaps.
     """
 
     workspace_id: WorkspaceId

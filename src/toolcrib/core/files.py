@@ -1,4 +1,4 @@
-"""Files, folders and links as the history sees them: states, versions and what the disk was seen to hold."""
+"""Files, folders and links in the history: states, versions and fingerprints."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from toolcrib.core.paths import WorkspacePath
 
 
 class FileType(StrEnum):
-    """What a file is for; chosen by its author, not by its bytes."""
+    """The purpose of a file, chosen by its author and independent of its bytes."""
 
     DOCUMENT = "document"
     FOLDER = "folder"
@@ -22,7 +22,7 @@ class FileType(StrEnum):
 
 
 class EntryKind(StrEnum):
-    """What stands on disk."""
+    """What is on disk."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -30,7 +30,7 @@ class EntryKind(StrEnum):
 
 
 class ContentKind(StrEnum):
-    """How a file's bytes are shown: as text, as the JSON value they spell, or not at all."""
+    """How a file's bytes are shown: as text, as a JSON value, or not at all."""
 
     TEXT = "text"
     JSON = "json"
@@ -43,7 +43,7 @@ FOLDER_MODE = 0o755
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """Everything a version fixes about a node: where it is, what it is, what it holds."""
+    """Everything that a version records about an entry: path, kind, mode and content."""
 
     place: WorkspacePath
     kind: EntryKind
@@ -53,11 +53,11 @@ class EntryState:
     lines: int | None = None
     content: ContentKind = ContentKind.TEXT
     target: str | None = None
-    # In a proposed change: the hash of a content that the history does not keep, as a person was shown it.
+    # In a proposed change: the hash of untracked content, as a person saw it.
     unkept_sha256: bytes | None = None
 
     def holds_same_as(self, other: "EntryState") -> bool:
-        """Same bytes, mode and kind; the place may differ."""
+        """Whether bytes, mode and kind are the same. The path may differ."""
         return (self.kind, self.mode, self.sha256, self.target) == (
             other.kind,
             other.mode,
@@ -66,13 +66,13 @@ class EntryState:
         )
 
 
-# A change within this time of our looking could bear the same timestamps (a kernel tick is up to 10 ms).
+# A change this soon after the stat could have the same timestamps (a kernel tick is up to 10 ms).
 _TICK_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What ``stat`` said of a node when it was last seen to hold a known version."""
+    """The stat result of an entry when it last had a known version."""
 
     inode: int
     size: int
@@ -85,17 +85,17 @@ class Fingerprint:
         return (self.inode, self.size, self.mtime_ns, self.ctime_ns, self.checked_ns)
 
     def matches(self, now: "Fingerprint") -> bool:
-        """Whether ``stat`` says the same of both."""
+        """Whether both stat results are the same."""
         return self.values[:-1] == now.values[:-1]
 
     def is_proof_of(self, now: "Fingerprint") -> bool:
-        """Whether a node that looks like ``now`` must still hold what it held when this was taken."""
+        """Whether an entry that looks like ``now`` certainly has the same content as when this was taken."""
         return self.matches(now) and self.ctime_ns + _TICK_NS < self.checked_ns
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file, folder or link that is in the history, at its head version; or a virtual one, which has no versions."""
+    """A file, folder or link of the history at its head version, or a virtual file, which has no versions."""
 
     id: FileId
     type: FileType
@@ -103,7 +103,7 @@ class File:
     version_id: VersionId
     number: int
     deleted: bool
-    # Committed, and not known to be on disk yet; ``base_version_id`` is what the disk held before.
+    # Committed, but not known to be on disk yet; ``base_version_id`` is what the disk had before.
     pending: bool
     base_version_id: VersionId | None
     fingerprint: Fingerprint | None
@@ -111,7 +111,7 @@ class File:
     updated_at: datetime
     # A chat, an agent or a folder of them: derived from its own rows, neither in the history nor on disk.
     is_virtual: bool = False
-    # A name for people, if it is not the one in the path.
+    # A name for people, if it differs from the one in the path.
     display_name: str | None = None
 
 
@@ -124,7 +124,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One entry of a file's history."""
+    """One version of a file."""
 
     id: VersionId
     file_id: FileId

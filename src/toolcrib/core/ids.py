@@ -1,4 +1,4 @@
-"""Typed identifiers. All are UUIDv7, so they sort by the time they were made."""
+"""Typed identifiers. All are UUIDv7, so that they sort by creation time."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ _counter = 0
 
 
 def new_id() -> UUID:
-    """A UUIDv7 (RFC 9562) that is greater than every one this process made before."""
+    """Return a UUIDv7 (RFC 9562) that is greater than every earlier one of this process."""
     global _last_ms, _counter
     with _lock:
         now = time.time_ns() // 1_000_000

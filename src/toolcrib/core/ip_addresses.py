@@ -1,18 +1,18 @@
-"""Which IP addresses are on the open internet. What a user names must not lead into the server's own network."""
+"""Which IP addresses are public. Addresses that users name must not lead into the server's own network."""
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Final
 
 IpAddress = IPv4Address | IPv6Address
 
-# All that is given out as global unicast (RFC 4291). fec0::, NAT64 and IPv4-compatible addresses lie outside it.
+# Everything allocated as global unicast (RFC 4291). fec0::, NAT64 and IPv4-compatible addresses are outside it.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-# Inside it: 6to4 and Teredo carry an IPv4 address that may be anyone's; documentation is nobody's.
+# Inside it: 6to4 and Teredo embed an arbitrary IPv4 address; documentation prefixes are unassigned.
 _NOT_PUBLIC: Final = tuple(map(IPv6Network, ("2002::/16", "2001::/32", "2001:db8::/32", "3fff::/20")))
 
 
 def is_public(address: IpAddress) -> bool:
-    """Whether anybody on the internet could reach it; an address that carries another is not taken for public."""
+    """Whether an address is reachable on the internet. An address that embeds another does not count as public."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)

@@ -1,4 +1,4 @@
-"""Values as JSON that PostgreSQL's jsonb takes."""
+"""Encodes values as JSON that PostgreSQL's jsonb accepts."""
 
 import re
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-# An escaped NUL, and not the words `\\u0000` behind an escaped backslash.
+# An escaped NUL, but not the text `\\u0000` after an escaped backslash.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _DEEPEST = 200
 
 
 def json_text(value: Any) -> str:
-    """JSON text. jsonb cannot hold NUL characters or lone surrogates: they are shown as U+FFFD."""
+    """Encode a value. jsonb cannot store NUL characters or lone surrogates, so they become U+FFFD."""
     try:
         text = _encoded(value)
     except (PydanticSerializationError, UnicodeEncodeError):
@@ -25,7 +25,7 @@ def _encoded(value: Any) -> str:
 
 
 def _encodable(value: Any, level: int = 0) -> Any:
-    """``value`` without halves of surrogate pairs, which UTF-8 cannot hold, and without what is nested too deeply."""
+    """Replace lone surrogates, which UTF-8 cannot encode, and what is nested too deeply."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if not isinstance(value, Mapping | list | tuple):

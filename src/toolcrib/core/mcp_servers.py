@@ -1,4 +1,4 @@
-"""MCP servers that a workspace's owners have added, and the tools that those offer. Data only."""
+"""MCP servers that a workspace's owners have added, and their tools. Data only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from toolcrib.core.ids import McpServerId, UserId, WorkspaceId
 
 
 class McpTransport(StrEnum):
-    """``stdio``: a program that runs in the sandbox. ``http``: an address."""
+    """``stdio``: a program that runs in the sandbox. ``http``: a URL."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -18,7 +18,7 @@ class McpTransport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool as its server describes it. ``sha256`` is of all that a model would be told."""
+    """A tool as its server describes it. ``sha256`` covers everything that a model would see."""
 
     name: str
     description: str
@@ -28,10 +28,13 @@ class McpTool:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server. ``approved`` is what an owner has looked at and allowed, ``seen`` what it offered last.
+    """An MCP server.
 
-    ``safe`` names the tools that the owner calls so; every other one counts as dangerous. ``secrets`` are headers of
-    requests, or variables of the program's environment; they appear in no representation.
+    Attributes:
+        safe: Tools that the owner marked as safe. All others count as dangerous.
+        approved: The tools that an owner reviewed and approved.
+        seen: The tools that the server offered last.
+        secrets: Request headers, or environment variables of the program. Excluded from every representation.
     """
 
     workspace_id: WorkspaceId
@@ -60,7 +63,7 @@ class McpServer:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The approved tools that are not offered any more as they were when they were approved."""
+        """The approved tools that the server no longer offers as they were approved."""
         if self.seen is None:
             return frozenset()
         now = {tool.name: tool.sha256 for tool in self.seen}
@@ -68,7 +71,7 @@ class McpServer:
 
     @property
     def awaits_approval(self) -> bool:
-        """Whether an owner should look at the list again."""
+        """Whether an owner should review the tools again."""
         if self.seen is None:
             return False
         return {tool.sha256 for tool in self.seen} != {tool.sha256 for tool in self.approved}

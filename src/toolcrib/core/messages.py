@@ -1,11 +1,11 @@
-"""What is said to a model and by it, in no provider's form. Knows no wire and no storage."""
+"""Messages to and from a model, independent of the provider."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NewType
 
-# The provider's name for a call, as it must be repeated with the result. Our own id of a call is a CallId.
+# The provider's id of a call, which the result must repeat. Toolcrib's own id of a call is a ``CallId``.
 ToolCallId = NewType("ToolCallId", str)
 
 
@@ -23,14 +23,14 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class ModelToolCall:
-    """A call that a model asks for. ``arguments`` is the JSON text as the model wrote it, which may be wrong."""
+    """A call that a model requests. ``arguments`` is the JSON text as the model wrote it, which may be invalid."""
 
     id: ToolCallId
     name: str
     arguments: str = "{}"
 
     def parsed(self) -> dict[str, Any] | None:
-        """The arguments, or None if they are no JSON object. No text at all means no arguments."""
+        """Return the arguments, or None if they are not a JSON object. Empty text means no arguments."""
         try:
             value = json.loads(self.arguments) if self.arguments.strip() else {}
         except (ValueError, RecursionError):
@@ -40,9 +40,9 @@ class ModelToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ProviderMetadata:
-    """What a provider wants to get back with a message of its model, untouched: signatures of thinking and the like.
+    """Data that a provider needs back with its model's message, unchanged, such as signatures of thinking.
 
-    It is of use only to that provider and model; all others ignore it.
+    Only that provider and model use it; all others ignore it.
     """
 
     provider: str
@@ -72,7 +72,7 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as it is stored: a role, a text, and in ``metadata`` what else there is, or None."""
+    """A message as stored: a role, a text, and other data in ``metadata``."""
 
     role: str
     content: str
@@ -80,7 +80,7 @@ class StoredMessage:
 
 
 def to_stored(message: Message) -> StoredMessage:
-    """The message for storage; calls and results as OpenAI's clients know them."""
+    """Convert a message for storage; calls and results in OpenAI's format."""
     match message:
         case SystemMessage(text) | UserMessage(text):
             return StoredMessage(message.role, text)
@@ -92,7 +92,7 @@ def to_stored(message: Message) -> StoredMessage:
 
 
 def from_stored(record: StoredMessage) -> Message:
-    """The message that was recorded so; ValueError if no message is."""
+    """Convert a stored message back. Raises ``ValueError`` if its role is unknown."""
     metadata = record.metadata or {}
     match record.role:
         case SystemMessage.role:

@@ -1,10 +1,10 @@
-"""What comes from a model while it answers: one union of events for all providers. Knows no wire.
+"""The events of a model's response: one union for all providers.
 
     stream = failed | start, (text | thinking | usage | call)*, (finish | failed)
     call   = tool_call_start, tool_call_delta*, tool_call_end      calls of one message may interleave; see ``index``
 
-``finish`` is told only when the provider said that the message is whole. A call counts once its end was told: what was
-begun and not ended when the stream finished or failed was cut, and must not be executed.
+``finish`` is sent only when the provider reported that the message is complete. A call counts once its end was sent: a
+call that started and did not end when the stream finished or failed was cut off, and must not run.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class ToolCallEnd:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of the whole request so far; a later one replaces an earlier. Input includes what came from a cache."""
+    """Tokens of the whole request so far; a later one replaces an earlier. Input includes cached tokens."""
 
     type: ClassVar = "usage"
     input_tokens: int = 0
@@ -84,7 +84,7 @@ class StreamFinish:
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """The stream ended without being whole; what was received before stands, and is not the whole message."""
+    """The stream ended early. What was received before remains, but is not the whole message."""
 
     type: ClassVar = "error"
     error: ProviderError
@@ -105,7 +105,7 @@ StreamEvent = (
 
 @dataclass(slots=True)
 class MessageBuilder:
-    """A message in the making: takes the events of one stream and tells what has been received so far."""
+    """Builds a message from the events of one stream, and shows what was received so far."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     finish: StreamFinish | None = None
@@ -116,6 +116,7 @@ class MessageBuilder:
     _ended: dict[int, ModelToolCall] = field(default_factory=dict)
 
     def add(self, event: StreamEvent) -> None:
+        """Add the next event of the stream."""
         match event:
             case StreamStart():
                 pass
@@ -141,11 +142,14 @@ class MessageBuilder:
 
     @property
     def incomplete_calls(self) -> Sequence[str]:
-        """Names of the calls that were begun and not ended."""
+        """The names of calls that started and did not end."""
         return [start.name for start, _ in self._begun.values()]
 
     def message(self) -> AssistantMessage:
-        """What was received. Calls are in it only if the stream was finished: a cut message asks for nothing."""
+        """Return what was received.
+
+        Includes calls only if the stream finished: a message that was cut off requests nothing.
+        """
         note = self.finish.note if self.finish else None
         calls = tuple(call for _, call in sorted(self._ended.items())) if self.finish else ()
         return AssistantMessage("".join(self._text), "".join(self._thinking), calls, note)

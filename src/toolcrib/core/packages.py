@@ -1,4 +1,4 @@
-"""Agent packages: what an archive holds, and the workflow that runs of it follow. Data only."""
+"""Agent packages: the contents of an archive, and the workflow of its runs. Data only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from toolcrib.core.agents import AgentRules
 from toolcrib.core.ids import UserId
 from toolcrib.core.paths import Mount, WorkspacePath
 
-# Where a run keeps its workflow's document.
+# Where a run stores its workflow document.
 WORKFLOW: Final = WorkspacePath(Mount.STATE, "/workflow.md")
 
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Which step may follow which, and what the document must look like. ``start`` is the first step."""
+    """The steps, their transitions and the schema of the document. ``start`` is the first step."""
 
     start: str
     nodes: frozenset[str]
@@ -23,10 +23,11 @@ class Workflow:
     schema: Mapping[str, Any] | None = None
 
     def next_after(self, node: str) -> tuple[str, ...]:
+        """Return the possible next steps."""
         return tuple(sorted(target for origin, target in self.edges if origin == node))
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept with a package, and with every run of it."""
+        """Encode for storage with a package, and with every run of it."""
         edges = [list(edge) for edge in sorted(self.edges)]
         return {"start": self.start, "nodes": sorted(self.nodes), "edges": edges, "schema": self.schema}
 
@@ -38,7 +39,7 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class PackageAgent:
-    """An agent that a package brings. ``rules`` are what the definition says, before they are bounded."""
+    """An agent of a package. ``rules`` are those of the definition, before ceilings apply."""
 
     name: str
     definition: str
@@ -47,7 +48,7 @@ class PackageAgent:
 
 @dataclass(frozen=True, slots=True)
 class PackageContents:
-    """An archive that was read and found good. ``document`` is its ``workflow.md``."""
+    """A valid, parsed archive. ``document`` is its ``workflow.md``."""
 
     name: str
     version: str
@@ -64,7 +65,7 @@ class PackageContents:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package as it is installed. ``agents`` are the names that its agents have in the workspace."""
+    """An installed package. ``agents`` are the names of its agents in the workspace."""
 
     name: str
     version: str

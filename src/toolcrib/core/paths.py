@@ -1,4 +1,7 @@
-"""Where something is: a mount and a path inside it. Knows no disk and no path language."""
+"""Workspace paths: a mount and a path inside it, and the three notations that are parsed into one.
+
+Pure: no disk access.
+"""
 
 import re
 from collections.abc import Callable
@@ -27,9 +30,9 @@ class Mount(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkspacePath:
-    """A normalised path in a mount: it starts with ``/`` and ends with it only if it is the root.
+    """A normalized path in a mount: it starts with ``/``, and only the root ends with it.
 
-    ``scope`` tells the @state trees of one workspace apart: one for each run, and one for each caller outside runs.
+    ``scope`` separates the @state trees of one workspace: one per session, and one per caller outside sessions.
     """
 
     mount: Mount
@@ -38,7 +41,7 @@ class WorkspacePath:
 
     @property
     def mount_key(self) -> str:
-        """Which of the workspace's trees this is in, as it is stored."""
+        """The tree that the path is in, as stored."""
         return f"{self.mount}/{self.scope}" if self.scope else str(self.mount)
 
     @property
@@ -59,7 +62,7 @@ class WorkspacePath:
 
     @property
     def ancestors(self) -> tuple["WorkspacePath", ...]:
-        """The folders above, the topmost first, without the root."""
+        """The folders above, topmost first, without the root."""
         parts = self.parts[:-1]
         return tuple(WorkspacePath(self.mount, "/" + "/".join(parts[: n + 1]), self.scope) for n in range(len(parts)))
 
@@ -67,13 +70,13 @@ class WorkspacePath:
         return WorkspacePath(self.mount, f"/{name}" if self.is_root else f"{self.path}/{name}", self.scope)
 
     def is_below(self, folder: "WorkspacePath") -> bool:
-        """Whether this stands inside ``folder``, at any depth."""
+        """Whether this is inside ``folder``, at any depth."""
         if self.mount_key != folder.mount_key or self.path == folder.path:
             return False
         return folder.is_root or self.path.startswith(folder.path + "/")
 
     def relocate(self, source: "WorkspacePath", destination: "WorkspacePath") -> "WorkspacePath":
-        """This place after its ancestor (or itself) ``source`` has become ``destination``."""
+        """Return this path after its ancestor (or itself) ``source`` has moved to ``destination``."""
         return WorkspacePath(destination.mount, destination.path + self.path[len(source.path) :], destination.scope)
 
     def __str__(self) -> str:
@@ -81,7 +84,7 @@ class WorkspacePath:
 
 
 def path_from_row(tree: str, path: str) -> WorkspacePath:
-    """The place that was stored as ``tree`` and ``path``."""
+    """Build the path stored as ``tree`` and ``path``."""
     mount, _, scope = tree.partition("/")
     return WorkspacePath(Mount(mount), path, scope)
 
@@ -90,13 +93,12 @@ def mount_root(mount: Mount, scope: str = "") -> WorkspacePath:
     return WorkspacePath(mount, "/", scope)
 
 
-# The three ways of writing a path, each parsed into a Place. Pure: what stands there is the disk's business.
-
+# Limits for a parsed path.
 _MOST_PARTS = 64
 _MOST_BYTES_A_NAME = 255
 _MOST_BYTES = 4095
 
-# Nearly every path is already clean, and one match proves it. Whatever else is fine takes the longer way.
+# Fast path: nearly every path is already normalized, and one match proves it. Others take the slow path.
 _CLEAN = r"(?:/(?!\.\.?(?:/|\Z))[!-.0-9;-\[\]-~][ -.0-9;-\[\]-~]{0,254}){1,64}(?<! )"
 _CLEAN_ABSOLUTE = re.compile(_CLEAN)
 _CLEAN_MOUNTED = re.compile(f"@({'|'.join(Mount)})({_CLEAN})?")
@@ -108,14 +110,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def parse_absolute(text: str) -> WorkspacePath:
-    """``/src/a.py``, with or without the leading slash, ``.`` and ``..`` resolved."""
+    """Parse ``/src/a.py``, with or without the leading slash. Resolves ``.`` and ``..``."""
     if len(text) <= _MOST_BYTES and _CLEAN_ABSOLUTE.fullmatch(text):
         return WorkspacePath(Mount.PROJECT, text)
     return WorkspacePath(Mount.PROJECT, _resolved(_trimmed(text)))
 
 
 def parse_relative(text: str) -> WorkspacePath:
-    """``src/a.py``, seen from the root of the project. An absolute path is outside."""
+    """Parse ``src/a.py``, relative to the root of the project. An absolute path is outside."""
     rooted = f"/{text}"
     if len(rooted) <= _MOST_BYTES and _CLEAN_ABSOLUTE.fullmatch(rooted):
         return WorkspacePath(Mount.PROJECT, rooted)
@@ -126,7 +128,7 @@ def parse_relative(text: str) -> WorkspacePath:
 
 
 def parse_mounted(text: str) -> WorkspacePath:
-    """``@project/src/a.py``; ``@project`` alone is its root. Any ``..`` is outside, wherever it leads."""
+    """Parse ``@project/src/a.py``; ``@project`` alone is its root. Any ``..`` is outside, wherever it leads."""
     if len(text) <= _MOST_BYTES and (clean := _CLEAN_MOUNTED.fullmatch(text)):
         return WorkspacePath(Mount(clean[1]), clean[2] or "/")
     mounted = _MOUNTED.fullmatch(_trimmed(text).removeprefix("./"))
@@ -141,23 +143,23 @@ def parse_mounted(text: str) -> WorkspacePath:
 
 
 def shown(place: WorkspacePath) -> str:
-    """A place as people and models see it: ``/x`` in the project, ``@mount/x`` elsewhere."""
+    """Format a path for people and models: ``/x`` in the project, ``@mount/x`` elsewhere."""
     return place.path if place.mount is Mount.PROJECT else str(place)
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a name found on disk can be written in our path languages, and so be shown and asked for."""
+    """Whether a name found on disk can be written as a path, and so be shown and requested."""
     return name == name.strip() and "\\" not in name and _flaw([name]) is None
 
 
 def is_valid_path(path: str) -> bool:
-    """The same of a whole path, ``/a/b``."""
+    """Whether a whole path such as ``/a/b`` can be written."""
     parts = path[1:].split("/")
     return _flaw(parts) is None and all(map(is_valid_name, parts))
 
 
 def _trimmed(text: str) -> str:
-    """``text`` without the whitespace around it, once nothing in it speaks of another file system."""
+    """Strip whitespace, and reject a path of another file system."""
     if "\0" in text:
         raise _outside(text, "it contains a NUL byte", "Remove it.")
     trimmed = text.strip()
@@ -171,7 +173,7 @@ def _trimmed(text: str) -> str:
 
 
 def _resolved(trimmed: str) -> str:
-    """``trimmed`` as ``/a/b``. Climbing above the root is refused, never clamped: it was meant to leave."""
+    """Resolve to ``/a/b``. A path above the root is rejected, not clamped: it was meant to leave."""
     parts: list[str] = []
     for part in trimmed.split("/"):
         if part in ("", "."):
@@ -188,7 +190,7 @@ def _resolved(trimmed: str) -> str:
 
 
 def _flaw(parts: list[str]) -> str | None:
-    """Why these cannot be the names of files, or ``None``."""
+    """Return why these cannot be file names, or ``None``."""
     if len(parts) > _MOST_PARTS:
         return f"The path is {len(parts)} folders deep; at most {_MOST_PARTS} are taken. Use a shorter one."
     size = 0
@@ -216,12 +218,12 @@ def _names_a_drive(text: str) -> PathOutsideMount:
 
 
 def _quoted(text: str) -> str:
-    """``text`` fit for a message: on one line, without control characters, and not endless."""
+    """Quote text for a message: on one line, without control characters, shortened."""
     return repr(text) if len(text) <= 80 else f"{text[:80]!r}…"
 
 
 def _argument(parse: Callable[[str], WorkspacePath]) -> PlainValidator:
-    """``parse`` as pydantic wants it: a wrong name is told of its field, a violation passes through."""
+    """Wrap ``parse`` for pydantic: an invalid name becomes a field error, a sandbox violation passes through."""
 
     def validate(value: object) -> WorkspacePath:
         if isinstance(value, WorkspacePath):

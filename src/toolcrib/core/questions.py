@@ -1,4 +1,4 @@
-"""Questions that a call puts to a person, and their answers. Data only; answers are checked in ``gate/questions``."""
+"""Questions that a call asks a person, and their answers. Data only; ``gate/questions`` checks answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class AnswerButton:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One of the one to four things asked at once. ``name`` is the answer's key; ``schema`` is JSON Schema."""
+    """One of up to four questions asked at once. ``name`` is the answer's key; ``schema`` is JSON Schema."""
 
     name: str
     question: str
@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
-    """What one call asks. ``by_button`` names the items that were answered with a button."""
+    """The questions of one call. ``by_button`` names the items that were answered with a button."""
 
     id: QuestionId
     workspace_id: WorkspaceId

@@ -1,4 +1,4 @@
-"""Runs: one answer to one message of a user, in as many turns as it takes. Data, and the table of states."""
+"""Runs: one response to one user message, in as many turns as needed. Data, and the table of states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,24 +10,28 @@ from uuid import UUID
 from toolcrib.core.ids import AgentId, CallId, MessageId, RunId, SessionId, UserId, WorkspaceId
 from toolcrib.core.messages import ModelToolCall, ToolCallId
 
-# So many refusals of protected names a run may have before they count: a name alone is easily taken for another.
+# Denials of protected names that a run may have before they count: a name is easily mistaken for another.
 PROTECTED_NAMES_FREE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Violations:
-    """How often a run touched the sandbox's border: by leaving it, and by asking for a protected name."""
+    """How often a run left the sandbox's bounds, and how often it requested a protected name."""
 
     escapes: int = 0
     protected: int = 0
 
     @property
     def counted(self) -> int:
+        """How many violations count against the run."""
         return self.escapes + max(0, self.protected - PROTECTED_NAMES_FREE)
 
 
 class RunState(StrEnum):
-    """``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person."""
+    """The state of a run.
+
+    ``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person.
+    """
 
     QUEUED = "queued"
     READY = "ready"
@@ -59,7 +63,7 @@ class RunEnding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as it is stored. ``context_tokens`` is what its conversation took up when the model last answered."""
+    """A stored run. ``context_tokens`` is the size of its conversation at the model's last response."""
 
     id: RunId
     workspace_id: WorkspaceId
@@ -82,13 +86,13 @@ class Run:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
-    # Attempts at the calls of the present turn, and takeovers from dead processes since the run last got on.
+    # Attempts at the calls of the current turn, and takeovers from dead processes since the last progress.
     attempts: int = 0
     takeovers: int = 0
 
 
 class RequestedCallState(StrEnum):
-    """How far a call of the model is. ``begun``: by a process that is gone. ``decided``: a person allowed it."""
+    """The state of a requested call. ``begun``: by a process that is gone. ``decided``: a person approved it."""
 
     NEW = "new"
     BEGUN = "begun"
@@ -99,7 +103,7 @@ class RequestedCallState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """A call that the model asked for in its last message, under our own id, and how far it is."""
+    """A call that the model requested in its last message, with its own id and its state."""
 
     id: CallId
     wire_id: ToolCallId
@@ -109,13 +113,13 @@ class RequestedCall:
     repeatable: bool = True
 
     def parsed(self) -> dict[str, Any] | None:
-        """The arguments, or None if they are no JSON object."""
+        """Return the arguments, or None if they are not a JSON object."""
         return ModelToolCall(self.wire_id, self.name, self.arguments).parsed()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
-    """A message of a session. An assistant's calls have ids of ours, in the order in which it asked for them."""
+    """A message of a session. An assistant's calls have Toolcrib's ids, in the order of the requests."""
 
     id: MessageId
     position: int

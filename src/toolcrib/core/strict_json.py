@@ -1,4 +1,4 @@
-"""What counts as JSON here, and how much of it is taken. Pure: large texts are read in a worker."""
+"""Strict JSON parsing with limits. Large texts are parsed in a worker."""
 
 import json
 from typing import Any, Final
@@ -6,33 +6,33 @@ from typing import Any, Final
 from toolcrib.core.errors import BadArguments, TooLarge
 
 MAX_DEPTH: Final = 100
-# In one body: numbers, texts, lists, objects. Whatever is done with each of them is done on the loop.
+# Numbers, texts, lists and objects in one body. Everything done with them runs on the event loop.
 MAX_VALUES: Final = 20_000
-# The most values that fit in here are read in a few milliseconds.
+# The most values that fit in here are parsed in a few milliseconds.
 SMALL_BYTES: Final = 65_536
 
 
 def strict_json(body: bytes) -> Any:
-    """A JSON value. Refused are NaN, repeated names, halves of characters, too many levels and too many values."""
+    """Parse a JSON value. Rejects NaN, repeated names, lone surrogates, too many levels and too many values."""
     try:
-        # Decoded here, for the standard library would also take UTF-16 and lone surrogates.
+        # Decoded here, because the standard library also accepts UTF-16 and lone surrogates.
         text = body.decode()
         value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
         if "\\ud" in text or "\\uD" in text:
-            # Fails on a lone surrogate, which no database or disk would take, and which hides behind its escape.
+            # Fails on an escaped lone surrogate, which no database or disk accepts.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise BadArguments({"body": f"Not valid JSON: {error}"}) from None
-    # Counting brackets is quick, and tells nearly always that there is nothing to look for.
+    # Counting brackets is fast, and nearly always shows that there is no need to look further.
     if len(body) > SMALL_BYTES or body.count(b"[") + body.count(b"{") > MAX_DEPTH:
         _refuse_endless(value)
     return value
 
 
 def check_json(body: bytes) -> None:
-    """The same for a body that somebody else reads."""
+    """Check a body that another parser reads."""
     strict_json(body)
 
 

@@ -1,4 +1,4 @@
-"""What a tool call would touch, declared before it runs."""
+"""Tool calls: name and arguments, declared effects, canonical arguments, results and outcomes."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from toolcrib.core.paths import WorkspacePath
 
 
 class ToolCategory(StrEnum):
-    """What kind of thing a tool does."""
+    """The kind of a tool."""
 
     FILE = "file"
     EXEC = "exec"
@@ -24,7 +24,7 @@ class ToolCategory(StrEnum):
 
 
 class Danger(StrEnum):
-    """Whether a guided agent needs a person's yes for a call."""
+    """Whether a guided agent needs an approval for a call."""
 
     SAFE = "safe"
     DANGEROUS = "dangerous"
@@ -32,10 +32,10 @@ class Danger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a call reads, writes, runs and contacts.
+    """What a call reads, writes, runs and contacts, declared before it runs.
 
-    ``reads_each`` are judged one by one: a batch whose third file is protected still gives the others.
-    ``needs`` must stand there beforehand. Nobody is refused for it; a call that makes it goes first.
+    - ``reads_batch``: Checked one by one: a protected file in a batch does not deny the others.
+    - ``requires``: Must exist beforehand. Denies nothing; a call that creates it runs first.
     """
 
     reads: tuple[WorkspacePath, ...] = ()
@@ -51,15 +51,18 @@ class Effects:
 
     @property
     def has_side_effects(self) -> bool:
-        """Asking elsewhere is reading, unless the tool is dangerous."""
+        """Whether the call writes or runs a command.
+
+        Contacting hosts counts as reading, unless the tool is dangerous.
+        """
         return bool(self.writes or self.command)
 
 
-# A call's arguments, spelled so that equal ones are equal texts. What a person approves is bound to this spelling.
-
-
 def canonical_json(arguments: Mapping[str, Any]) -> str:
-    """ASCII JSON with sorted keys: it holds every string there is, and reads back alike."""
+    """Encode arguments as ASCII JSON with sorted keys, so that equal arguments give equal text.
+
+    An approval is bound to this text. It represents every string and parses back to the same value.
+    """
     try:
         return json.dumps(arguments, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError, TypeError):
@@ -67,6 +70,7 @@ def canonical_json(arguments: Mapping[str, Any]) -> str:
 
 
 def parse_canonical_json(text: str) -> dict[str, Any]:
+    """Parse the output of ``canonical_json``."""
     arguments = json.loads(text)
     assert isinstance(arguments, dict)
     return arguments
@@ -76,20 +80,18 @@ UNSTORABLE_TEXT = "Holds a NUL character or half of a surrogate pair, which are 
 
 
 def is_storable_text(text: str) -> bool:
-    """Whether PostgreSQL can hold the text as it is."""
+    """Whether PostgreSQL can store the text unchanged."""
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def arguments_sha256(text: str) -> bytes:
+    """Hash the output of ``canonical_json``."""
     return sha256(text.encode("ascii")).digest()
-
-
-# How a tool call ended.
 
 
 @dataclass(frozen=True, slots=True)
 class TextResult:
-    """A result in the form of the toolsets whose tools return text: the text, what else is known, whether it failed."""
+    """A text result with its metadata, for toolsets whose tools return text."""
 
     text: str
     metadata: Mapping[str, Any]
@@ -97,7 +99,7 @@ class TextResult:
 
 
 def text_result(result: Any) -> TextResult | None:
-    """The result as text, if its tool returns text; none for structured results."""
+    """Return the result as text if its tool returns text; ``None`` for structured results."""
     if not isinstance(result, Mapping):
         return None
     if "output" in result and result.keys() <= _TEXT_KEYS:
@@ -109,12 +111,12 @@ def text_result(result: Any) -> TextResult | None:
 
 
 _TEXT_KEYS = frozenset({"output", "metadata", "is_error"})
-# An MCP server's answer that is nothing but text; ``cut`` says what was not kept of it.
+# An MCP server's response with text only; ``cut`` says what was left out.
 _MCP_TEXT_KEYS = frozenset({"text", "cut"})
 
 
 class OutcomeState(StrEnum):
-    """``waiting``: a person must decide. ``unknown``: begun, and nobody can tell whether it ended."""
+    """The state of a call. ``waiting``: a person must decide. ``unknown``: started, but its end is unknown."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -124,7 +126,7 @@ class OutcomeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a call. ``error`` is set when it was refused, and when it ran and failed as tools may."""
+    """The outcome of a call. ``error`` is set if the call was denied, or if it ran and failed."""
 
     call_id: CallId
     state: OutcomeState
@@ -146,10 +148,9 @@ class Outcome:
         return self.state is OutcomeState.DONE and self.error is None
 
 
-# What is asked for: a tool's name and its arguments as they came.
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCall:
+    """A requested call: a tool's name, and its arguments as received."""
+
     name: str
     arguments: Mapping[str, Any]

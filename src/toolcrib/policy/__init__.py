@@ -1,1 +1,1 @@
-"""Pure decisions: permissions, trust, protected names, bounds, explain. No I/O."""
+"""Pure decisions: permissions, trust, protected paths, limits and explanations. No I/O."""

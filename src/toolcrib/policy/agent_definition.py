@@ -1,4 +1,4 @@
-"""An agent's rules as YAML text. What is wrong in it is told field by field."""
+"""An agent's rules as YAML text. Errors are reported per field."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,12 +18,12 @@ from toolcrib.policy.protected_paths import PATTERNS
 
 MAX_CHARACTERS: Final = 32_768
 MAX_DEPTH: Final = 16
-# A name, never an address: what a name stands for is judged when it is contacted.
+# A name, never an IP address: the resolved address is checked when it is contacted.
 _HOST: Final = re.compile(r"(\*\.)?(?=[a-z0-9.-]*[a-z])[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?")
 
 
 def parse_definition(text: str) -> AgentRules:
-    """The rules that ``text`` declares; an empty text declares the defaults."""
+    """Parse rules from YAML. Empty text means the defaults."""
     data = _parsed(text)
     if data is None:
         return AgentRules()
@@ -33,12 +33,12 @@ def parse_definition(text: str) -> AgentRules:
 
 
 def plain_rules_from_yaml(text: str) -> dict[str, Any]:
-    """The same as plain values, which a worker can give back."""
+    """Parse rules into plain values that a worker can return."""
     return parse_definition(text).model_dump(mode="json")
 
 
 def rules_from_data(data: dict[str, Any]) -> AgentRules:
-    """The rules that a mapping declares, checked beyond their types."""
+    """Validate rules from a mapping, beyond their types."""
     try:
         rules = AgentRules.model_validate(data)
     except ValidationError as error:
@@ -50,7 +50,7 @@ def rules_from_data(data: dict[str, Any]) -> AgentRules:
 
 
 def render_definition(rules: AgentRules) -> str:
-    """The rules as text that ``parse_definition`` reads back alike."""
+    """Render rules as text that ``parse_definition`` parses back to the same rules."""
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 4_096
@@ -74,7 +74,7 @@ def _parsed(text: str) -> Any:
 
 
 def _refuse_bombs(text: str) -> None:
-    """A few aliases of aliases stand for more than fits in memory; deep nesting takes minutes to load."""
+    """Reject aliases, which can expand beyond all memory, and deep nesting, which takes minutes to load."""
     depth = 0
     for event in _loader().parse(text):
         if isinstance(event, AliasEvent):

@@ -1,4 +1,7 @@
-"""Decides one call before it runs: allow, ask a person, or refuse. Does not know who is a member."""
+"""Decides one call before it runs: allow, ask a person, or deny. Membership is checked elsewhere.
+
+Also explains a decision without running the call.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,8 +19,6 @@ from toolcrib.policy.path_guard import Denial, PathAccess, PathGuard
 from toolcrib.policy.permissions import ToolMetadata, has_toolset, is_permitted, is_read_only, permission_for
 from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
 
-# What a session's mode allows. In plan mode an agent looks, asks, and writes plans; nothing else.
-
 PLAN_SUFFIX = ".plan"
 EXIT = "exit_plan_mode"
 # Writes files of any kind; in plan mode only plans.
@@ -25,14 +26,17 @@ _WRITES_PLANS = "write"
 
 
 def is_offered_in_mode(mode: SessionMode, tool: ToolMetadata) -> bool:
-    """Whether a model in a session of this mode is shown the tool."""
+    """Whether a model in a session of this mode sees the tool."""
     if mode is SessionMode.BUILD:
         return tool.name != EXIT
     return tool.name == _WRITES_PLANS or _looks_or_plans(tool)
 
 
 def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str | None:
-    """Why a call is not allowed in this mode; none if it is."""
+    """Return why a call is denied in this mode; ``None`` if it is allowed.
+
+    In plan mode, an agent reads, asks and writes plans; nothing else.
+    """
     if mode is SessionMode.BUILD or _looks_or_plans(tool):
         return None
     if tool.name == _WRITES_PLANS and effects.writes and all(p.name.endswith(PLAN_SUFFIX) for p in effects.writes):
@@ -49,7 +53,7 @@ def _looks_or_plans(tool: ToolMetadata) -> bool:
     return tool.danger is Danger.SAFE and tool.category is not ToolCategory.EXEC
 
 
-# The rule by which a person is asked about a name that is closed to agents.
+# The rule by which a person must approve writing a protected path.
 PROTECTED_NAME: Final = "protected-name"
 
 
@@ -61,11 +65,12 @@ class AuthorizationAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """What is to become of a call, and by which rule.
+    """The decision on a call.
 
-    ``needs_role`` is what the person must be who calls, or who answers for the agent that calls.
-    ``considered`` has every rule that was looked at, in order, with its result. ``is_supervised``: whether the agent's
-    trust is so low that even looking is asked about.
+    Attributes:
+        required_role: The role that the caller, or the person responsible for the agent, must have.
+        rules_checked: Every rule that was checked, in order, with its result.
+        is_supervised: The agent's trust is so low that even reading needs an approval.
     """
 
     action: AuthorizationAction
@@ -78,7 +83,7 @@ class Authorization:
 
 
 def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authorization:
-    """The decision on a call. ``effects.reads_each`` is not judged here: the guard judges it file by file."""
+    """Decide a call. Skips ``effects.reads_batch``, which the guard checks file by file."""
     role = _role_needed(tool, effects)
     considered: list[str] = []
     closed: list[WorkspacePath] = []
@@ -92,7 +97,7 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
         considered.append(f"{rule}: no objection")
     verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
     if caller.agent and closed:
-        # Whatever the trust, and whatever was granted: a yes to another call is none to code on a person's machine.
+        # Regardless of trust and grants: an approval of another call does not cover code on a person's machine.
         verdict, rule, reason = AuthorizationAction.ASK, PROTECTED_NAME, _closed(caller.agent, closed[0])
     elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
         considered.append(f"{rule}: {verdict}")
@@ -104,7 +109,7 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
 
 
 def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
-    """Reading is for every member. A dangerous tool counts as an effect, even if it cannot tell which."""
+    """Reading is for every member. A dangerous tool counts as having effects, even if it declares none."""
     acts = effects.has_side_effects or tool.danger is Danger.DANGEROUS or tool.category is ToolCategory.HUMAN
     return WorkspaceRole.MEMBER if acts else WorkspaceRole.VIEWER
 
@@ -112,9 +117,9 @@ def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
 def _objections(
     caller: Caller, tool: ToolMetadata, effects: Effects, closed: list[WorkspacePath]
 ) -> Iterator[tuple[str, Denial | None]]:
-    """Every rule that can refuse, in order, with what it has against the call.
+    """Yield every rule that can deny, in order, with its denial if there is one.
 
-    Into ``closed`` come the places that may be written only if a person agrees.
+    Adds the paths that need a person's approval to ``closed``.
     """
     guard = PathGuard(caller, tool.name, ask=closed.append)
     accesses = [(PathAccess.READ, place) for place in effects.reads]
@@ -152,7 +157,7 @@ def _toolset(agent: Agent, tool: ToolMetadata) -> Denial | None:
 
 def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | None:
     read_only = is_read_only(agent.rules)
-    # A tool that calls itself safe may still write: what it would do to the tree counts for more.
+    # A tool declared as safe may still write: its effects on the tree take precedence.
     acts = bool(effects.writes or effects.command)
     if is_permitted(agent.rules, tool.name, tool.danger) and not (read_only and acts):
         return None
@@ -207,12 +212,9 @@ def _by_role(role: WorkspaceRole, tool: ToolMetadata) -> tuple[AuthorizationActi
     return AuthorizationAction.ALLOW, f"role.{role}", reason
 
 
-# Says which rule decides a call and why, without running it. Has no logic of its own: it asks the gate's.
-
-
 @dataclass(frozen=True, slots=True)
 class DeniedFile:
-    """A file of a batch that would not be given, though the others would."""
+    """A file of a batch that would be denied while the others are returned."""
 
     path: str
     rule: str
@@ -221,7 +223,7 @@ class DeniedFile:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, told to a person. ``agent`` is none when a person calls."""
+    """A decision, explained to a person. ``agent`` is ``None`` when a person calls."""
 
     tool: str
     agent: str | None
@@ -234,7 +236,10 @@ class Explanation:
 
 
 def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation:
-    """What the gate would do with a call, and every rule that it would look at on the way."""
+    """Explain what the gate would do with a call, and every rule that it would check.
+
+    Uses ``authorize``, so that explanations and decisions never differ.
+    """
     decision = authorize(caller, tool, effects)
     return Explanation(
         tool=tool.name,
@@ -249,7 +254,7 @@ def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation
 
 
 def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
-    """What a command would see and change: names in its text say nothing of that."""
+    """Describe what a command would see and change. The names in its text do not show that."""
     permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
     if effects.command is None or permission is None or permission.paths is None:
         return ""

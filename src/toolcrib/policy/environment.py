@@ -26,7 +26,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
-    r"://[^/\s@]*:[^/\s@]+@"  # an address with a password
+    r"://[^/\s@]*:[^/\s@]+@"  # a URL with a password
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(?:sk|pk|rk)[-_][\w-]{16,}|\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{16,}|\bxox[a-z]-[\w-]{8,}"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
@@ -35,7 +35,7 @@ _SECRET_VALUE = re.compile(
 
 
 def clean_environment(env: Mapping[str, str], *, allow: Iterable[str] = ()) -> dict[str, str]:
-    """The part of ``env`` that a command may see. ``allow`` adds names or globs, but cannot add a secret."""
+    """Return the part of ``env`` that a command may see. ``allow`` adds names or globs, but never a secret."""
     patterns = (*ALLOWED, *allow)
     return {
         name: value
@@ -45,5 +45,5 @@ def clean_environment(env: Mapping[str, str], *, allow: Iterable[str] = ()) -> d
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable's name, or its value, is that of a key, token, secret or password."""
+    """Whether a variable's name or value is that of a key, token, secret or password."""
     return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))

@@ -1,7 +1,7 @@
-"""What a grant covers, and which one to offer. A grant answers a question beforehand; it never adds a permission.
+"""What a grant covers, and which one to suggest. A grant replaces an approval; it never adds a permission.
 
-A path of a rule that names a mount and has no wildcard is that one place, not what lies below it and not what is called
-the same elsewhere. Everything else reads as in ``tool_permissions``; a glob that names a mount begins at its root.
+A path in a rule with a mount and without wildcards is exactly that path: not what is below it, and not the same name
+elsewhere. Everything else reads as in ``tool_permissions``; a glob with a mount starts at the mount's root.
 """
 
 import re
@@ -15,7 +15,7 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects
 from toolcrib.policy.permissions import ToolMetadata, globs_flaw, is_glob, path_allowed
 
-# What means something in a glob, and so must be written with a backslash to mean itself.
+# Characters with a meaning in a glob, which a backslash escapes.
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
 _MOUNTED = re.compile(rf"(!?)@({'|'.join(Mount)})/(.*)", re.DOTALL)
 _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]|/\Z")
@@ -23,9 +23,9 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def find_grant(caller: Caller, tool: ToolMetadata, effects: Effects) -> Grant | None:
-    """The grant by which nobody need be asked about this call, if there is one."""
+    """Return the grant that makes an approval of this call unnecessary, if there is one."""
     if caller.agent is None or tool.drafts:
-        # What a tool that drafts would touch is not known yet, so no grant can be seen to cover it.
+        # What a drafting tool would touch is not known yet, so no grant can cover it.
         return None
     for grant in caller.agent.grants:
         if grant.session_id in (None, caller.session_id) and grant_covers(grant.rule, tool.name, effects):
@@ -34,7 +34,7 @@ def find_grant(caller: Caller, tool: ToolMetadata, effects: Effects) -> Grant | 
 
 
 def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
-    """Whether everything that a call would do is named by the rule."""
+    """Whether the rule covers everything that a call would do."""
     if rule.tool != tool_name:
         return False
     if (rule.commands is not None or effects.command is not None) and effects.command not in (rule.commands or ()):
@@ -46,7 +46,7 @@ def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
 
 
 def suggest_rule(tool: ToolMetadata, effects: Effects) -> GrantRule:
-    """The rule to propose for the like of this call: as narrow as it can be said. A person may widen it."""
+    """Suggest the narrowest rule for calls like this one. A person may widen it."""
     if effects.command is not None:
         return GrantRule(tool.name, commands=(effects.command,))
     if tool.danger is Danger.SAFE or not effects.writes:
@@ -55,7 +55,7 @@ def suggest_rule(tool: ToolMetadata, effects: Effects) -> GrantRule:
 
 
 def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
-    """BadArguments unless the rule can be stored: it is about this tool, is readable, and covers this very call."""
+    """Raise ``BadArguments`` unless the rule is for this tool, is valid and covers this call."""
     if rule.tool != tool.name:
         raise BadArguments({"rule.tool": f"The call is of `{tool.name}`; a rule about another tool is not its answer."})
     if tool.drafts:
@@ -72,17 +72,17 @@ def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
 
 
 def _glob(place: WorkspacePath) -> str:
-    """A glob that matches this very place."""
+    """Return a glob that matches exactly this path."""
     return f"@{place.mount}/" + (_SPECIAL.sub(r"\\\1", place.path[1:]) if not place.is_root else "**")
 
 
 def _names(paths: tuple[str, ...], place: WorkspacePath) -> bool:
-    """Whether a rule's paths name a place: one is it, or a glob covers it; and none that begins with ``!`` does."""
+    """Whether a rule's paths cover a path: as a literal or by a glob, and no glob with ``!`` excludes it."""
     globs = _anchored(paths, place.mount)
-    # ``path_allowed`` leaves @pkg and @state open, where permissions end. A person's yes does not reach there unless
-    # it says so: their places are judged as if they stood in a zone.
+    # ``path_allowed`` leaves @pkg and @state open, because permissions do not apply there. A grant reaches there only
+    # if it says that: so these paths are checked as if they were in @project.
     place_in_zone = WorkspacePath(Mount.PROJECT, place.path)
-    # What is taken out is out, wherever in the list it stands.
+    # An exclusion applies wherever it is in the list.
     if _matches(tuple(glob[1:] for glob in globs if glob.startswith("!")), place_in_zone):
         return False
     if any(_literal(glob, place.mount) == place.path for glob in paths):
@@ -97,12 +97,12 @@ def _matches(globs: tuple[str, ...], place: WorkspacePath) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _anchored(paths: tuple[str, ...], mount: Mount) -> tuple[str, ...]:
-    """The globs that count in a mount, without its name; those that had it begin at its root."""
+    """Return the globs that apply to a mount, without its name. Those with the name start at its root."""
     found = []
     for glob in paths:
         named = _MOUNTED.fullmatch(glob)
         if named is None:
-            # Without a name it counts in the zones that people's own files are in.
+            # Without a mount, a glob applies to the mounts with people's own files.
             if mount in (Mount.PROJECT, Mount.CENTRAL):
                 found.append(glob)
         elif named[2] == mount:
@@ -111,7 +111,7 @@ def _anchored(paths: tuple[str, ...], mount: Mount) -> tuple[str, ...]:
 
 
 def _literal(glob: str, mount: Mount) -> str | None:
-    """The path that a glob without wildcards is, in that mount."""
+    """Return the path that a glob without wildcards names in that mount."""
     named = _MOUNTED.fullmatch(glob)
     if named is None or named[1] or named[2] != mount or not named[3] or _WILD.search(named[3]):
         return None

@@ -1,4 +1,4 @@
-"""Checks answers against the JSON Schema that asked for them. Fetches nothing; tells beforehand what may take long."""
+"""Validates answers against their JSON Schema. Fetches nothing, and estimates the cost beforehand."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,20 +9,20 @@ import jsonschema_rs
 
 from toolcrib.core.tool_calls import UNSTORABLE_TEXT, is_storable_text
 
-# A form that a person fills in needs no more.
+# A form for a person needs no more.
 MAX_SCHEMA_CHARACTERS = 20_000
 MAX_ANSWER_CHARACTERS = 100_000
 _DEEPEST = 40
 _LITTLE_SCHEMA = 4_000
-# So many schemas times characters are checked in less than a tenth of a second.
+# This many schemas times characters are checked in less than a tenth of a second.
 _LITTLE_WORK = 2_000_000
-# How many schemas an answer may have to be checked against, once every reference has been followed.
+# How many schemas an answer may be checked against, after following all references.
 _MOST_SCHEMAS = 2_000
 _LONGEST_FLAW = 500
 
 
 def schema_error(schema: Mapping[str, Any]) -> str | None:
-    """Why this is no schema that answers can be checked against, if it is none."""
+    """Return why a schema cannot be used to check answers, or ``None``."""
     if _is_deep(schema):
         return f"The schema is nested more than {_DEEPEST} levels deep."
     try:
@@ -41,17 +41,17 @@ def schema_error(schema: Mapping[str, Any]) -> str | None:
 
 
 def is_quick_schema(schema: Mapping[str, Any]) -> bool:
-    """Whether ``schema_error`` can be asked while others wait: a schema may hold hundreds of patterns."""
+    """Whether ``schema_error`` is fast enough for the event loop: a schema may have hundreds of patterns."""
     return _is_deep(schema) or not _LITTLE_SCHEMA < len(json.dumps(schema)) <= MAX_SCHEMA_CHARACTERS
 
 
 def flaw_in_schema_text(schema: str) -> str | None:
-    """``schema_error`` of a text in JSON, for a worker."""
+    """Run ``schema_error`` on JSON text, in a worker."""
     return schema_error(json.loads(schema))
 
 
 def size_error(answers: Mapping[str, Any]) -> str | None:
-    """Why these answers are more, or other, than can be kept."""
+    """Return why these answers cannot be stored, or ``None``."""
     if _is_deep(answers):
         return f"An answer is nested more than {_DEEPEST} levels deep."
     try:
@@ -64,9 +64,9 @@ def size_error(answers: Mapping[str, Any]) -> str | None:
 
 
 def validation_error(schema: Mapping[str, Any], answer: Any) -> str | None:
-    """What is wrong with an answer, or none."""
+    """Return what is wrong with an answer, or ``None``."""
     try:
-        # The first flaw ends it. To list them all takes minutes if someone has made it so.
+        # Stops at the first error. A hostile schema can make listing all of them take minutes.
         _validator(_text(schema)).validate(answer)
     except jsonschema_rs.ValidationError as error:
         return _first_line(error.message)
@@ -74,12 +74,12 @@ def validation_error(schema: Mapping[str, Any], answer: Any) -> str | None:
 
 
 def is_quick(schema: Mapping[str, Any], answer: Any) -> bool:
-    """Whether an answer can be checked while others wait: each of its characters may meet each part of the schema."""
+    """Whether the check is fast enough for the event loop: each character may meet each part of the schema."""
     return _parts(_text(schema)) * len(json.dumps(answer)) <= _LITTLE_WORK
 
 
 def flaw_in_texts(schema: str, answer: str) -> str | None:
-    """The same of texts in JSON, for a worker."""
+    """Run ``validation_error`` on JSON texts, in a worker."""
     return validation_error(json.loads(schema), json.loads(answer))
 
 
@@ -97,7 +97,7 @@ def _validator(text: str) -> Any:
     return jsonschema_rs.validator_for(
         json.loads(text),
         retriever=_fetch_nothing,
-        # The linear engine: a pattern that explodes would hold the whole server.
+        # The linear engine: an exploding pattern would block the whole server.
         pattern_options=jsonschema_rs.RegexOptions(size_limit=1_000_000, dfa_size_limit=1_000_000),
     )
 
@@ -107,7 +107,10 @@ def _fetch_nothing(uri: str) -> Any:
 
 
 def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
-    """References are followed when an answer is checked: a few that double each other would never end."""
+    """Return why references are too expensive.
+
+    They are followed when an answer is checked, and can double repeatedly.
+    """
     weights: dict[str, int] = {}
     try:
         weight = _weight(schema, schema, weights, ())
@@ -119,7 +122,7 @@ def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
 
 
 def _weight(part: Any, whole: Mapping[str, Any], known: dict[str, int], following: tuple[str, ...]) -> int:
-    """How many schemas, counted roughly, stand in a part once its references are followed."""
+    """Estimate how many schemas a part has after following its references."""
     if not isinstance(part, Mapping | list):
         return 0
     weight = 1 + sum(_weight(inner, whole, known, following) for inner in _inside(part))
@@ -136,7 +139,7 @@ def _inside(part: Mapping[str, Any] | list[Any]) -> Iterator[Any]:
     if isinstance(part, list):
         yield from part
         return
-    # What is defined counts where it is referred to.
+    # Definitions count where they are referenced.
     yield from (inner for name, inner in part.items() if name not in ("$defs", "definitions", "enum", "const"))
 
 

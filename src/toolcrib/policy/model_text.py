@@ -1,7 +1,7 @@
-"""The text that a model reads of a call's result: plain where a text is meant, JSON where a value is, and bounded.
+"""The text that a model reads of a call's result: plain text or JSON, with a size limit.
 
-The text is the same whether the result comes from its tool or from its row, so its offsets hold: objects are written
-in the order in which the database keeps them. A result that is cut says so and names the offset to read on from.
+The text is the same whether the result comes from its tool or from its row, so that offsets remain valid: objects are
+written in the order of the database. A result that is cut says that, and names the offset to continue from.
 """
 
 import json
@@ -17,24 +17,24 @@ from toolcrib.policy.permissions import READ_RESULT
 from toolcrib.policy.truncation import head, truncate
 
 MODEL_RESULT_BYTES: Final = 60_000
-# For what a cut result says of itself.
+# Reserved for the note in a cut result.
 _NOTE_BYTES: Final = 512
 
-# Deeper than this, the order does not matter: of such a value a model is not given the whole.
+# Deeper than this, the order does not matter: a model never gets such a value as a whole.
 _DEEPEST: Final = 100
 _MCP_KEYS: Final = frozenset({"text", "structured", "media", "cut"})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResult:
-    """What a model is given of a result. ``cut`` is empty if it is the whole."""
+    """What a model gets of a result. ``cut`` is empty if it is complete."""
 
     value: Any
     cut: Mapping[str, Any]
 
 
 def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> ModelResult:
-    """The result unchanged if what a model reads of it fits into ``limit_bytes``, else as much of it as does."""
+    """Return the result unchanged if its text fits into ``limit_bytes``, otherwise as much of it as fits."""
     read = _as_read(result)
     whole = truncate(read, limit_bytes=limit_bytes)
     if not whole.was_truncated:
@@ -47,7 +47,7 @@ def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_
 
 
 def model_text(result: Any, error: Mapping[str, Any] | None = None) -> tuple[str, bool]:
-    """The whole text, and whether it is an error. ``error`` is an error as its row has it."""
+    """Return the whole text, and whether it is an error. ``error`` is an error as stored in its row."""
     if result is None and error is not None:
         return _error_text(error), True
     spoken = text_result(result)
@@ -57,14 +57,14 @@ def model_text(result: Any, error: Mapping[str, Any] | None = None) -> tuple[str
 def bounded_text(
     result: Any, error: Mapping[str, Any] | None, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES
 ) -> tuple[str, bool]:
-    """What a model reads of a call that has ended, and whether it is an error."""
+    """Return what a model reads of an ended call, and whether it is an error."""
     if result is None and error is not None:
         return str(model_result(_error_text(error), call_id, limit_bytes=limit_bytes).value), True
     return model_text(model_result(result, call_id, limit_bytes=limit_bytes).value, error)
 
 
 def text_piece(text: str, offset: int, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> tuple[str, int]:
-    """The text from ``offset`` on, as much as a model gets at once with how to read on; and where it ends."""
+    """Return the next piece of text from ``offset``, with a note on how to continue; and its end."""
     piece = head(text[offset:], limit_bytes=limit_bytes - 2 * _NOTE_BYTES)
     end = offset + len(piece)
     if end == len(text):
@@ -86,21 +86,21 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 
 def _written(read: Any) -> str:
-    """A result that ``_as_read`` gave, as text."""
+    """Render a result of ``_as_read`` as text."""
     if (spoken := text_result(read)) is not None:
         return spoken.text
     return read if isinstance(read, str) else json_text(read)
 
 
 def _as_read(result: Any) -> Any:
-    """What a model reads of a result: nothing twice, no bytes of pictures, every object in the order of its row."""
+    """Prepare a result for a model: no duplicates, no image bytes, every object in the order of its row."""
     if isinstance(result, Mapping) and result.keys() <= _MCP_KEYS:
         result = _of_mcp(result)
     return result if text_result(result) else _in_kept_order(result)
 
 
 def _of_mcp(result: Mapping[str, Any]) -> Any:
-    """An MCP server's answer. Many servers write their structured content as text too."""
+    """Prepare an MCP server's response. Many servers repeat their structured content as text."""
     shown = dict(result)
     if "structured" in shown and _is_json_of(shown.get("text"), shown["structured"]):
         shown.pop("text", None)
@@ -126,7 +126,7 @@ def _without_data(medium: Any) -> Any:
 
 
 def _in_kept_order(value: Any, level: int = 0) -> Any:
-    """Objects in the order of ``jsonb``: shorter keys first, then by their bytes."""
+    """Order objects as ``jsonb`` does: shorter keys first, then by their bytes."""
     if level == _DEEPEST:
         return value
     if isinstance(value, Mapping):
@@ -143,19 +143,19 @@ def _kept_place(key: str) -> tuple[int, bytes]:
 
 
 def _common_prefix(one: str, other: str) -> int:
-    """How many leading characters are the same: up to there, nothing was cut."""
+    """Count equal leading characters: up to there, nothing was cut."""
     return bisect_right(range(min(len(one), len(other)) + 1), 0, key=lambda count: one[:count] != other[:count]) - 1
 
 
 def _unmarked(cut: Any, whole: Any) -> Any:
-    """A cut result without the mark that it is cut: what is missing is found by comparing the rest."""
+    """Remove the mark of a cut result: a comparison then finds where it was cut."""
     if isinstance(cut, dict) and "truncated" in cut and isinstance(whole, Mapping):
         return {**cut, "truncated": whole["truncated"]}
     return cut
 
 
 def _marked(cut: Any, how: str) -> Any:
-    """A cut result that says so, in its own form."""
+    """Mark a cut result, in its own format."""
     if isinstance(cut, str):
         return f"{cut}\n[{how}]"
     if not isinstance(cut, dict):

@@ -1,4 +1,4 @@
-"""Which places a caller may read and write through a tool. Asks nobody: trust is decided in ``decisions``."""
+"""Which paths a caller may read and write through a tool. ``authorization`` decides about trust."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.policy.permissions import path_allowed, permission_for
 from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
 
-# What Toolcrib itself writes there, and nobody else.
+# Only Toolcrib itself writes there.
 LOGS = WorkspacePath(Mount.STATE, "/logs")
 
 
@@ -21,14 +21,14 @@ class PathAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The rule that refuses, and the error to give."""
+    """The rule that denies, and the error to raise."""
 
     rule: str
     error: CallDenied
 
 
 class PathGuard:
-    """Judges one place at a time, for one caller and one tool. People are bound by the mounts only."""
+    """Checks one path at a time, for one caller and one tool. Only the mount rules apply to people."""
 
     def __init__(
         self,
@@ -38,9 +38,11 @@ class PathGuard:
         granted: Collection[WorkspacePath] = (),
         ask: Callable[[WorkspacePath], None] | None = None,
     ) -> None:
-        """``granted`` are places whose names a person has let pass; all else still holds for them.
+        """Create the guard.
 
-        ``ask`` is told of each place that may be written only if a person agrees. Without it such a one is refused.
+        Args:
+            granted: Protected paths that a person approved. All other rules still apply to them.
+            ask: Called for each path that needs a person's approval to be written. Without it, such a path is denied.
         """
         self._agent = caller.agent
         self._tool_name = tool_name
@@ -55,17 +57,17 @@ class PathGuard:
             raise objection.error
 
     def check_write(self, place: WorkspacePath) -> None:
-        """Raise if ``place`` may not be made, changed, moved or deleted."""
+        """Raise if ``place`` may not be created, changed, moved or deleted."""
         if objection := self.denial(PathAccess.WRITE, place):
             raise objection.error
 
     def check_name(self, place: WorkspacePath) -> None:
-        """Raise if nothing of this name may be made, for a folder on the way to what may be written."""
+        """Raise if the name is protected, for a folder on the way to a path that may be written."""
         if objection := self.protected_name(PathAccess.WRITE, place):
             raise objection.error
 
     def denial(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
-        """What first stands against it, if anything does."""
+        """Return the first rule that denies access, if any."""
         return (
             self.read_only_mount(access, place)
             or self.state_logs(access, place)
@@ -74,18 +76,21 @@ class PathGuard:
         )
 
     def read_only_mount(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        """Deny writing to a read-only mount."""
         if access is PathAccess.READ or place.mount.writable:
             return None
         message = f"{place} cannot be written: @{place.mount} is read-only. Write to @project or @central."
         return Denial("mount.read-only", ReadOnlyMount(message))
 
     def state_logs(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        """Deny writing to Toolcrib's own logs."""
         if access is PathAccess.READ or place.mount is not Mount.STATE or place.parts[:1] != LOGS.parts:
             return None
         message = f"{place} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
         return Denial("state.logs", ReadOnlyMount(message))
 
     def paths(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        """Deny paths that the agent's permission for the tool does not cover."""
         if self._agent is None or self._permission is None or path_allowed(self._permission, place):
             return None
         tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
@@ -96,6 +101,7 @@ class PathGuard:
         return Denial(f"{self._agent.permissions_rule}.{tool}.paths", PermissionDenied(message))
 
     def protected_name(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+        """Deny protected paths to agents. Passes paths that only need an approval to ``ask``."""
         if self._protection is None or place in self._granted:
             return None
         glob = self._protection.protects_reading(place)

@@ -1,6 +1,7 @@
-"""Match text against patterns that others wrote, in time linear in the text: every expression runs in RE2.
+"""Matches text against untrusted patterns in linear time: every expression runs in RE2.
 
-Python's ``re`` backtracks: a glob of a dozen stars holds the process for years. RE2 cannot, and its memory is bounded.
+Python's ``re`` backtracks: a glob with a dozen stars can block the process for years. RE2 does not, and its memory is
+bounded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ import re2  # type: ignore[import-untyped]
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-# Far more than anybody writes by hand. What they bound is the time that one match takes, not only its memory.
+# Far more than people write by hand. The limits bound the time of one match, not only its memory.
 MAX_PATTERN_CHARACTERS: Final = 1_000
 MAX_PATTERNS: Final = 4_000
 MAX_WILDCARDS: Final = 8_000
@@ -21,15 +22,15 @@ _MOST_MEMORY: Final = 64 * 1024 * 1024
 
 
 class PatternTooLargeError(ValueError):
-    """Patterns that are too many, too long, or need more memory than they get. The message says which and how much."""
+    """Patterns that are too many, too long, or need too much memory. The message says which, and by how much."""
 
 
 class BadPatternError(ValueError):
-    """A line that git would not read as a pattern."""
+    """A line that git would not accept as a pattern."""
 
 
 class ExpressionSet:
-    """Regular expressions that are matched together, each by its number. ``whole`` makes all of them match all."""
+    """Regular expressions that are matched together. ``whole`` requires each to match the whole text."""
 
     def __init__(self, expressions: Sequence[str], *, whole: bool = False, ignore_case: bool = False) -> None:
         options = re2.Options()
@@ -42,7 +43,7 @@ class ExpressionSet:
         try:
             for expression in expressions:
                 self._set.Add(expression)
-            # RE2 says that nothing matches when it has no memory left. This one always matches, unless that is so.
+            # RE2 reports no match when it runs out of memory. This expression always matches, except then.
             self._always = self._set.Add("(?s).*" if whole else "")
             self._set.Compile()
         except re2.error as error:
@@ -51,7 +52,7 @@ class ExpressionSet:
         self.matches("")
 
     def matches(self, text: str) -> list[int]:
-        """The numbers of the expressions that match, in no order."""
+        """Return the numbers of the expressions that match, in no order."""
         found = self._set.Match(text.encode("utf-8", "replace"))
         if not found:
             raise PatternTooLargeError(
@@ -60,12 +61,13 @@ class ExpressionSet:
         return [number for number in found if number != self._always]
 
     def any(self, text: str) -> bool:
+        """Whether any expression matches."""
         return len(self.matches(text)) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one expression of a rule says: ``folder`` if it matched the folder above rather than the path itself."""
+    """The meaning of one expression. ``folder``: it matches a folder above the path, not the path itself."""
 
     number: int
     include: bool
@@ -73,11 +75,11 @@ class _Rule:
 
 
 class GitIgnoreRules:
-    """The lines of a ``.gitignore``, or globs that read like them.
+    """The lines of a ``.gitignore``, or globs in the same syntax.
 
     Args:
-        lines: One pattern each. An empty line and a comment say nothing.
-        strict: Whether a line that git would not read raises BadPatternError; otherwise it does not count.
+        lines: One pattern each. Empty lines and comments are ignored.
+        strict: Whether an invalid line raises ``BadPatternError``; otherwise it is ignored.
 
     Raises:
         PatternTooLargeError: They would take too long, or too much memory.
@@ -94,22 +96,23 @@ class GitIgnoreRules:
         self._expressions = ExpressionSet(expressions)
 
     def __bool__(self) -> bool:
-        """Whether any line says anything."""
+        """Whether there is any rule."""
         return bool(self._rules)
 
     def verdict(self, path: str) -> bool | None:
-        """Whether the last rule that means ``path`` ignores it; none if no rule does. A folder's path ends with /."""
+        """Whether the last matching rule ignores ``path``; ``None`` without a match. A folder's path ends with /."""
         matched = [self._rules[number] for number in self._expressions.matches(path)]
-        # A rule about the path itself outranks one about a folder above it.
+        # A rule for the path itself outranks one for a folder above it.
         last = max(matched, key=lambda rule: (not rule.folder, rule.number), default=None)
         return None if last is None else last.include
 
     def match(self, path: str) -> bool:
+        """Whether the rules ignore ``path``."""
         return self.verdict(path) is True
 
 
 def check_size(patterns: Iterable[str]) -> None:
-    """Raise PatternTooLargeError if patterns are too many or too long to be matched quickly."""
+    """Raise ``PatternTooLargeError`` if patterns are too many or too long to match quickly."""
     count = wildcards = 0
     for pattern in patterns:
         count += 1
@@ -125,12 +128,12 @@ def check_size(patterns: Iterable[str]) -> None:
 
 
 def literal_expression(text: str) -> str:
-    """An expression that matches this very text."""
+    """Build an expression that matches exactly this text."""
     return "".join(char if char.isalnum() else _code(char) for char in text)
 
 
 def glob_expression(glob: str) -> str:
-    """One name with shell wildcards, ``*``, ``?`` and ``[…]``, as an expression of RE2."""
+    """Convert shell wildcards in one name (``*``, ``?`` and ``[…]``) to an RE2 expression."""
     parts: list[str] = []
     at = 0
     while at < len(glob):
@@ -149,7 +152,7 @@ def glob_expression(glob: str) -> str:
 
 
 def _translated(line: str, number: int, *, strict: bool) -> list[tuple[str, _Rule]]:
-    """The expressions of one line: one for the path itself, one for a folder above it."""
+    """Convert one line to expressions: one for the path itself, one for a folder above it."""
     try:
         pattern = GitIgnoreSpecPattern(line)
     except GitIgnorePatternError as error:
@@ -160,7 +163,7 @@ def _translated(line: str, number: int, *, strict: bool) -> list[tuple[str, _Rul
         return []
     text, include = pattern.regex.pattern, pattern.include
     for name in pattern.regex.groupindex:
-        # The library marks with a group where the name of a folder ends.
+        # The library marks the end of a folder's name with a group.
         mark = f"(?P<{name}>/)"
         either = f"(?:{mark}|$)"
         if text.endswith(either):
@@ -172,14 +175,14 @@ def _translated(line: str, number: int, *, strict: bool) -> list[tuple[str, _Rul
 
 
 def _end_of_class(glob: str, start: int) -> int | None:
-    """Where the ``]`` stands that closes a class; the first character cannot be it."""
+    """Return the position of the ``]`` that closes a class. It is never the first character."""
     first = start + 1 if glob[start : start + 1] == "!" else start
     end = glob.find("]", first + 1)
     return None if end < 0 else end
 
 
 def _class_expression(body: str) -> str:
-    """``[a-z]`` and ``[!a-z]``. A range that ends before it begins contains nothing, as in a shell."""
+    """Convert ``[a-z]`` or ``[!a-z]``. An inverted range is empty, as in a shell."""
     negated, body = body.startswith("!"), body.removeprefix("!")
     members: list[str] = []
     at = 0

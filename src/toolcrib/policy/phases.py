@@ -1,4 +1,4 @@
-"""Which phase of its workflow binds an agent. People choose it; nothing that an agent can call does."""
+"""The current phase of an agent's workflow. Only people choose it, never the agent."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ from toolcrib.core.errors import BadArguments
 
 
 def in_phase(agent: Agent, phase: str | None) -> Agent:
-    """The agent with the permissions of a phase; without one, of its first. Agents without phases stay as they are.
+    """Return the agent with the permissions of a phase (default: its first). Agents without phases stay unchanged.
 
-    A phase that the definition does not have any more gives nothing: there the agent reads only.
+    A phase that the definition no longer has grants nothing: the agent is read-only.
     """
     rules = agent.rules
     if not rules.phases:
@@ -21,7 +21,7 @@ def in_phase(agent: Agent, phase: str | None) -> Agent:
 
 
 def refuse_unknown_phase(rules: AgentRules | None, phase: str | None) -> None:
-    """BadArguments if the agent has no such phase. Every agent has none."""
+    """Raise ``BadArguments`` if the agent has no such phase. ``None`` is always valid."""
     names = [one.name for one in rules.phases] if rules is not None else []
     if phase is None or phase in names:
         return

@@ -1,7 +1,7 @@
-"""Names that are closed to agents: secrets, and what becomes code. Judges names, so it holds for what is not there yet.
+"""Paths that are protected from agents: secrets, and files that are executed. Checks names, so that new files count.
 
-A pattern is one component or several; it counts at any depth, and protects what lies beneath a match.
-``*`` stays within a component, ``**`` spans any number of them.
+A pattern has one or more components; it matches at any depth, and protects everything below a match. ``*`` stays within
+a component, ``**`` spans any number of them.
 """
 
 import re
@@ -15,16 +15,16 @@ from toolcrib.core.paths import WorkspacePath
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPattern:
-    """One protected name, and why it is protected."""
+    """One protected name, and the reason."""
 
     glob: str
     why: str
     unless: tuple[str, ...] = ()
-    # The name itself is protected and what lies beneath is not: git must be able to commit.
+    # Protects the name itself and not what is below it: git must be able to commit.
     itself_only: bool = False
-    # A word that stands by itself in the stem of a name with no extension, or with one of a data format.
+    # A separate word in the stem of a name, with no extension or with that of a data format.
     word: str | None = None
-    # Not below a .git, where git itself writes it.
+    # Not below a .git folder, where git itself writes it.
     outside_git: bool = False
 
 
@@ -36,13 +36,13 @@ _EDITOR = "runs programs when an editor opens the folder"
 _AGENT = "instructs and runs programs in a coding agent"
 _CI = "runs programs where the project is built"
 _BUILD = "runs programs when the project is built or installed"
-# What a file of secrets is written in; a source file or a text about secrets is not one.
+# Formats of files with secrets; a source file or a text about secrets is not one.
 _DATA = (
     "age|asc|bak|cfg|conf|config|csv|dat|db|enc|env|gpg|ini|json|json5|jsonc|kdbx|old|plist|properties|sqlite|sqlite3|"
     "tfvars|toml|tsv|txt|xml|ya?ml"
 )
 
-# Neither read nor written. The particular stands before the general: the first that matches is named.
+# Neither read nor written. Specific patterns come first: the first match is reported.
 READING: Final = (
     ProtectedPattern(".env", _SECRETS),
     ProtectedPattern(".env.*", _SECRETS, unless=(".env.example", ".env.sample", ".env.template")),
@@ -70,7 +70,7 @@ READING: Final = (
     ProtectedPattern("id_dsa*", _KEYS),
     ProtectedPattern("id_ecdsa*", _KEYS),
     ProtectedPattern("id_ed25519*", _KEYS),
-    # Lists of authorities, which every library brings along, hold no key.
+    # CA bundles, which many libraries ship, contain no key.
     ProtectedPattern("*.pem", _KEYS, unless=("cacert.pem", "cacerts.pem", "ca-bundle.pem", "ca-certificates.pem")),
     ProtectedPattern("*.key", _KEYS),
     ProtectedPattern("*.p12", _KEYS),
@@ -79,7 +79,7 @@ READING: Final = (
     ProtectedPattern("*secret*", _SECRETS, word="secrets?"),
 )
 
-# Read freely, written only after a person agreed: it becomes code on their machine without their asking for it.
+# Readable, but written only after a person approved: such a file becomes code on their machine.
 WRITING_ONLY: Final = (
     ProtectedPattern(".git", "decides which repository, and so whose programs, git uses", itself_only=True),
     ProtectedPattern(".git/hooks", _GIT),
@@ -87,7 +87,7 @@ WRITING_ONLY: Final = (
     ProtectedPattern(".git/worktrees", "decides which configuration git uses"),
     ProtectedPattern(".git/objects/info", "decides which other repository git reads"),
     ProtectedPattern("commondir", "decides which configuration git uses"),
-    # With it a folder becomes a bare repository, whose configuration git obeys.
+    # With it, a folder becomes a bare repository, whose configuration git obeys.
     ProtectedPattern(
         "HEAD", "makes a folder a repository, whose programs git runs", itself_only=True, outside_git=True
     ),
@@ -160,16 +160,16 @@ PATTERNS: Final = {pattern.glob: pattern for pattern in READING + WRITING_ONLY}
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPaths:
-    """The protected names of one agent: all of them but those that its owner lifted, named by their glob."""
+    """The protected names of one agent: all except those that its owner lifted, by their glob."""
 
     lifted: tuple[str, ...] = ()
 
     def protects_reading(self, place: WorkspacePath) -> str | None:
-        """The pattern that forbids reading ``place``, if any."""
+        """Return the pattern that protects ``place`` from reading, if any."""
         return _first_match(place, self.lifted, writing=False)
 
     def protects_writing(self, place: WorkspacePath) -> str | None:
-        """The pattern that closes ``place`` to writing, if any. What may not be read may not be written either."""
+        """Return the pattern that protects ``place`` from writing, if any. Includes those for reading."""
         return _first_match(place, self.lifted, writing=True)
 
 
@@ -185,16 +185,16 @@ def _first_match(place: WorkspacePath, lifted: tuple[str, ...], *, writing: bool
 
 @lru_cache(maxsize=65_536)
 def is_suspect(component: str) -> bool:
-    """Whether any pattern begins with this name. Nearly always no, and the same names come again."""
+    """Whether any pattern starts with this name. Nearly always false, and cached because names repeat."""
     return _SUSPECT.match(folded(component)) is not None
 
 
-# What nobody sees and some file systems do not compare, though Unicode does not call it a format character.
+# Invisible characters that some file systems ignore, though Unicode does not class them as format characters.
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 def folded(component: str) -> str:
-    """The name as the most forgiving file system would compare it."""
+    """Normalize a name as the most lenient file system would compare it."""
     if component.isascii() and component.isprintable():
         return component.lower().rstrip(". ")
     name = unicodedata.normalize("NFKC", component).casefold()
@@ -204,13 +204,13 @@ def folded(component: str) -> str:
 
 @lru_cache(maxsize=1_024)
 def _in_force(lifted: tuple[str, ...], *, writing: bool, in_git: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """One expression over a path that begins and ends with ``/``, and each group's glob."""
+    """Build one expression over a path that starts and ends with ``/``, and the glob of each group."""
     patterns = [
         pattern
         for pattern in (READING + WRITING_ONLY if writing else READING)
         if pattern.glob not in lifted and not (in_git and pattern.outside_git)
     ]
-    # With nothing left nothing may match: an empty alternation would match everything.
+    # Without patterns nothing may match: an empty alternation would match everything.
     expression = "|".join(map(_expression, patterns)) or "(?!)"
     return re.compile(f"/(?:{expression})"), tuple(pattern.glob for pattern in patterns)
 
@@ -223,7 +223,7 @@ def _expression(pattern: ProtectedPattern) -> str:
 
 
 def _with_word(word: str) -> str:
-    """Names that have the word by itself in their stem: what comes after the last dot is the extension."""
+    """Match names with the word separate in their stem. The extension follows the last dot."""
     rest_of_stem = r"(?:[^/.]|\.(?=[^/]*\.))*"
     return rf"(?:[^/]*[^a-z0-9/])?{word}(?![a-z0-9]){rest_of_stem}(?:\.(?:{_DATA}))?"
 

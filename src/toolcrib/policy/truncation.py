@@ -1,9 +1,8 @@
-"""Bounds what a model gets of a result. Where the whole can be fetched is said by whoever keeps it.
+"""Truncates results for models. The size is that of the compact JSON text in UTF-8.
 
-A result's size is that of its JSON text: compact, in UTF-8. A result that is too large keeps its shape: long
-strings lose their middle, long lists and objects their end, and each says how much is missing. One that says whether it
-is ``truncated`` says so.
-The cost is one encoding of the result, and of its largest parts again for every level that has to be opened.
+A truncated result keeps its structure: long strings lose their middle, long lists and objects their end, and each says
+how much is missing. A ``truncated`` field is set to true. The caller says where the whole can be read. The cost is one
+encoding of the result, and another one of its largest parts for every level that is opened.
 """
 
 import json
@@ -15,17 +14,17 @@ from typing import Any, Final
 
 SMALLEST_LIMIT: Final = 256
 
-# How far the parts of a list or an object are cut down before the last of them are dropped.
+# How far the parts of a list or an object are cut before the last ones are dropped.
 _ITEM_FLOOR = 2_048
 _VALUE_FLOOR = 96
-# Deeper than this, what is too large is cut as text: to open every level would cost more than it tells.
+# Deeper than this, large values are cut as text: opening every level would cost too much.
 _LEVELS = 16
-# Deeper than this, a value cannot be encoded everywhere.
+# Deeper than this, some encoders fail.
 _DEEPEST = 100
-# Longer numbers Python does not write out.
+# Python does not print longer numbers.
 _MOST_BITS = 10_000
 
-# What encloses a text, a list or an object; also the least that any of them takes.
+# The delimiters of a text, list or object; also the least that any of them takes.
 _ENDS = 2
 _COMMA = 1
 _COLON = 1
@@ -33,7 +32,7 @@ _COLON = 1
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A result that fits, whether something of it is missing, and how large it was."""
+    """A result that fits, whether something is missing, and its original size."""
 
     value: Any
     was_truncated: bool
@@ -41,7 +40,7 @@ class Truncated:
 
 
 def truncate(result: Any, *, limit_bytes: int) -> Truncated:
-    """``result`` unchanged if its JSON text fits into ``limit_bytes``, else as much of it as does."""
+    """Return ``result`` unchanged if its JSON text fits into ``limit_bytes``, otherwise as much of it as fits."""
     if limit_bytes < SMALLEST_LIMIT:
         raise ValueError(f"limit_bytes is {limit_bytes}; at least {SMALLEST_LIMIT} is needed.")
     value = result
@@ -58,7 +57,7 @@ def truncate(result: Any, *, limit_bytes: int) -> Truncated:
 
 
 def head(text: str, *, limit_bytes: int) -> str:
-    """As much of the beginning of a text as takes ``limit_bytes`` in JSON."""
+    """Return as much of the start of a text as takes ``limit_bytes`` in JSON."""
     return _prefix(text[:limit_bytes], limit_bytes - _ENDS)
 
 
@@ -70,12 +69,12 @@ def _size(value: Any) -> int:
 
 
 def _bytes_in(text: str) -> int:
-    # Half of a surrogate pair is no text, but it has a size.
+    # A lone surrogate is not valid text, but it has a size.
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _encodable(value: Any, level: int = 0) -> Any:
-    """``value`` without the numbers that JSON lacks, and without what is nested too deeply."""
+    """Replace numbers that JSON does not have, and what is nested too deeply."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
@@ -90,7 +89,7 @@ def _encodable(value: Any, level: int = 0) -> Any:
 
 
 def _cut(value: Any, budget: int, level: int = 0) -> Any:
-    """``value``, which is larger than ``budget``, in at most so many bytes. There are at least two."""
+    """Cut ``value``, which is larger than ``budget``, to at most that many bytes. ``budget`` is at least two."""
     if isinstance(value, str):
         return _cut_text(value, budget)
     if isinstance(value, dict) and level < _LEVELS:
@@ -101,7 +100,7 @@ def _cut(value: Any, budget: int, level: int = 0) -> Any:
 
 
 def _cut_text(text: str, budget: int) -> str:
-    """The head and the tail, and between them how many bytes are missing."""
+    """Keep head and tail, with the number of missing bytes in between."""
     total = _bytes_in(text)
     half = (budget - _size(_gap(total))) // 2
     if half < 1:
@@ -116,7 +115,7 @@ def _gap(missing: int) -> str:
 
 
 def _prefix(text: str, room: int) -> str:
-    """As much of the beginning as takes ``room`` bytes in JSON, where some characters are escaped."""
+    """Return as much of the start as takes ``room`` bytes in JSON, where some characters are escaped."""
     taken = range(len(text) + 1)
     return text[: bisect_right(taken, room, key=lambda count: _size(text[:count]) - _ENDS) - 1]
 
@@ -146,10 +145,10 @@ def _more(missing: int, what: str) -> str:
 
 
 def _shares(parts: Iterable[tuple[int, Any]], room: int, floor: int) -> tuple[list[int], int]:
-    """The sizes of the parts that stay, and how many bytes each of them may have.
+    """Return the sizes of the parts that stay, and the byte limit for each.
 
-    A part comes with the bytes that frame it. The leading ones stay for which there is room once none is
-    larger than ``floor``; then the small ones stay whole and the large ones share evenly what is left.
+    A part comes with the bytes of its frame. Leading parts stay while they fit with at most ``floor`` bytes each. Then
+    small parts stay whole, and large ones share the rest evenly.
     """
     floor = min(floor, room // 2)
     if floor < _ENDS:
@@ -167,7 +166,7 @@ def _shares(parts: Iterable[tuple[int, Any]], room: int, floor: int) -> tuple[li
 
 
 def _cap(sizes: list[int], room: int) -> int:
-    """The size to which the larger ones must be cut so that all fit."""
+    """Return the size to which the larger parts must be cut so that all fit."""
     for before, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - before)
         if size > share:

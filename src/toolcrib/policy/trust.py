@@ -1,4 +1,4 @@
-"""How far an agent may be trusted: ceilings that owners set, for a workspace and for an agent."""
+"""Trust ceilings that owners set, for a workspace and for an agent."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from toolcrib.policy.phases import in_phase
 def bound_agent(
     agent_id: AgentId, name: str, rules: AgentRules, grants: tuple[Grant, ...], *, workspace_ceiling: TrustLevel | None
 ) -> Agent:
-    """The agent as it calls: trusted no further than the ceilings allow, and in the first of its phases."""
+    """Build the calling agent: with trust limited by the ceilings, and in its first phase."""
     ceiling = ceiling_of(rules, workspace_ceiling)
     if rules.trust.exceeds(ceiling):
         rules = rules.model_copy(update={"trust": ceiling})
@@ -21,16 +21,16 @@ def bound_agent(
 
 
 def ceiling_of(rules: AgentRules | None, workspace_ceiling: TrustLevel | None) -> TrustLevel | None:
-    """The lower of the two ceilings, if there is any."""
+    """Return the lower of the two ceilings, if there is any."""
     own = rules.max_trust if rules is not None else None
     return own.capped(workspace_ceiling) if own is not None else workspace_ceiling
 
 
 def packaged_rules(rules: AgentRules) -> AgentRules:
-    """The rules of an agent that came with a package: whoever packed it trusts nobody in the owner's name.
+    """Limit the rules of a packaged agent: the package's author cannot grant trust for the workspace's owner.
 
-    People are asked before what is dangerous, names stay protected, and only owners trust it further in a session. An
-    owner who wants it otherwise gives the agent another definition.
+    Dangerous calls need an approval, protected paths stay protected, and only owners can raise the trust in a session.
+    An owner who wants otherwise gives the agent another definition.
     """
     ceiling = (
         rules.max_trust if rules.max_trust is not None and not rules.max_trust.exceeds(TrustLevel.GUIDED) else None
@@ -43,7 +43,7 @@ def packaged_rules(rules: AgentRules) -> AgentRules:
 def refuse_beyond_ceiling(
     trust: TrustLevel | None, *, role: WorkspaceRole, rules: AgentRules | None, workspace_ceiling: TrustLevel | None
 ) -> None:
-    """Forbidden if a person of this role may not trust an agent so far in a session."""
+    """Raise ``Forbidden`` if a person with this role may not set this trust in a session."""
     ceiling = ceiling_of(rules, workspace_ceiling)
     if trust is None:
         return
@@ -60,7 +60,7 @@ def refuse_beyond_ceiling(
 
 
 def in_session(agent: Agent, trust: TrustLevel | None, *, by_owner: bool) -> Agent:
-    """The agent as a session trusts it. Rules and ceilings may have become stricter since that was said."""
+    """Apply a session's trust to the agent. Rules and ceilings may have become stricter since it was set."""
     if trust is None:
         return agent
     ceiling = agent.max_trust

@@ -1,4 +1,4 @@
-"""Decides whether a workflow's document may become another: its schema, and which step may follow which."""
+"""Decides whether a workflow document may change: by its schema and its transitions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +8,10 @@ from toolcrib.core.packages import Workflow
 
 
 def require_step(workflow: Workflow, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-    """SchemaMismatch or InvalidTransition unless the frontmatter may become ``after``, which fits its schema.
+    """Raise ``SchemaMismatch`` or ``InvalidTransition`` unless the frontmatter may become ``after``.
 
-    ``before`` is none where no readable document stands: then the workflow begins anew.
+    ``after`` already matches the schema. ``before`` is ``None`` without a readable document: then the workflow
+    restarts.
     """
     if flaw := shape_flaw(after):
         raise mismatch(flaw)
@@ -25,7 +26,7 @@ def require_step(workflow: Workflow, before: Mapping[str, Any] | None, after: Ma
 
 
 def shape_flaw(document: Mapping[str, Any]) -> str | None:
-    """Why no workflow could have this frontmatter, whatever its schema says."""
+    """Return why no workflow can have this frontmatter, whatever its schema, or ``None``."""
     if not isinstance(document.get("currentNodeId"), str | None):
         return "`currentNodeId` is no text"
     steps = document.get("stepsCompleted")
@@ -39,7 +40,7 @@ def mismatch(flaw: str) -> SchemaMismatch:
 
 
 def refused(workflow: Workflow, why: str, origin: str | None = None) -> InvalidTransition:
-    """The refusal, with the steps that may follow."""
+    """Build the error, with the possible next steps."""
     allowed = (workflow.start,) if origin is None else workflow.next_after(origin)
     following = ", ".join(allowed[:20]) or "nothing: it is the last step"
     error = InvalidTransition(f"{why} Nothing was changed. What may follow: {following}.")
@@ -48,7 +49,7 @@ def refused(workflow: Workflow, why: str, origin: str | None = None) -> InvalidT
 
 
 def _node(workflow: Workflow, document: Mapping[str, Any] | None) -> str:
-    """Where a document stands; one that does not say so stands at the beginning."""
+    """Return the document's current step. Without one, it is the first."""
     found = document.get("currentNodeId") if document is not None else None
     return found.strip() or workflow.start if isinstance(found, str) else workflow.start
 

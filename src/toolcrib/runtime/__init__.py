@@ -1,1 +1,1 @@
-"""Timers, threads and settings of the process."""
+"""Timers, threads and process setup."""

@@ -1,4 +1,4 @@
-"""Threads for disk work, so that a slow disk does not stop the server."""
+"""Threads for disk work, so that a slow disk does not block the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,14 @@ _pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="disk")
 
 
 async def in_thread(work: Callable[..., T], *arguments: object) -> T:
+    """Run ``work`` in a thread for disk work."""
     return await asyncio.get_running_loop().run_in_executor(_pool, work, *arguments)
 
 
-# A look at a file or two costs less than handing it to a thread.
+# Accessing a few files costs less than a thread switch.
 _FEW = 8
 
 
 async def in_thread_if_many(count: int, work: Callable[..., T], *arguments: object) -> T:
-    """Does ``count`` quick looks right here if they are few."""
+    """Run in a thread, unless ``count`` is small."""
     return work(*arguments) if count <= _FEW else await in_thread(work, *arguments)

@@ -1,4 +1,4 @@
-"""Turns that are shared fairly: so many at once, by accounts in rotation, none of which takes more than half."""
+"""Limits concurrency fairly: accounts take turns in rotation, and none takes more than half."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from typing import Final
 from toolcrib.core.errors import Overloaded
 from toolcrib.core.ids import UserId
 
-# For whom the running task works: what it waits for is shared between accounts. None is the server itself.
+# The account that the running task works for. None is the server itself.
 account: Final[ContextVar[UserId | None]] = ContextVar("account", default=None)
 
 _JUST_NOW_SECONDS: Final = 1.0
@@ -21,7 +21,7 @@ _REMEMBERED: Final = 16
 
 @contextmanager
 def working_for(user_id: UserId) -> Iterator[None]:
-    """What the running task waits for meanwhile is shared as this account's."""
+    """Count the waits of the running task towards this account."""
     before = account.set(user_id)
     try:
         yield
@@ -30,12 +30,18 @@ def working_for(user_id: UserId) -> Iterator[None]:
 
 
 class FairQueue:
-    """At most ``at_once`` turns at a time. An account may hold half of what the others leave, and one in any case.
+    """Grants at most ``at_once`` turns at a time. An account may hold half of what the others leave, and always one.
 
-    So one account alone cannot make another wait: whoever comes next finds a turn free. What must wait is served by
-    accounts in rotation, not by who asked most. The queue is bounded; beyond it, Overloaded says to come back.
-    ``beside_others``: where turns also slow each other down, as those do that compute, an account holds no more than
-    this while others ask for turns, too.
+    So one account alone cannot make another wait. Waiting accounts are served in rotation, regardless of how much they
+    requested. The queue is limited; beyond that it raises ``Overloaded``.
+
+    Args:
+        at_once: The most turns at a time.
+        what: What waits, for error messages.
+        beside_others: The most turns of an account while others request some, too. For turns that slow each other down,
+            such as computations.
+        waiting: The most waiting requests.
+        waiting_of_one: The most waiting requests of one account.
     """
 
     def __init__(
@@ -57,12 +63,12 @@ class FairQueue:
         self._held: Counter[Hashable] = Counter()
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self._waiting = 0
-        # When each account last asked, the latest last.
+        # The time of each account's last request, latest last.
         self._asked: OrderedDict[Hashable, float] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, key: Hashable = None) -> AsyncIterator[None]:
-        """One turn, for the account of the running task unless another ``key`` is given."""
+        """Wait for a turn, for the account of the running task unless another ``key`` is given."""
         key = account.get() if key is None else key
         await self._take(key)
         try:
@@ -85,7 +91,7 @@ class FairQueue:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # It was given in the same moment; somebody else can use it.
+                # The turn was granted at the same moment; pass it on.
                 self._give_back(key)
             else:
                 self._leave(key, turn)
@@ -98,7 +104,7 @@ class FairQueue:
         self._give_on()
 
     def _give_on(self) -> None:
-        """Gives free turns to those who wait: of each account the first, then the next account's."""
+        """Grant free turns to waiting requests: the first of each account, then the next account's."""
         while next_key := next(((key,) for key in self._queues if self._is_free_for(key)), None):
             (key,) = next_key
             turn = self._queues[key].popleft()
@@ -108,7 +114,7 @@ class FairQueue:
             else:
                 del self._queues[key]
             if not turn.done():
-                # Else whoever waited has gone, and is about to notice.
+                # Otherwise the waiting task was cancelled, and is about to notice.
                 self._held[key] += 1
                 turn.set_result(None)
 
@@ -135,6 +141,6 @@ class FairQueue:
             self._asked.popitem(last=False)
 
     def _others_ask(self, key: Hashable) -> bool:
-        """Whether another account asked for a turn just now."""
+        """Whether another account requested a turn just now."""
         latest = next((at for other, at in islice(reversed(self._asked.items()), 2) if other != key), None)
         return latest is not None and self._clock() - latest < _JUST_NOW_SECONDS

@@ -1,4 +1,4 @@
-"""Keeps the server's data directory closed to the machine's other users."""
+"""Keeps the server's data directory private from other users of the machine."""
 
 import os
 import stat
@@ -8,12 +8,12 @@ from typing import Final
 
 _PRIVATE: Final = 0o700
 _OTHERS: Final = 0o077
-# Of what lies in these all is as closed as they are; a workspace's trees are closed when they are opened.
+# Folders to make private, which makes everything below them private. A workspace's trees follow when they are opened.
 _KEPT: Final = ("*", "workspaces/*")
 
 
 def make_private(folder: Path, data_dir: Path) -> None:
-    """Make ``folder``, which is ``data_dir`` or below it, and every folder between; each is its owner's alone."""
+    """Create ``folder``, which is ``data_dir`` or below, and all folders in between, accessible only to the owner."""
     if folder != data_dir:
         make_private(folder.parent, data_dir)
     else:
@@ -24,7 +24,7 @@ def make_private(folder: Path, data_dir: Path) -> None:
 
 
 def keep_private(data_dir: Path) -> None:
-    """Close what an earlier version, or an operator, left open. Nothing is made."""
+    """Make private what an earlier version, or an operator, left open. Creates nothing."""
     if not data_dir.is_dir():
         return
     _close(data_dir)
@@ -34,7 +34,7 @@ def keep_private(data_dir: Path) -> None:
 
 
 def _close(folder: Path) -> None:
-    """Close a directory to others, if it is ours. Its path may be a link; what is changed is what was looked at."""
+    """Remove access of others to a directory that the server owns. Works on a descriptor, as the path may be a link."""
     try:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -42,7 +42,7 @@ def _close(folder: Path) -> None:
     try:
         mode = os.fstat(opened).st_mode
         if mode & _OTHERS:
-            # An operator's own directory, which only lets us write, stays: what we make in it is closed.
+            # An operator's own directory, in which the server may only write, stays: what it creates there is private.
             with suppress(PermissionError):
                 os.fchmod(opened, stat.S_IMODE(mode) & ~_OTHERS)
     finally:

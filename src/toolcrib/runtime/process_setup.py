@@ -1,4 +1,4 @@
-"""What the garbage collector need not look at."""
+"""Process setup: garbage collector and platform check."""
 
 import gc
 import sys
@@ -7,18 +7,15 @@ from toolcrib.core.errors import Misconfigured
 
 
 def freeze_gc() -> None:
-    """Lets full collections pass over all that there is now: modules and their classes, which stay to the end.
+    """Exclude all current objects from full collections: modules and their classes, which stay to the end.
 
-    They are some 300,000 objects. Going through them took a third of a second, in which every stream stood still.
+    They are some 300,000 objects. Scanning them took a third of a second, in which every stream paused.
     """
     gc.freeze()
 
 
-# Which systems Toolcrib can serve on.
-
-
 def require_linux() -> None:
-    """Raises Misconfigured elsewhere: that a path cannot leave its workspace is the Linux kernel's doing."""
+    """Raise ``Misconfigured`` on other systems. Only the Linux kernel can confine paths to a workspace."""
     if sys.platform == "linux":
         return
     raise Misconfigured(

@@ -1,4 +1,4 @@
-"""A limit on waits that costs next to nothing while it is not reached. For what waits thousands of times a second."""
+"""A timeout that costs almost nothing while it is not reached, for code that waits thousands of times a second."""
 
 import asyncio
 from types import TracebackType
@@ -6,10 +6,10 @@ from typing import Self
 
 
 class ReusableTimeout:
-    """Ends a wait of one task after so many seconds by raising TimeoutError, as ``asyncio.timeout`` does.
+    """Ends a wait of one task after some seconds by raising ``TimeoutError``, as ``asyncio.timeout`` does.
 
-    That one makes a timer and a scope for every wait. This one may be set again and again, one wait at a time, and
-    keeps its timer: only when it goes off is it looked whether the present wait has lasted too long.
+    ``asyncio.timeout`` creates a timer and a scope for every wait. This one can be set repeatedly, for one wait at a
+    time, and keeps its timer: only when the timer fires, it checks whether the current wait took too long.
     """
 
     __slots__ = ("_cancelling", "_due", "_loop", "_rang", "_task", "_timer")
@@ -23,10 +23,11 @@ class ReusableTimeout:
         self._rang = False
 
     def after(self, seconds: float) -> Self:
+        """Set the deadline in seconds from now."""
         return self.at(self._loop.time() + seconds)
 
     def at(self, due: float) -> Self:
-        """By the loop's clock."""
+        """Set the deadline, by the loop's clock."""
         self._due = due
         if self._timer is None or self._timer.when() > due:
             self._set()
@@ -52,7 +53,7 @@ class ReusableTimeout:
     def _set(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # uvloop gives no timer for what is due at once.
+        # uvloop returns no timer for a time that is due immediately.
         self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._look)
 
     def _look(self) -> None:

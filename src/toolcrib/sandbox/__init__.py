@@ -1,1 +1,4 @@
-"""Running commands: proved isolation, views that copy on write, limits, egress. Knows directories, not workspaces."""
+"""Running commands: verified isolation, copy-on-write views, limits and egress.
+
+Works on directories, not workspaces.
+"""

@@ -1,8 +1,8 @@
-"""Processes that go on: started on the live tree, read by offset, written to, stopped. None outlives the server.
+"""Background processes in the sandbox: started on the live tree, read by offset, written to and stopped.
 
-Unlike a command of a transaction they see the tree as it is and change it as they go; whoever starts one takes in what
-it did. Masked files are covered in their view, and a process is ended when one is replaced underneath its cover, or
-when a guard of whoever started it finds something amiss.
+Unlike the command of a transaction, a background process sees the live tree and changes it directly; its starter
+imports the changes. Masked files are covered in its view. The server ends a process when a masked file is replaced
+underneath its cover, or when a guard finds a problem. No process outlives the server.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from toolcrib.sandbox.sandbox import Sandbox
 
 KEPT_BYTES: Final = 1_000_000
 _GUARD_SECONDS: Final = 0.1
-# Looking takes no more than this part of a processor.
+# The share of a processor that the checks may use.
 _GUARD_SHARE: Final = 0.25
 
 Guard = Callable[[], str | None]
-"""Asked now and then, in a thread, while a process runs; what it says is why the process must end."""
+"""Called repeatedly in a thread while a process runs. Returns why the process must end, or ``None``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """What is known of a background process. ``exit_code`` is None while it runs, and if it was ended by us."""
+    """The state of a background process. ``exit_code`` is None while it runs, and if the server ended it."""
 
     id: str
     owner: str
@@ -47,7 +47,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
-    """Output from ``offset`` on; ``missed`` bytes before it are kept no more. Ask for ``next`` next."""
+    """Output from ``offset`` on. ``missed`` bytes before it were dropped; continue with ``next``."""
 
     data: bytes
     offset: int
@@ -56,12 +56,12 @@ class OutputChunk:
 
 
 def pause_after(spent: float) -> float:
-    """How long nobody looks after a look. By the processor's time: that others keep it busy is no reason to wait."""
+    """Return how long to pause after a check, by the CPU time it took: waiting for a busy processor does not count."""
     return max(_GUARD_SECONDS, spent / _GUARD_SHARE)
 
 
 class BackgroundSandbox:
-    """The background processes of one server. ``owner`` is whatever they end with: a session."""
+    """The background processes of one server. Each belongs to an ``owner``, such as a session, and ends with it."""
 
     def __init__(self, sandbox: Sandbox, staging: Path) -> None:
         self._sandbox = sandbox
@@ -75,6 +75,7 @@ class BackgroundSandbox:
         await self.close()
 
     async def close(self) -> None:
+        """Stop all processes."""
         await self._end(list(self._processes.values()), "the server ends")
 
     async def start(
@@ -87,7 +88,10 @@ class BackgroundSandbox:
         guard: Guard = lambda: None,
         emit: Callable[[bytes], None] = lambda _: None,
     ) -> ProcessStatus:
-        """Start it on the live zones. It has no time limit; its other limits hold. ``emit`` gets what it says."""
+        """Start a process on the live mounts.
+
+        It has no time limit, but all other limits. ``emit`` receives its output.
+        """
         isolation = await self._sandbox.probe()
         isolation.require()
         if command.hosts:
@@ -98,45 +102,50 @@ class BackgroundSandbox:
         return process.state
 
     def list(self, owner: str) -> tuple[ProcessStatus, ...]:
+        """List the processes of an owner."""
         return tuple(process.state for process in self._processes.values() if process.owner == owner)
 
     def state(self, process: str, *, owner: str) -> ProcessStatus:
+        """Return the state of a process."""
         return self._require(process, owner).state
 
     def output(self, process: str, *, owner: str, offset: int = 0, most: int = 100_000) -> OutputChunk:
+        """Return output from ``offset`` on, at most ``most`` bytes."""
         return self._require(process, owner).piece(offset, most)
 
     async def wait_for_output(self, process: str, *, owner: str, offset: int) -> OutputChunk:
-        """Wait until there is output after ``offset``, or the process has ended."""
+        """Wait for output after ``offset``, or for the end of the process."""
         found = self._require(process, owner)
         await found.news(offset)
         return found.piece(offset, KEPT_BYTES)
 
     def write(self, process: str, data: bytes, *, owner: str) -> int:
-        """Write to its standard input; how many bytes it took. Nothing waits for a process that does not read."""
+        """Write to its standard input without blocking. Returns how many bytes it accepted."""
         return self._require(process, owner).write(data)
 
     def close_stdin(self, process: str, *, owner: str) -> None:
+        """Close the standard input of a process."""
         self._require(process, owner).end_input()
 
     async def stop(self, process: str, *, owner: str, reason: str = "it was asked to stop") -> ProcessStatus:
+        """Kill a process and wait for its end."""
         found = self._require(process, owner)
         await self._end([found], reason)
         return found.state
 
     async def ended(self, process: str, *, owner: str) -> ProcessStatus:
-        """Wait until nothing of it runs."""
+        """Wait until all of its processes have ended."""
         found = self._require(process, owner)
         await found.ended.wait()
         return found.state
 
     def remove(self, process: str, *, owner: str) -> None:
-        """Let go of what one that has ended said."""
+        """Drop the output of a process that has ended."""
         if self._require(process, owner).ended.is_set():
             del self._processes[process]
 
     async def stop_all(self, owner: str) -> None:
-        """A session ended: end what it started, and forget it."""
+        """Stop and drop all processes of an ended session."""
         ending = [process for process in self._processes.values() if process.owner == owner]
         await self._end(ending, "its session ended")
         for process in ending:
@@ -144,7 +153,7 @@ class BackgroundSandbox:
 
     def _require(self, process: str, owner: str) -> "_SandboxedProcess":
         found = self._processes.get(process)
-        # A foreign one is answered like an unknown one.
+        # A process of another owner is reported like an unknown one.
         if found is None or found.owner != owner:
             raise NotFound(f"No background process {process} is known here. List them to see which are.")
         return found
@@ -156,7 +165,7 @@ class BackgroundSandbox:
 
 
 class _SandboxedProcess:
-    """One of them."""
+    """One background process."""
 
     def __init__(
         self, number: str, owner: str, command: SandboxCommand, guard: Guard, emit: Callable[[bytes], None]
@@ -228,7 +237,8 @@ class _SandboxedProcess:
             )
             return staged(inner, view.layers(), staging=view.folder, root_for=view.owner)
 
-        # Through an overlay a socket of the tree is another socket; on the live tree it is the daemon's that listens.
+        # Through an overlay, a Unix socket of the tree is another socket. On the live tree it would reach a listening
+        # daemon.
         return start(words, group, unix_sockets=False)
 
     async def _live(self, contained: StartedProcess, view: LiveView, group: Cgroup | None) -> None:
@@ -253,7 +263,10 @@ class _SandboxedProcess:
             self._news.set()
 
     async def _keep_guard(self, view: LiveView) -> None:
-        """A file that is renamed over a covered one, from outside, takes its cover away; nothing tells us of it."""
+        """Check repeatedly.
+
+        A file renamed over a covered one from outside removes its cover, and no event reports that.
+        """
         growth = await asyncio.to_thread(DiskGrowth, view.worked_on, self._command.limits)
         while True:
             reason, spent = await asyncio.to_thread(self._amiss, view, growth)
@@ -263,7 +276,7 @@ class _SandboxedProcess:
             await asyncio.sleep(pause_after(spent))
 
     def _amiss(self, view: LiveView, growth: DiskGrowth) -> tuple[str | None, float]:
-        """Why the process must end, if it must, and the processor's time that looking took."""
+        """Return why the process must end, if it must, and the CPU time of the check."""
         began = thread_time()
         if replaced := view.uncovered():
             return f"a masked file was replaced while it ran ({replaced}); start it again", 0.0

@@ -1,4 +1,4 @@
-"""The arguments of bubblewrap: what a command finds around it. Starts nothing."""
+"""Builds the arguments of bubblewrap: what a command finds in its sandbox."""
 
 import glob
 import os
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-# The system's binary only: where user namespaces are allowed by name (AppArmor), they are allowed to that one.
+# Only the system's binary: AppArmor allows user namespaces by program path.
 _SYSTEM_PATH: Final = "/usr/bin:/bin:/usr/local/bin"
 USER: Final = 1000
 HOME: Final = "/home/agent"
@@ -33,7 +33,7 @@ HOSTS: Final = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 
 @dataclass(frozen=True, slots=True)
 class BindMount:
-    """A directory or file of ours, and where it stands in the view."""
+    """A host directory or file, and its path in the view."""
 
     source: Path
     target: str
@@ -54,7 +54,7 @@ def arguments(
     seccomp: int,
     status: int,
 ) -> list[str]:
-    """bubblewrap with everything unshared by name: `--unshare-all` would put up with what it cannot have."""
+    """Build the command line. Unshares each namespace by name: `--unshare-all` would ignore what it cannot unshare."""
     argv = [binary, "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     argv += ["--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     argv += ["--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox", "--clearenv"]
@@ -64,7 +64,7 @@ def arguments(
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for bind in binds:
         argv += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
-    # Both lie in memory, with no limit: nothing may be written there.
+    # Both are in memory, without a size limit: nothing may be written there.
     argv += ["--remount-ro", "/dev", "--remount-ro", "/"]
     argv += ["--chdir", cwd, "--seccomp", str(seccomp), "--json-status-fd", str(status)]
     return [*argv, "--", *command]
@@ -72,7 +72,7 @@ def arguments(
 
 @cache
 def _system() -> list[str]:
-    """The host's programs and libraries, read-only. Of /etc only what they need; no user's files. Looked up once."""
+    """Bind the host's programs and libraries read-only, and of /etc only what they need. Computed once."""
     argv = ["--ro-bind", "/usr", "/usr"]
     for name in _ROOT_LINKS:
         place = f"/{name}"
@@ -89,16 +89,14 @@ def _java_settings() -> Iterator[str]:
     yield from sorted(glob.glob("/etc/java-*"))
 
 
-# Which directories a command sees, and where. Values only.
-
-
 @dataclass(frozen=True, slots=True)
 class ViewMount:
     """One directory of a command's view.
 
-    ``target`` is where it stands in the view. ``masked`` are paths relative to ``root``, files or folders, that stand
-    there empty: their content is not in the view at all. ``fixed`` are others that can be read and not written; only a
-    live view heeds them, since elsewhere the effect is judged.
+    Attributes:
+        target: Its path in the view.
+        masked: Files or folders, relative to ``root``, that are empty in the view.
+        fixed: Others that are read-only. Only a live view applies them; elsewhere the effect is checked afterwards.
     """
 
     name: str
@@ -109,18 +107,18 @@ class ViewMount:
     fixed: Collection[str] = field(default_factory=frozenset)
 
 
-# Our own, without the virtual environment: what runs inside on our behalf runs on it.
+# The server's own interpreter, outside its virtual environment. Runs Toolcrib's programs inside the sandbox.
 INTERPRETER = os.path.realpath(sys.executable)
 
 
 def interpreter_zones() -> list[ViewMount]:
-    """Our own interpreter, where it is not among the system's programs, which every view has."""
+    """Return a mount for the interpreter, unless it is among the system's programs, which every view has."""
     home = Path(sys.base_prefix).resolve()
     return [] if home.is_relative_to("/usr") else [ViewMount("python", home, str(home))]
 
 
 def is_masked(path: str, masked: Collection[str]) -> bool:
-    """Whether ``path`` is a masked one or lies beneath one."""
+    """Whether ``path`` is masked, or below a masked one."""
     if not masked:
         return False
     parts = path.split("/")

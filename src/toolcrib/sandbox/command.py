@@ -1,4 +1,4 @@
-"""One command from start to end: started contained, watched, listened to, ended in time. Knows nothing of views."""
+"""Runs one command from start to end: contained, watched, with captured output and a time limit."""
 
 import asyncio
 import codecs
@@ -19,16 +19,14 @@ from toolcrib.sandbox.fork_client import UNPREPARED, SpawnRequest
 from toolcrib.sandbox.isolation import IsolationLevel
 from toolcrib.sandbox.resource_limits import Cgroup, ResourceLimits, watch
 
-# A command's output: the head and the tail are kept, the rest is counted. Knows no processes.
-
 KEPT_BYTES: Final = 100_000
-# What is shown while a command runs; a reader of the stream has no use for gigabytes.
+# Bytes streamed while a command runs. A reader has no use for gigabytes.
 STREAMED_BYTES: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a command said: all of it, or its head and tail with ``dropped`` bytes between them."""
+    """The output of a command: all of it, or head and tail with ``dropped`` bytes in between."""
 
     head: bytes
     tail: bytes
@@ -36,7 +34,7 @@ class CommandOutput:
 
     @property
     def text(self) -> str:
-        """For a reader: what was left out is said where it was."""
+        """The output as text. Says where bytes were left out."""
         if not self.dropped:
             return (self.head + self.tail).decode(errors="replace")
         return (
@@ -46,7 +44,10 @@ class CommandOutput:
 
 
 class OutputCollector:
-    """Takes output as it comes, in constant memory, and passes the first of it on as text."""
+    """Collects output in constant memory: keeps head and tail, and counts the rest.
+
+    Passes the first part on as text.
+    """
 
     def __init__(self, emit: Callable[[str], None], *, kept: int = KEPT_BYTES, streamed: int = STREAMED_BYTES) -> None:
         self._emit = emit
@@ -59,6 +60,7 @@ class OutputCollector:
         self._taken = 0
 
     def take(self, piece: bytes) -> None:
+        """Add the next piece of output."""
         self._taken += len(piece)
         self._stream(piece)
         room = self._head_size - len(self._head)
@@ -66,11 +68,12 @@ class OutputCollector:
             self._head += piece[:room]
             piece = piece[room:]
         self._tail += piece[-self._tail_size :]
-        # Cut at twice the size: moving the tail at every piece would cost more than reading it.
+        # Cut at twice the size: moving the tail for every piece would cost more than reading it.
         if len(self._tail) > 2 * self._tail_size:
             del self._tail[: -self._tail_size]
 
     def finish(self) -> CommandOutput:
+        """Return the collected output."""
         if self._to_stream > 0 and (rest := self._decoder.decode(b"", final=True)):
             self._emit(rest)
         tail = bytes(self._tail[-self._tail_size :])
@@ -88,7 +91,7 @@ class OutputCollector:
 
 
 DEFAULT_SECONDS: Final = 60.0
-# One argument of a program can hold 128 KiB.
+# One program argument can have 128 KiB.
 LONGEST_COMMAND: Final = 100_000
 _OURS: Final = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -96,7 +99,7 @@ _OURS: Final = {
     "USER": "agent",
     "LOGNAME": "agent",
     "SHELL": "/bin/sh",
-    "TMPDIR": "/tmp",  # noqa: S108 - of the view
+    "TMPDIR": "/tmp",  # noqa: S108 - a path in the sandbox
     "LANG": "C.UTF-8",
     "TERM": "dumb",
 }
@@ -105,7 +108,7 @@ _FROM_THE_SERVER: Final = ("LANG", "LANGUAGE", "TZ", "NO_COLOR")
 
 @dataclass(frozen=True, slots=True)
 class SandboxCommand:
-    """What to run. ``cwd`` is a path of the view; None is the first zone's target. ``hosts`` may be contacted."""
+    """A command to run. ``cwd`` is a path in the view; None is the first mount. ``hosts`` may be contacted."""
 
     text: str
     cwd: str | None = None
@@ -116,12 +119,12 @@ class SandboxCommand:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, a few of the server's, and the caller's own less what looks like a secret."""
+        """Toolcrib's variables, a few of the server's, and the caller's without those that look like secrets."""
         inherited = clean_environment({name: os.environ[name] for name in _FROM_THE_SERVER if name in os.environ})
         return {**_OURS, **inherited, **clean_environment(self.env, allow=("*",))}
 
     def check(self) -> None:
-        """ToolFailed if no shell can be given this text."""
+        """Raise ``ToolFailed`` if the text cannot be passed to a shell."""
         if len(os.fsencode(self.text)) > LONGEST_COMMAND:
             raise ToolFailed(
                 f"The command has {len(self.text)} characters; {LONGEST_COMMAND} bytes are the most. "
@@ -131,7 +134,10 @@ class SandboxCommand:
             raise ToolFailed("The command holds a NUL byte, which no shell takes. Remove it.")
 
     def argv(self, *, reads_input: bool = False) -> list[str]:
-        """The command under its own limits, once we have said go: a server that died before leaves nothing running."""
+        """Build the shell command with its limits.
+
+        It waits for a go-ahead, so that it never runs if the server dies first.
+        """
         self.check()
         source = "" if reads_input else " < /dev/null"
         go = f'{self.limits.shell}; printf "\\006"; read -r _ || exit {UNPREPARED}; exec /bin/sh -c "$1"{source}'
@@ -140,7 +146,7 @@ class SandboxCommand:
 
 @dataclass(frozen=True, slots=True)
 class HostContact:
-    """One attempt to reach a host, and why it was refused, if it was."""
+    """One attempt to reach a host, and why it was denied, if it was."""
 
     host: str
     port: int
@@ -149,7 +155,7 @@ class HostContact:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended. ``exit_code`` is None if it was ended by us: ``timed_out``, or ``stopped`` says why."""
+    """How a command ended. ``exit_code`` is None if the server ended it: see ``timed_out`` and ``stopped``."""
 
     exit_code: int | None
     output: CommandOutput
@@ -165,7 +171,7 @@ class CommandResult:
 
 
 Arguments = Callable[[int, int], SpawnRequest]
-"""Given the descriptors of the seccomp filter and of the state that bubblewrap reports."""
+"""Builds the spawn request from the descriptors of the seccomp filter and of bubblewrap's status pipe."""
 
 
 async def execute(
@@ -176,7 +182,10 @@ async def execute(
     watched: Sequence[Path],
     level: IsolationLevel = IsolationLevel.NAMESPACES,
 ) -> CommandResult:
-    """Run to the end, the time limit or an excess. Cancelling ends it; when this returns nothing of it runs."""
+    """Run a command until it ends, times out or exceeds a limit.
+
+    Cancelling kills it. When this returns, none of its processes runs.
+    """
     gathering = OutputCollector(emit)
     began = monotonic()
     reasons: list[str] = []
@@ -219,7 +228,7 @@ async def execute(
 
 
 def start(arguments: Arguments, group: Cgroup | None, *, unix_sockets: bool = True) -> "StartedProcess":
-    """Start contained, in its group. It waits inside until it was admitted."""
+    """Start a contained process in its cgroup. It waits inside until it is admitted."""
 
     def staged(status: int) -> SpawnRequest:
         return replace(arguments(program, status), cgroup_files=group.doors if group else ())
@@ -240,7 +249,7 @@ def start(arguments: Arguments, group: Cgroup | None, *, unix_sockets: bool = Tr
 
 
 class StartedProcess(ContainedProcess):
-    """A contained process and the way to its input, on which it waits for our go-ahead first."""
+    """A contained process with its standard input, where it first waits for the go-ahead."""
 
     input: int | None = None
 
@@ -255,11 +264,11 @@ class StartedProcess(ContainedProcess):
 
 
 async def admit(contained: StartedProcess) -> None:
-    """Wait until it is inside, then let it run."""
+    """Wait until the process is inside the sandbox, then let it run."""
     await contained.ready.wait()
     await contained.first_inside()
     if contained.input is not None:
-        # It may be dead already; that is told by its status.
+        # It may be dead already; its exit status reports that.
         with suppress(BrokenPipeError):
             os.write(contained.input, b"\n")
 

@@ -1,4 +1,4 @@
-"""One contained process: started, listened to, waited for, ended. Knows nothing of views or limits."""
+"""One contained process: start, read output, wait and kill."""
 
 import asyncio
 import json
@@ -12,29 +12,29 @@ from toolcrib.sandbox.fork_client import SpawnRequest, spawn
 
 _PIECE: Final = 1 << 16
 _PIECES_AT_ONCE: Final = 8
-# How long the kernel may take to bury a namespace whose first process is dead.
+# How long the kernel may take to remove a namespace whose first process is dead.
 _BURIAL_SECONDS: Final = 10.0
-# The first byte of output: said inside, once bubblewrap has tied its processes together.
+# The first byte of output, written inside once bubblewrap has set up its processes.
 READY: Final = b"\x06"
 _DECODER: Final = json.JSONDecoder()
 
 
 class ContainedProcess:
-    """bubblewrap and all within it. Ending it ends everything: its processes cannot leave their namespace.
+    """bubblewrap with everything inside. Killing it kills everything: its processes cannot leave their namespace.
 
-    Started in the thread of the event loop, and to be used there: the death signal is bound to the starting thread.
+    Start and use it in the thread of the event loop: the parent death signal is bound to the starting thread.
     """
 
     def __init__(self, pid: int, output: int, status: int) -> None:
         self.pid = pid
-        # How it ended, once it was waited for; until then its number is its own.
+        # The exit status, once the process was waited for. Until then its pid cannot be reused.
         self.returned: int | None = None
         self._output = output
         self._status = status
         self._pidfd = os.pidfd_open(pid)
         self._loop = asyncio.get_running_loop()
         self._quiet = asyncio.Event()
-        # Its first word came, or it will never speak.
+        # Set at its first output, or when there will be none.
         self.ready = asyncio.Event()
         self._first: int | None = None
         self._loop.add_reader(self._status, self._meet_first)
@@ -51,7 +51,7 @@ class ContainedProcess:
         inherit: Sequence[int] = (),
         stdin: int,
     ) -> Self:
-        """Start what is ``staged``, which is told the descriptor that bubblewrap reports its state on."""
+        """Start a request. ``staged`` receives the descriptor on which bubblewrap reports its status."""
         output, said = os.pipe2(os.O_CLOEXEC)
         status, reported = os.pipe2(os.O_CLOEXEC)
         try:
@@ -66,7 +66,7 @@ class ContainedProcess:
         return cls(pid, output, status)
 
     def listen(self, take: Callable[[bytes], None]) -> None:
-        """Hand every piece of output to ``take``, until the last writer is gone."""
+        """Pass every piece of output to ``take``, until the last writer has closed it."""
         os.set_blocking(self._output, False)
 
         def readable() -> None:
@@ -88,11 +88,12 @@ class ContainedProcess:
         self._loop.add_reader(self._output, readable)
 
     async def first_inside(self) -> int | None:
-        """The number, as we see it, of the namespace's first process; None if it never came to be."""
+        """Return the host pid of the namespace's first process; None if it was never created."""
         await self._met.wait()
         return self._reported().get("child-pid")
 
     def kill(self) -> None:
+        """Kill the process group and the namespace's first process, and with it everything inside."""
         if self.returned is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -101,7 +102,7 @@ class ContainedProcess:
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
 
     async def ended(self) -> int | None:
-        """Wait until nothing of it runs and all output was taken. None if it was killed or never ran."""
+        """Wait until nothing of it runs and all output was read. Returns None if it was killed or never ran."""
         if not self._is_over:
             await self._over()
         return self._reported().get("exit-code")
@@ -113,7 +114,7 @@ class ContainedProcess:
         if self._first is not None:
             self.kill()
             async with asyncio.timeout(_BURIAL_SECONDS):
-                # The kernel lets the first process of a namespace go only after all the others.
+                # The kernel reaps the first process of a namespace only after all the others.
                 await readable(self._first)
         await self._quiet.wait()
         self._is_over = True
@@ -121,13 +122,13 @@ class ContainedProcess:
     def _bury(self) -> None:
         if self.returned is not None:
             return
-        # While its number is still its own: whatever of it was not tied to it yet.
+        # Kill what is not yet tied to it, while its pid cannot be reused.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.returned = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self) -> None:
-        """Let go of the descriptors. What still runs is killed and awaited first by whoever started it."""
+        """Close the descriptors. The caller kills and awaits what still runs first."""
         self._loop.remove_reader(self._output)
         self._loop.remove_reader(self._status)
         for descriptor in (self._output, self._status, self._pidfd, self._first):
@@ -136,7 +137,7 @@ class ContainedProcess:
         self._first = None
 
     def _meet_first(self) -> None:
-        """Hold on to the namespace's first process while its number is surely its own."""
+        """Open a pidfd of the namespace's first process while its pid cannot be reused."""
         report = self._reported()
         if self._met.is_set() or not ("child-pid" in report or self._told_all):
             return
@@ -147,7 +148,7 @@ class ContainedProcess:
                 self._first = os.pidfd_open(report["child-pid"])
 
     def _reported(self) -> dict[str, int]:
-        """All that bubblewrap has said of its state so far: JSON documents, one after the other."""
+        """Return everything that bubblewrap reported so far: JSON documents, one after the other."""
         os.set_blocking(self._status, False)
         try:
             while piece := os.read(self._status, 4096):
@@ -161,14 +162,14 @@ class ContainedProcess:
             try:
                 document, end = _DECODER.raw_decode(rest)
             except json.JSONDecodeError:
-                break  # its end has not come yet
+                break  # The document is not complete yet.
             report |= document
             rest = rest[end:].lstrip()
         return report
 
 
 async def readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read: data, the end, or, for a process, its death."""
+    """Wait until a descriptor is readable: data, end of file or, for a pidfd, the end of the process."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)

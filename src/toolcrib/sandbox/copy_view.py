@@ -1,4 +1,4 @@
-"""A view where no overlay can be mounted: a copy of the tree, reflinked where possible, refused above a size."""
+"""A view for hosts without overlays: a copy of the tree, reflinked where possible, up to a size limit."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ class _CopiedEntry:
     mode: int
     size: int
     target: str | None
-    # A change of any of these is a change of the bytes; the change time alone is one of the mode.
+    # A change of one of these means changed bytes; a changed ctime alone means a changed mode.
     inode: int
     modified: int
 
@@ -41,7 +41,7 @@ class _CopiedEntry:
 
 
 class CopyView:
-    """One zone as a copy in ``folder``, compared with what it was when it was made."""
+    """A mount as a copy in ``folder``, compared with its state right after copying."""
 
     def __init__(self, zone: ViewMount, folder: Path, *, largest: int) -> None:
         self.zone = zone
@@ -52,13 +52,14 @@ class CopyView:
         self._before: dict[str, _CopiedEntry] = {}
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
+        """Copy the tree, empty masked paths and record the state of every entry."""
         try:
             self._refuse_large()
         except PermissionError as error:
             raise locked(error) from None
         self._folder.mkdir()
-        copied = subprocess.run(  # noqa: S603 - our own words and paths
-            # As root of a user namespace: a tree may hold what its owner has locked.
+        copied = subprocess.run(  # noqa: S603 - fixed arguments
+            # As root of a user namespace, because the tree's owner may have locked files.
             [*UNSHARE_ARGS, "/bin/cp", *CP_ARGS, "--", self.zone.root, self.upper],
             env={"PATH": PATH},
             capture_output=True,
@@ -73,6 +74,7 @@ class CopyView:
         self._before = dict(self._walk(relock=True))
 
     def entries(self) -> Iterator[ChangedEntry]:
+        """Yield the differences to the recorded state."""
         after = dict(self._walk(relock=False))
         gone = [path for path in self._before if path not in after or after[path].kind is not self._before[path].kind]
         for path in sorted(gone, reverse=True):
@@ -161,7 +163,7 @@ def _state(folder: int, name: str) -> _CopiedEntry:
 
 
 def _empty(root: Path, path: str) -> None:
-    """Empty a masked place of the copy, reached through no link."""
+    """Empty a masked path of the copy, without following links."""
     folder = os.open(root, _FOLDER)
     *parents, name = path.split("/")
     try:

@@ -1,10 +1,8 @@
-"""The way out for a command that was granted hosts: a proxy that pins addresses and refuses private ones.
+"""HTTP proxy for commands with granted hosts. Pins addresses and denies private ones.
 
-A grant is of a name, not of an address that many share: what is sent must name the same host, in the server name of TLS
-or in the Host of every plain request.
-
-The sandbox has no network. The proxy listens on a socket file that stands in the view, and a small bridge inside
-(see bridge.py) offers it as an ordinary HTTP proxy. What is contacted, or was refused, is written down.
+A grant is for a name, not for an address that many share: the traffic must name the same host, in the TLS server name
+or in the Host header of every plain request. The sandbox has no network. The proxy listens on a socket file in the
+view, and ``proxy_bridge`` inside offers it as an ordinary HTTP proxy. Every contact and denial is recorded.
 """
 
 import asyncio
@@ -46,13 +44,14 @@ _PIECE: Final = 1 << 16
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """Resolve a host with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
 @dataclass(frozen=True, slots=True)
 class EgressNetwork:
-    """How names become addresses, and which addresses may be contacted."""
+    """How names are resolved, and which addresses may be contacted."""
 
     resolve: Resolve = resolve_by_system
     allows: Callable[[IpAddress], bool] = is_public
@@ -73,8 +72,8 @@ class EgressProxy:
 
     @asynccontextmanager
     async def listening(self, folder: Path) -> AsyncIterator[None]:
-        """Listen on a socket file in ``folder`` until left; then every connection is cut."""
-        # By descriptor: the path of a socket may have 108 bytes only.
+        """Listen on a socket file in ``folder``. At the end of the block, closes every connection."""
+        # Bind through a descriptor: a socket path is limited to 108 bytes.
         here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             listener = socket.socket(socket.AF_UNIX)
@@ -91,7 +90,7 @@ class EgressProxy:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Why a host may not be contacted by its name; None if it may."""
+        """Return why a host name is denied; None if it is granted."""
         if not _HOST.match(host):
             return "not a host name"
         for granted in self._hosts:
@@ -112,7 +111,7 @@ class EgressProxy:
             if len(self._tasks) <= _MOST_CONNECTIONS:
                 await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            pass  # a peer that went away, or that does not speak HTTP
+            pass  # A peer that disconnected, or that does not use HTTP.
         finally:
             self._tasks.discard(task)
             writer.close()
@@ -135,7 +134,7 @@ class EgressProxy:
     async def _tunnel(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: RequestTarget, address: str
     ) -> None:
-        """What a tunnel carries must name the host as well: behind one address there are many."""
+        """Forward a tunnel. Its content must name the host as well, because many hosts share an address."""
         async with asyncio.timeout(_HEAD_SECONDS):
             first = await reader.readexactly(1)
         if first[0] == HANDSHAKE:
@@ -175,7 +174,7 @@ class EgressProxy:
     async def _guarded(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guard: NameGuard, target: RequestTarget
     ) -> None:
-        """Record by record: a server may ask for a second ClientHello, which may not name another."""
+        """Forward record by record: a server may request a second ClientHello, which must not name another host."""
         try:
             while True:
                 writer.write(await _record(reader, guard))
@@ -197,7 +196,7 @@ class EgressProxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """One request with its body, and its answer. A second one on the same connection is not read."""
+        """Forward one request with its body, and the response. Further requests on the connection are not read."""
         if request.host is not None and request.host != (target.host, target.port):
             self._refuse(target, f"its Host is {request.host[0][:253]}")
             await _say_no(writer, target, f"its Host is {request.host[0][:253]}")
@@ -208,13 +207,13 @@ class EgressProxy:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(_send_body(request, reader, far_writer))
                 await _one_way(far_reader, writer)
-                # Whoever has answered wants no more of it.
+                # After its response, the server needs no more of the body.
                 sending.cancel()
         finally:
             far_writer.close()
 
     async def _judge(self, target: RequestTarget) -> str:
-        """The one address that may be contacted; Refused if there is none."""
+        """Return the address to contact. Raises ``RejectedHello`` if none is allowed."""
         refused = self.refusal(target.host, target.port)
         if refused is None:
             try:
@@ -229,7 +228,7 @@ class EgressProxy:
         raise RejectedHello(refused)
 
     async def _connect(self, target: RequestTarget, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To the very address that was judged: the name is not looked up again."""
+        """Connect to the very address that was checked. The name is not resolved again."""
         self._note(HostContact(target.host, target.port))
         async with asyncio.timeout(_CONNECT_SECONDS):
             return await asyncio.open_connection(address, target.port)
@@ -243,7 +242,7 @@ class EgressProxy:
 
 
 async def _record(reader: asyncio.StreamReader, guard: NameGuard, kind: int | None = None) -> bytes:
-    """The next TLS record of a client, after the guard has seen it; without its first byte if that was read."""
+    """Read the client's next TLS record and pass it to the guard. Omits the first byte if it was already read."""
     first = b"" if kind is not None else await reader.readexactly(1)
     kind = first[0] if kind is None else kind
     rest = await reader.readexactly(RECORD_HEADER - 1)

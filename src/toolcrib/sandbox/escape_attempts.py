@@ -1,6 +1,6 @@
-"""Attempts to escape, run inside a sandbox by its probe. Says as JSON which attempts failed, as they should.
+"""Attempts to escape, run inside a sandbox by the probe. Prints as JSON which attempts failed, as they should.
 
-Run as a program, by a bare interpreter, with what to look for in ``sys.argv[1]``; imports nothing of ours.
+Runs as a program on a bare interpreter with its targets in ``sys.argv[1]``; imports only the standard library.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ AF_VSOCK = 40
 def main() -> None:
     aims = json.loads(sys.argv[1])
     status = _status()
-    # Where nothing is held, the view is missing too.
+    # Without isolation, the view is missing too.
     folder = aims["writable"] if os.path.isdir(aims["writable"]) else tempfile.mkdtemp()
     held = {
         "outside-files": not _reads(aims["canary"]),
@@ -59,7 +59,7 @@ def _reads(path: str) -> bool:
 
 
 def _writes(path: str) -> bool:
-    """Whether it could be written. Nothing is: it might be a setting of the kernel."""
+    """Whether a path could be opened for writing. Writes nothing: it might be a kernel setting."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
     except OSError:
@@ -96,7 +96,7 @@ def _unshares() -> bool:
 
 def _injects() -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
-    # Refused by the filter before the descriptor is looked at: anything else than EPERM came from the terminal's side.
+    # The filter denies it before the descriptor is used: any error other than EPERM came from the terminal.
     refused = [
         libc.ioctl(0, ctypes.c_ulong(request), b"x") == -1 and ctypes.get_errno() == errno.EPERM
         for request in (TIOCSTI, TIOCSTI | 1 << 32)
@@ -135,7 +135,7 @@ def _gives_capability(folder: str) -> bool:
     with open(place, "w"):
         pass
     try:
-        # All of them, to whoever runs it.
+        # All capabilities, for any user who runs it.
         os.setxattr(place, "security.capability", struct.pack("<5I", 0x02000001, 2**32 - 1, 0, 2**32 - 1, 0))
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""What a command did to a tree, as values: which places were made, changed or deleted, and where the bytes lie.
+"""The effect of a command on a tree: which entries it created, changed or deleted, and where their bytes are.
 
-Deletions come first, the deepest first; then what was made or changed, folders before what they hold. Applied in this
-order to the tree that the command saw, the entries give the tree that it left.
+Deletions come first, deepest first; then created and changed entries, folders before their content. Applied in this
+order to the tree that the command saw, they produce the tree that it left.
 """
 
 import os
@@ -25,11 +25,12 @@ class EntryType(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
-    # A FIFO, socket or device: told, never taken.
+    # A FIFO, socket or device: reported, never imported.
     SPECIAL = "special"
 
     @classmethod
     def of(cls, mode: int) -> "EntryType":
+        """Return the type of a file mode."""
         return _KINDS.get(stat.S_IFMT(mode), cls.SPECIAL)
 
 
@@ -38,10 +39,11 @@ _KINDS = {stat.S_IFREG: EntryType.FILE, stat.S_IFDIR: EntryType.FOLDER, stat.S_I
 
 @dataclass(frozen=True, slots=True)
 class ChangedEntry:
-    """One place's step. ``path`` is relative to the zone's root, with undecodable bytes as surrogates.
+    """The change of one entry. ``path`` is relative to the mount's root, with undecodable bytes as surrogates.
 
-    A changed entry whose ``body`` is false keeps its bytes: only its mode is new. ``masked`` says that the command
-    touched a place that was hidden from it: what it saw there was not the tree's.
+    Attributes:
+        body: False if the bytes did not change, only the mode.
+        masked: The command touched a path that was hidden from it, where it saw an empty file or folder.
     """
 
     zone: str
@@ -57,7 +59,7 @@ class ChangedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemEffect:
-    """Everything that a command did to its zones. Bodies stay on disk until they are asked for."""
+    """Everything that a command did to its mounts. Bodies stay on disk until they are opened."""
 
     entries: tuple[ChangedEntry, ...] = ()
     _roots: dict[str, Path] = field(default_factory=dict, repr=False)
@@ -70,7 +72,7 @@ class FilesystemEffect:
 
     @property
     def specials(self) -> tuple[ChangedEntry, ...]:
-        """What was made and cannot be taken."""
+        """Created special files, which cannot be imported."""
         return tuple(
             entry
             for entry in self.entries
@@ -79,23 +81,23 @@ class FilesystemEffect:
 
     @property
     def masked(self) -> tuple[ChangedEntry, ...]:
-        """What would touch places that were hidden from the command."""
+        """Entries at paths that were hidden from the command."""
         return tuple(entry for entry in self.entries if entry.masked)
 
     @property
     def written(self) -> Mapping[str, Path]:
-        """Where the bytes of each zone's made and changed files lie, for who moves them. Valid as ``open`` is."""
+        """The directory with the bytes of each mount's created and changed files. Valid as long as ``open``."""
         return self._roots
 
     def open(self, entry: ChangedEntry) -> BinaryIO:
-        """The bytes of a made or changed file. Valid until the transaction ends."""
+        """Open the bytes of a created or changed file. Valid until the transaction ends."""
         if entry.kind is not EntryType.FILE or entry.change is EntryChange.DELETED:
             raise ToolFailed(f"{entry.path} is a {entry.change} {entry.kind}: it has no bytes to read.")
         return open_beneath(self._roots[entry.zone], entry.path)
 
 
 def open_beneath(root: Path, path: str) -> BinaryIO:
-    """A regular file below ``root``, reached through no link and without waiting for a FIFO's other end."""
+    """Open a regular file below ``root``, without following links or blocking on a FIFO."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     *parents, name = path.split("/")
     try:

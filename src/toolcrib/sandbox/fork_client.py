@@ -1,4 +1,4 @@
-"""The way from the server to bubblewrap: what must be laid before it starts, and the stager that is told to do so."""
+"""Sends spawn requests to the fork server: which views to mount before bubblewrap starts."""
 
 import hashlib
 import json
@@ -22,19 +22,16 @@ Owner = tuple[int, int]
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 UNPREPARED: Final = fork_server.EXIT_SETUP_FAILED
 BASE: Final = fork_server.VIEW_ROOT
-# Own nothing on any disk and run nothing else: whom commands of a root server run as, those of each tree as another.
-# bubblewrap writes a number of 2**31 or more as a negative one.
+# User ids that own nothing and run nothing else. A root server runs commands as one of them, chosen by tree. bubblewrap
+# writes an id of 2**31 or more as a negative number.
 _NOBODIES: Final = range(2_000_000_001, 2**31)
-# It answers within milliseconds; its own start takes some tens of them.
+# It answers within milliseconds; starting it takes some tens of them.
 _PATIENCE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayDirs:
-    """Folders of the staging, by their paths in it: what lies over a tree, and where both are seen together.
-
-    Without an upper nothing can be written.
-    """
+    """Folders of an overlay, by their names in the staging directory. Without ``upper`` it is read-only."""
 
     merged: str
     mask: str | None = None
@@ -44,7 +41,7 @@ class OverlayDirs:
 
 @dataclass(frozen=True, slots=True)
 class ViewLayer:
-    """A tree, and what is laid over it."""
+    """A tree, and the overlay on top of it."""
 
     tree: Path
     overlay: OverlayDirs | None = None
@@ -52,17 +49,17 @@ class ViewLayer:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """A command, and what must be laid for it. Where the server is root, ``root_for`` owns the trees."""
+    """A command, and the views to mount for it. If the server is root, ``mapped_owner`` owns the trees."""
 
     command: Sequence[str]
     layers: Sequence[ViewLayer]
     staging: Path
     mapped_owner: Owner | None
-    # Files of control groups to which it writes that it comes.
+    # Files through which the process enters its cgroups.
     cgroup_files: Sequence[str] = ()
 
     def encode(self, numbers: Sequence[int]) -> bytes:
-        """As the stager reads it; ``numbers`` are those that the descriptors sent along are to have."""
+        """Encode for the fork server. ``numbers`` are the descriptor numbers in the new process."""
         return json.dumps(
             {
                 "command": list(self.command),
@@ -87,24 +84,24 @@ def _nobody_for(tree: Path) -> int:
 def staged(
     command: Sequence[str], layers: Sequence[ViewLayer], *, staging: Path, root_for: Owner | None
 ) -> SpawnRequest:
-    """``command`` behind all that must be done before it."""
+    """Build the request for a command."""
     return SpawnRequest(command, layers, staging, root_for)
 
 
 def spawn(what: SpawnRequest, *, stdin: int, output: int, inherit: Sequence[int]) -> int:
-    """Start it as a child of this process, and tell its number. ``inherit`` keep their numbers in it.
+    """Start the command as a child of this process and return its pid. ``inherit`` descriptors keep their numbers.
 
-    It dies with the calling thread, and so does the stager that is kept for that thread.
+    The child dies with the calling thread, and so does the thread's fork server.
     """
     placed = {0: stdin, 1: output, 2: output, **{descriptor: descriptor for descriptor in inherit}}
     message = what.encode(tuple(placed))
     try:
         with suppress(ConnectionError):
             return _stager().spawn(message, tuple(placed.values()))
-        # It was ended by someone.
+        # Something ended the fork server: start another one.
         return _stager(anew=True).spawn(message, tuple(placed.values()))
     except (ConnectionError, TimeoutError) as error:
-        # What one that is late may still say would be taken for an answer to the next.
+        # A late answer would be taken for the answer to the next request.
         _of_this_thread.stager = None
         raise ToolFailed(
             f"The process that starts commands does not answer ({error}). Try again in a moment."
@@ -122,21 +119,21 @@ def _stager(*, anew: bool = False) -> "_ForkServer":
 
 
 class _ForkServer:
-    """A stager and the way to it. It ends when nobody here holds it any more."""
+    """A fork server with its socket. It ends when the last reference is dropped."""
 
     def __init__(self) -> None:
         self.server = os.getpid()
         self._way, its = socket.socketpair()
         self._way.settimeout(_PATIENCE_SECONDS)
         with its:
-            process = subprocess.Popen(  # noqa: S603 - our own program
+            process = subprocess.Popen(  # noqa: S603 - Toolcrib's own program
                 [sys.executable, "-I", "-S", fork_server.__file__, str(its.fileno()), str(self.server)],
                 cwd="/",
                 env={"PATH": PATH},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                # What is typed at the server's terminal is not for it.
+                # Signals from the server's terminal must not reach it.
                 start_new_session=True,
             )
         weakref.finalize(self, _end, self.server, self._way, process)

@@ -1,17 +1,17 @@
-"""Lays the views of commands and becomes bubblewrap, again and again: the small process that starts what is staged.
+"""A small process that forks, mounts the view of a command and becomes bubblewrap, for each spawn request.
 
-A command must begin in namespaces of its own, with its views mounted there, and neither can be done to a child of the
-server but by a program that runs between the two. Starting one for each command costs more than all the rest; so this
-one waits, and makes a copy of itself when it is told what to lay. The copy is the server's child, not ours: it dies
-with the server. We live a moment longer. A bubblewrap that is killed between making its inner process and telling it to
-go on leaves that one waiting for ever, and nobody but us knows of it: so we end what is left of those that we started.
+A command must start in its own namespaces with its views mounted, and only a program between the server and bubblewrap
+can do that. Starting one per command costs more than everything else, so this process waits and clones itself for each
+request. The clone is the server's child (``CLONE_PARENT``) and dies with the server. This process lives a moment
+longer: a bubblewrap that is killed between creating its inner process and releasing it leaves that process waiting for
+ever, so this process kills what is left of the commands that it started.
 
-Where the server is root, root is given up. Inside a user namespace root's number keeps what the kernel gives to that
-number alone: writing ``/proc/sys``, for one, which is root on the host. So the views are mounted with the owner's
-number mapped to one that owns nothing at all, and everything after runs under it.
+If the server is root, root is given up. Inside a user namespace, uid 0 keeps what the kernel grants to that uid alone,
+such as writing ``/proc/sys``, which is root on the host. So the views are mounted with the owner's ids mapped to an id
+that owns nothing, and everything after runs under that id.
 
-Run as a program, by a bare interpreter, with its end of a socket and the server's number as arguments; imports nothing
-of ours. What it is told is in stage.py.
+Runs as a program on a bare interpreter, with its end of a socket and the server's pid as arguments; imports only the
+standard library. ``fork_client`` defines the requests.
 """
 
 import ctypes
@@ -28,14 +28,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-# The exit code of what could not be prepared; what went wrong is on its output.
+# The exit code when the setup failed. The reason is in the output.
 EXIT_SETUP_FAILED = 125
-# Where, in its own mount namespace, a view is laid for one who may not pass through the folders of a root server.
+# Where the view is mounted, in its own mount namespace, for a user who may not enter the folders of a root server.
 VIEW_ROOT = "/mnt"
 LENGTH, ANSWER = struct.Struct("<I"), struct.Struct("<q")
 MAX_DESCRIPTORS = 16
 _PIECE = 1 << 16
-# More than ever start at once: what started before is tied to the server by now.
+# More than ever start at once. Earlier commands are tied to the server by now.
 _REMEMBERED = 256
 _MOST_MAPPINGS = 64
 _NICE = 5
@@ -48,9 +48,9 @@ MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 AT_FDCWD, OPEN_TREE_CLONE, AT_EMPTY_PATH, MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1, 0x1000, 0x4
 MOUNT_ATTR_IDMAP = 0x00100000
 PR_SET_PDEATHSIG, PR_SET_SECUREBITS = 1, 28
-SECBIT_NO_SETUID_FIXUP = 0x4  # SECBIT_NO_SETUID_FIXUP
+SECBIT_NO_SETUID_FIXUP = 0x4
 
-# Not CDLL, which lets go of the interpreter's lock around a call: the copy that returns from clone must hold it.
+# Not CDLL, which releases the GIL around a call: the clone must hold it when it returns.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def _serve(server: socket.socket, parent: int, started: deque[tuple[int, bytes]]) -> None:
-    """Until the server is gone, of which its socket tells in one way or another."""
+    """Serve until the server is gone, which shows as end of file or an error on the socket."""
     mappings: dict[tuple[int, int, int], int] = {}
     while told := _told(server):
         stage, descriptors = told
@@ -91,7 +91,7 @@ def _serve(server: socket.socket, parent: int, started: deque[tuple[int, bytes]]
 
 
 def _told(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next stage and the descriptors that it needs; none once the server is gone."""
+    """Receive the next request with its descriptors; None once the server is gone."""
     data, descriptors, _, _ = socket.recv_fds(server, LENGTH.size, MAX_DESCRIPTORS)
     if len(data) < LENGTH.size:
         return None
@@ -109,16 +109,16 @@ def _told(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 def _run_child(
     stage: dict[str, Any], descriptors: list[int], users: int | None, server: socket.socket, parent: int
 ) -> NoReturn:
-    """The copy: takes its place, tells its number, lays the views and becomes the command."""
+    """Run in the clone: set up descriptors, report the pid, mount the views and exec the command."""
     try:
-        # One group, by which it can be ended while bubblewrap has not tied its processes together yet.
+        # One process group, so that it can be killed before bubblewrap has tied its processes together.
         os.setsid()
         server.sendall(ANSWER.pack(os.getpid()))
         users = users and fcntl.fcntl(users, fcntl.F_DUPFD_CLOEXEC, _options_number(stage) + 1)
         _take(descriptors, stage["descriptors"])
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored, signal.SIG_DFL)
-        # The server comes first. Nobody inside can take it back.
+        # The server has priority. No process inside can undo this.
         os.nice(_NICE)
         for door in stage["doors"]:
             _write(door, "0")
@@ -128,7 +128,7 @@ def _run_child(
             _drop_privileges(stage["nobody"])
         elif any(layer["overlay"] for layer in stage["layers"]):
             _mount_as_user(stage["layers"])
-        # Last: a change of who we are forgets it.
+        # Last, because a change of credentials clears it.
         _set_parent_death_signal(parent)
         _lay_options(stage)
         os.execve(stage["command"][0], _shown(stage), stage["environment"])  # noqa: S606 - bubblewrap
@@ -139,13 +139,13 @@ def _run_child(
 
 
 def _shown(stage: dict[str, Any]) -> list[str]:
-    """The command as everyone on this machine can read it: without bubblewrap's options, which hold keys and tokens."""
+    """The command line that everyone on this machine can read: without bubblewrap's options, which contain secrets."""
     command: list[str] = stage["command"]
     return [command[0], "--args", str(_options_number(stage)), *command[command.index("--") :]]
 
 
 def _lay_options(stage: dict[str, Any]) -> None:
-    """Put bubblewrap's options where it alone reads them."""
+    """Pass bubblewrap's options through a descriptor that only it reads."""
     options = os.memfd_create("options")
     os.write(options, _joined(stage["command"][1 : stage["command"].index("--")]))
     os.lseek(options, 0, os.SEEK_SET)
@@ -161,9 +161,9 @@ def _joined(words: list[str]) -> bytes:
 
 
 def _kill_leftovers(started: frozenset[tuple[int, bytes]]) -> None:
-    """End what the server left of these: processes of their sessions that bear their words, until none is found.
+    """Kill what the server left of these: processes of their sessions with their command lines, until none is found.
 
-    More than one look, since one process can make another behind our back.
+    Repeats the search, because a process can fork in between.
     """
     clean = 0
     while clean < _LAST_LOOKS:
@@ -186,7 +186,7 @@ def _is_of(process: int, started: frozenset[tuple[int, bytes]]) -> bool:
 
 
 def _take(descriptors: list[int], numbers: list[int]) -> None:
-    """Put each descriptor where it is expected, by way of numbers that nobody expects."""
+    """Move each descriptor to its expected number, through numbers that are not in use."""
     above = max(numbers) + 1
     aside = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, above) for descriptor in descriptors]
     for descriptor in descriptors:
@@ -196,7 +196,7 @@ def _take(descriptors: list[int], numbers: list[int]) -> None:
 
 
 def _mount_as_user(layers: list[dict[str, Any]]) -> None:
-    """Overlays in a user namespace, where an ordinary user may mount them."""
+    """Mount overlays in a user namespace, where an ordinary user may do that."""
     user, group = os.getuid(), os.getgid()
     _checked(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS))
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -208,7 +208,7 @@ def _mount_as_user(layers: list[dict[str, Any]]) -> None:
 
 
 def _mount_idmapped(stage: dict[str, Any], users: int) -> None:
-    """All of the view below a base of its own, under the mapping."""
+    """Mount the whole view below its own root, with mapped ids."""
     _checked(_libc.unshare(CLONE_NEWNS))
     _mount(None, "/", None, MS_REC | MS_PRIVATE, None)
     staging = _mapped(stage["staging"], users)
@@ -224,22 +224,22 @@ def _mount_idmapped(stage: dict[str, Any], users: int) -> None:
 
 
 def _overlay(tree: str, layers: dict[str, str | None]) -> None:
-    """The tree is named by a descriptor: its path may hold what separates options."""
+    """Mount an overlay. The tree is named by a descriptor, because its path may contain option separators."""
     here = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
     lower = f"/proc/self/fd/{here}"
     if layers["mask"]:
         lower = f"{layers['mask']}:{lower}"
     options = f"lowerdir={lower},userxattr"
     if layers["upper"]:
-        # Without `volatile` every command would end with a sync of the whole file system. Its mark, that the upper may
-        # not survive a crash, is in the work folder: each mount has its own.
+        # Without `volatile`, every command would end with a sync of the whole file system. Its marker, that the upper
+        # may not survive a crash, is in the work folder: each mount has its own.
         options += f",upperdir={layers['upper']},workdir={layers['work']},volatile"
     _mount("overlay", str(layers["merged"]), "overlay", 0 if layers["upper"] else MS_RDONLY, options)
     os.close(here)
 
 
 def _mapping(known: dict[tuple[int, int, int], int], owner: tuple[int, int], nobody: int) -> int:
-    """A descriptor of a user namespace in which the owner's numbers are those that the copy becomes."""
+    """Return a descriptor of a user namespace that maps the owner's ids to those of the command."""
     key = (owner[0], owner[1], nobody)
     if key not in known:
         if len(known) >= _MOST_MAPPINGS:
@@ -269,7 +269,7 @@ def _made_mapping(owner: tuple[int, int], nobody: int) -> int:
 
 
 def _mapped(path: str, users: int) -> int:
-    """A detached mount of ``path`` under the mapping."""
+    """Return a detached mount of ``path`` with mapped ids."""
     tree = _checked(_libc.syscall(SYS_open_tree, AT_FDCWD, os.fsencode(path), OPEN_TREE_CLONE | os.O_CLOEXEC))
     wanted = _MountAttr(MOUNT_ATTR_IDMAP, 0, 0, users)
     _checked(_libc.syscall(SYS_mount_setattr, tree, b"", AT_EMPTY_PATH, ctypes.byref(wanted), ctypes.sizeof(wanted)))
@@ -289,7 +289,10 @@ def _mount(source: str | None, place: str, kind: str | None, flags: int, options
 
 @contextmanager
 def _with_fsuid(nobody: int) -> Iterator[None]:
-    """Make files as another, with root's powers: an overlay makes its own as who mounted it, and root is not mapped."""
+    """Create files as another user with root's capabilities.
+
+    An overlay creates its own files as the user who mounts it, and root is not mapped.
+    """
     _checked(_libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP))
     _libc.setfsgid(nobody)
     _libc.setfsuid(nobody)
@@ -308,7 +311,7 @@ def _drop_privileges(nobody: int) -> None:
 
 
 def _set_parent_death_signal(parent: int) -> None:
-    """Set before the parent is looked at: a server that died in between leaves nothing running."""
+    """Set the signal before checking the parent, so that nothing keeps running if the server dies in between."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(EXIT_SETUP_FAILED)

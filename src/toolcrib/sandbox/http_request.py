@@ -1,4 +1,4 @@
-"""One plain HTTP/1 request, read strictly and written anew: what two servers could read differently is refused."""
+"""Parses one plain HTTP/1 request strictly and renders it again. Rejects what two servers could read differently."""
 
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ _AUTHORITY = re.compile(rb"([A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\x20-\x7e\t]*)?\r\n")
 
-# Ours to say, or a way into another protocol on the same connection.
+# Headers that the proxy sets itself, and headers that would switch the protocol on the connection.
 _DROPPED: Final = frozenset({b"connection", b"keep-alive", b"host", b"te", b"trailer"})
 _REFUSED: Final = frozenset({b"upgrade", b"http2-settings"})
 _PIECE: Final = 1 << 16
@@ -26,7 +26,7 @@ class UnreadableRequest(ValueError):
 
 
 class ByteReader(Protocol):
-    """What is asked of a stream."""
+    """The required methods of a stream."""
 
     async def read(self, n: int, /) -> bytes: ...
     async def readexactly(self, n: int, /) -> bytes: ...
@@ -35,7 +35,7 @@ class ByteReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """Who is meant, and what of it."""
+    """The host to contact, and the path on it."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class RequestTarget:
 
 @dataclass(frozen=True, slots=True)
 class PlainRequest:
-    """The head of a request. ``length`` is that of its body, none if it comes in chunks."""
+    """The head of a request. ``length`` is that of its body, None if it is chunked."""
 
     method: str
     target: str
@@ -58,7 +58,7 @@ class PlainRequest:
         return self.method == "CONNECT"
 
     def addressed(self) -> RequestTarget:
-        """Whom a proxy is asked to reach."""
+        """Return the target that the proxy is asked to contact."""
         if self.is_tunnel:
             found = _TUNNEL.fullmatch(self.target)
             if found is None:
@@ -71,14 +71,14 @@ class PlainRequest:
         return RequestTarget(plain_name(absolute[1]), int(absolute[2] or 80), path if path[0] == "/" else f"/{path}")
 
     def head(self, target: RequestTarget) -> bytes:
-        """As it is sent on: for this host, and the last on its connection."""
+        """Render the head to forward: for this host, and as the last request on its connection."""
         authority = target.host if target.port == 80 else f"{target.host}:{target.port}"
         lines = [f"{self.method} {target.path} HTTP/1.{self.version}".encode(), b"Host: " + authority.encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"Connection: close", b"", b""])
 
     async def body(self, reader: ByteReader) -> AsyncIterator[bytes]:
-        """Its body as it is sent on, and not a byte more: what follows could be a request to another."""
+        """Yield exactly the body to forward: what follows could be a request to another host."""
         if self.length is None:
             async for piece in _chunks(reader):
                 yield piece
@@ -90,7 +90,7 @@ class PlainRequest:
 
 
 def parse(head: bytes) -> PlainRequest:
-    """A request's head, with the empty line that ends it."""
+    """Parse a request's head, including the empty line that ends it."""
     line, *rest = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     found = _LINE.fullmatch(line)
     if found is None:
@@ -117,7 +117,7 @@ def parse(head: bytes) -> PlainRequest:
 
 
 def plain_name(host: str) -> str:
-    """A host's name as it is compared: in small letters, without the dot that ends a full name."""
+    """Normalize a host name for comparison: lower case, without the final dot of a full name."""
     return host.lower().removesuffix(".")
 
 
@@ -136,7 +136,7 @@ def _authority(value: bytes) -> tuple[str, int]:
 
 
 def _length(values: dict[bytes, bytes]) -> int | None:
-    """How long the body is; a request that says it in two ways can be cut in two."""
+    """Return the length of the body. Rejects two different lengths, which would allow request smuggling."""
     length, encoding = values.get(b"content-length"), values.get(b"transfer-encoding")
     if length is not None and encoding is not None:
         raise UnreadableRequest("two lengths")
@@ -170,7 +170,7 @@ async def _chunks(reader: ByteReader) -> AsyncIterator[bytes]:
             if await reader.readexactly(2) != b"\r\n":
                 raise UnreadableRequest("no end of a chunk")
             yield b"\r\n"
-    # Trailers are left out: nothing needs them, and they could be more headers to someone.
+    # Trailers are dropped: nothing needs them, and some servers could read them as headers.
     for _ in range(_MOST_TRAILERS):
         if await reader.readuntil(b"\n") == b"\r\n":
             yield b"0\r\n\r\n"

@@ -1,4 +1,4 @@
-"""How well a command is held, and what is missing. States facts; finds none of them out."""
+"""The isolation level of commands, and what is missing for it. Values only; ``probe`` determines them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,13 +7,14 @@ from toolcrib.core.errors import ToolFailed
 
 
 class IsolationLevel(StrEnum):
-    """From the strongest to none. Only ``namespaces`` is offered unless an operator says otherwise in words."""
+    """From the strongest to none. Only ``namespaces`` is accepted unless an operator configures otherwise."""
 
     NAMESPACES = "namespaces"
     PROCESS = "process"
     NONE = "none"
 
     def at_least(self, minimum: "IsolationLevel") -> bool:
+        """Whether this level is as strong as ``minimum``."""
         return _ORDER.index(self) <= _ORDER.index(minimum)
 
 
@@ -22,7 +23,7 @@ _ORDER = (IsolationLevel.NAMESPACES, IsolationLevel.PROCESS, IsolationLevel.NONE
 
 @dataclass(frozen=True, slots=True)
 class IsolationGap:
-    """One thing that does not hold here. An ``open`` one lowers the level; the others are made good otherwise."""
+    """One missing protection. An ``open`` gap lowers the level; the others are compensated in another way."""
 
     name: str
     fact: str
@@ -32,7 +33,7 @@ class IsolationGap:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What the probe found: the level in force, what holds and what does not."""
+    """The result of the probe: the actual level, what works and what is missing."""
 
     level: IsolationLevel
     minimum: IsolationLevel
@@ -42,18 +43,18 @@ class Isolation:
 
     @property
     def offered(self) -> bool:
-        """Whether commands may be run at all."""
+        """Whether commands may run at all."""
         return self.level is not IsolationLevel.NONE and self.level.at_least(self.minimum)
 
     @property
     def reason(self) -> str | None:
-        """Why commands are off, with the remedy; None where they are on."""
+        """Why commands are off, with the remedy; None if they are on."""
         if self.offered:
             return None
         faults = "; ".join(f"{gap.fact} {gap.remedy}" for gap in self.gaps if gap.open)
         return f"Commands are off: isolation is '{self.level}' and '{self.minimum}' is required. {faults}".rstrip()
 
     def require(self) -> None:
-        """Raises ToolFailed with the reason where commands are off."""
+        """Raise ``ToolFailed`` with the reason if commands are off."""
         if self.reason:
             raise ToolFailed(f"{self.reason} `toolcrib doctor` shows it in full.")

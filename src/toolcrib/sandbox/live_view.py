@@ -1,7 +1,7 @@
-"""The live zones as a background process sees them: bound as they are, masked places covered, fixed ones read-only.
+"""The live mounts as a background process sees them: bound directly, masked paths covered, fixed paths read-only.
 
-Covers and read-only places are bound by path, while others may work on the tree: what stands there in the end is looked
-at from outside before the process may run, and now and then after. Runs nothing.
+Covers and read-only binds are mounted by path while others may change the tree. So the result is checked from outside
+before the process may run, and repeatedly after that.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LiveView:
-    """Zones without a layer between. ``covers`` and ``fixed`` are places that exist, with what they were."""
+    """Mounts without an overlay. ``_covers`` and ``_fixed`` are existing paths with their stat results."""
 
     def __init__(self, zones: Sequence[ViewMount], folder: Path) -> None:
         self._zones = tuple(zones)
@@ -32,29 +32,34 @@ class LiveView:
 
     @classmethod
     async def lay(cls, zones: Sequence[ViewMount], staging: Path) -> Self:
+        """Prepare a view of the mounts in a new staging folder."""
         view = cls(zones, make_staging_dir(staging))
         await asyncio.to_thread(view._prepare)
         return view
 
     @property
     def written(self) -> list[Path]:
+        """The folders of the staging directory that the process can write."""
         return [self.folder / name for name in WRITTEN]
 
     @property
     def worked_on(self) -> list[Path]:
-        """The live trees that can be written."""
+        """The live trees that are writable."""
         return [zone.root for zone in self._zones if zone.writable]
 
     def working_directory(self, wanted: str | None) -> str:
+        """Return the working directory. Raises ``ToolFailed`` if it is outside the mounts."""
         cwd = wanted or self._zones[0].target
         if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{zone.target}/") for zone in self._zones):
             raise ToolFailed(f"The working directory {cwd!r} is outside the zones.")
         return cwd
 
     def layers(self) -> list[ViewLayer]:
+        """Return the trees to mount, without overlays."""
         return [ViewLayer(zone.root) for zone in self._zones]
 
     def binds(self) -> list[BindMount]:
+        """Return the binds: mounts first, then read-only paths and covers on top of them."""
         base = Path(BASE, "staging") if self.owner else self.folder
         trees = {
             zone.name: Path(BASE, str(number)) if self.owner else zone.root for number, zone in enumerate(self._zones)
@@ -65,9 +70,9 @@ class LiveView:
         return [*furniture(base), *sorted(zones, key=lambda bind: bind.target), *fixed, *covers]
 
     def require_laid(self, first: int) -> None:
-        """ToolFailed unless every cover and every read-only place stands where it should in the view.
+        """Raise ``ToolFailed`` unless every cover and every read-only bind is at its path in the view.
 
-        ``first`` is a process inside. Someone who swapped a folder for a link meanwhile may have led it elsewhere.
+        ``first`` is a process inside. Someone who swapped a folder for a link meanwhile may have redirected the bind.
         """
         laid = [(zone, path, os.stat(self.folder / _blank(was))) for zone, path, was in self._covers]
         for zone, path, wanted in [*laid, *self._fixed]:
@@ -75,13 +80,14 @@ class LiveView:
                 raise ToolFailed(f"{path} was moved or replaced while the process was about to start. Try again.")
 
     def uncovered(self) -> str | None:
-        """The first covered or read-only place that is no longer what it was."""
+        """Return the first covered or read-only path that was replaced."""
         for zone, path, was in [*self._covers, *self._fixed]:
             if not _is_same(_found_below(zone.root, path), was):
                 return path
         return None
 
     async def discard(self) -> None:
+        """Remove the staging folder."""
         await asyncio.to_thread(remove_staging, self.folder)
 
     def _prepare(self) -> None:
@@ -104,7 +110,7 @@ def _is_same(found: os.stat_result | None, wanted: os.stat_result) -> bool:
 
 
 def _found_below(root: Path, path: str) -> os.stat_result | None:
-    """What stands there, reached through no link: a cover is laid by path, and must land inside the tree."""
+    """Stat a path without following links: a cover is mounted by path, and must be inside the tree."""
     folder = os.open(root, _FOLDER)
     *parents, name = path.split("/")
     try:

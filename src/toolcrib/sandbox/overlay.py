@@ -1,6 +1,6 @@
-"""A view that copies on write: the tree below, fresh staging above. Prepares layers and reads them back; runs nothing.
+"""A copy-on-write view: the tree as lower layer, fresh staging as upper layer. Prepares and compares the layers.
 
-The mounting itself is done inside the sandbox's own namespaces (see stager.py), so that no mount outlives a command.
+``fork_server`` mounts them inside the sandbox's own namespaces, so that no mount outlives a command.
 """
 
 import os
@@ -15,7 +15,7 @@ from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
 from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType
 from toolcrib.sandbox.fork_client import OverlayDirs
 
-# In a user namespace the marks of overlayfs are in the `user.` attributes.
+# In a user namespace, overlayfs keeps its marks in `user.` attributes.
 XATTR_OPAQUE: Final = "user.overlay.opaque"
 DEEPEST: Final = 128
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,10 +23,10 @@ _PIECE = 1 << 20
 
 
 class OverlayView:
-    """One zone as layers beside ``place``: a mask over the tree, ``upper`` over both.
+    """One mount as layers beside ``place``: a mask over the tree, and ``upper`` over both.
 
-    What the command sees is mounted on the upper itself. Folders are few on purpose: making and removing them is a good
-    part of what a command costs.
+    The merged view is mounted on the upper folder itself. Few folders on purpose: creating and removing them is a good
+    part of the cost of a command.
     """
 
     def __init__(self, zone: ViewMount, place: Path) -> None:
@@ -38,9 +38,9 @@ class OverlayView:
         self._mounted = 0
 
     def prepare(self, owner: tuple[int, int] | None) -> None:
-        """Make the layers; ``owner`` is whom they are given to when we are root."""
+        """Create the layers. If the server is root, they are given to ``owner``."""
         self.upper.mkdir(mode=0o700)
-        # The upper's mode is what the command sees of the root.
+        # The upper folder's mode is what the command sees of the root.
         self.upper.chmod(stat.S_IMODE(self.zone.root.stat().st_mode))
         self._owner = owner
         if owner:
@@ -51,7 +51,7 @@ class OverlayView:
                 give(self._mask, owner)
 
     def laid(self) -> OverlayDirs:
-        """What is mounted for the next command, with a work folder of its own."""
+        """Return the layers to mount for the next command, with its own work folder."""
         overlay = OverlayDirs(self.merged.name, mask=self._mask.name if self.zone.masked else None)
         if not self.zone.writable:
             return overlay
@@ -63,7 +63,7 @@ class OverlayView:
         return replace(overlay, upper=self.upper.name, work=work.name)
 
     def entries(self) -> Iterator[ChangedEntry]:
-        """What the command did here. Makes what it locked readable, so that no command can follow."""
+        """Yield what the command changed. Unlocks what it locked, so that no further command may run."""
         if not self.zone.writable:
             return
         upper, lower = os.open(self.upper, _FOLDER), os.open(self.zone.root, _FOLDER)
@@ -84,7 +84,7 @@ class OverlayView:
 
 
 class _LayerComparison:
-    """Walks the upper beside the lower, by descriptors and through no link."""
+    """Compares the upper with the lower layer, by descriptors and without following links."""
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
@@ -156,7 +156,7 @@ class _LayerComparison:
                 os.close(below)
 
     def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[ChangedEntry]:
-        """A place of the tree and all that lies beneath it, the deepest first."""
+        """Yield the deletion of a path and everything below it, deepest first."""
         if depth > 2 * DEEPEST:
             raise TooLarge(f"The tree has folders more than {2 * DEEPEST} deep. Make it shallower.")
         before = stat_in(lower, name)
@@ -188,7 +188,7 @@ class _LayerComparison:
 
 
 def ordered(entries: Iterable[ChangedEntry]) -> tuple[ChangedEntry, ...]:
-    """Deletions first, as they came; then the rest, as they came."""
+    """Put deletions first; otherwise keep the order."""
     listed = list(entries)
     return (
         *(entry for entry in listed if entry.change is EntryChange.DELETED),
@@ -197,7 +197,7 @@ def ordered(entries: Iterable[ChangedEntry]) -> tuple[ChangedEntry, ...]:
 
 
 def make_mask(mask: Path, zone: ViewMount) -> None:
-    """A layer in which the masked files are empty, and the masked folders empty and opaque."""
+    """Create a layer in which masked files are empty, and masked folders are empty and opaque."""
     mask.mkdir()
     tree = os.open(zone.root, _FOLDER)
     try:
@@ -209,7 +209,7 @@ def make_mask(mask: Path, zone: ViewMount) -> None:
 
 
 def _mask_one(mask: Path, tree: int, path: str) -> None:
-    """Each folder on the way gets the tree's mode; a place that does not exist, or lies behind a link, needs none."""
+    """Mask one path. Folders on the way get the tree's modes; a missing path, or one behind a link, needs no mask."""
     folder, here = os.dup(tree), mask
     try:
         *parents, name = path.split("/")
@@ -241,6 +241,7 @@ def _mask_one(mask: Path, tree: int, path: str) -> None:
 
 
 def stat_in(folder: int | None, name: str) -> os.stat_result | None:
+    """Stat an entry of a folder without following a link; ``None`` if there is none."""
     if folder is None:
         return None
     try:
@@ -250,7 +251,10 @@ def stat_in(folder: int | None, name: str) -> os.stat_result | None:
 
 
 def locked(error: PermissionError) -> ToolFailed:
-    """The command is the owner too, and could unlock it: where we cannot look, nothing may be concluded."""
+    """Build the error for a locked path.
+
+    The command has the same owner and could unlock it, so its effect is unknown.
+    """
     return ToolFailed(
         f"The tree holds {error.filename!r}, which its owner has locked: what a command does there cannot be seen. "
         "Unlock it (chmod -R u+rwX) and run the command again."
@@ -258,7 +262,7 @@ def locked(error: PermissionError) -> ToolFailed:
 
 
 def unlock(folder: int, name: str, found: os.stat_result) -> None:
-    """Let ourselves, the owner, read what the command forbade us to read."""
+    """Let the server, as owner, read what the command made unreadable."""
     wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o400
     if found.st_mode & wanted == wanted:
         return
@@ -270,7 +274,7 @@ def unlock(folder: int, name: str, found: os.stat_result) -> None:
 
 
 def give(folder: Path, owner: tuple[int, int]) -> None:
-    """Hand a directory that we just made, and all in it, to ``owner``."""
+    """Change the owner of a new directory and everything in it."""
     made = folder.stat()
     if (made.st_uid, made.st_gid) == owner:
         return
@@ -297,7 +301,7 @@ def _differs(upper: int, lower: int, name: str, kind: EntryType, after: os.stat_
     try:
         old = os.open(name, flags, dir_fd=lower)
     except (PermissionError, FileNotFoundError):
-        return True  # its bytes are unknown to us: the command's count
+        return True  # The old bytes are unreadable, so the command's count.
     with open(os.open(name, flags, dir_fd=upper), "rb") as ours, open(old, "rb") as theirs:
         while piece := ours.read(_PIECE):
             if piece != theirs.read(_PIECE):

@@ -1,4 +1,4 @@
-"""Proves isolation by attempting to escape from it, at start. Nothing is concluded from versions or settings."""
+"""Verifies isolation at start by attempting to escape. Concludes nothing from versions or settings."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from toolcrib.sandbox.resource_limits import MIB, ResourceLimits
 from toolcrib.sandbox.transaction import Transaction, begin
 
 _PROBED_COPY: Final = 64 * MIB
-# Half a second is usual. On a machine that is very busy a slow answer is no escape.
+# Half a second is usual. On a very busy machine, a slow answer is not an escape.
 _SECONDS: Final = 120.0
 _MOST_PROCESSES: Final = 20
 _FORKS: Final = 100
@@ -45,12 +45,12 @@ for _ in range({_FORKS}):
     made += 1
 sys.stdout.write(str(made))
 """
-# Ends by itself once it got far more than it may have.
+# Ends by itself once it got far more memory than it may have.
 _MEMORY_BOMB: Final = "held = [bytearray(1 << 20) for _ in range(4096)]"
 
 
 async def probe(binary: str | None, *, minimum: IsolationLevel, overlay: bool = True) -> Isolation:
-    """The level in force, what holds and what does not. Takes about half a second."""
+    """Determine the isolation level, what works and what is missing. Takes about half a second."""
     if binary is None or not os.access(binary, os.X_OK):
         missing = IsolationGap("bubblewrap", "bubblewrap is not installed.", "Install it: apt-get install bubblewrap.")
         return Isolation(IsolationLevel.NONE, minimum, (), (missing,), overlay=False)
@@ -81,7 +81,7 @@ class _ProbeSetup:
         (self._tree / "kept").write_text("before")
 
     async def overlay_works(self, held: list[str], gaps: list[IsolationGap]) -> bool:
-        """Whether a command's write lands above the tree and can be read back as its effect."""
+        """Whether a command's write goes to the overlay and is reported as its effect."""
         try:
             async with self._begin(overlay=True) as view:
                 result = await view.run(SandboxCommand("echo after > kept", seconds=_SECONDS))
@@ -100,7 +100,7 @@ class _ProbeSetup:
         try:
             async with self._begin(overlay=overlay) as view:
                 found = await self._escapes(view)
-            # Bombs are set off only where something holds them.
+            # Start bombs only where something contains them.
             if all(found.values()):
                 async with self._begin(overlay=overlay) as view:
                     found |= await self._bombs(view)
@@ -139,7 +139,7 @@ class _ProbeSetup:
 
     async def _nothing_survives(self, view: Transaction) -> bool:
         mark = f"toolcrib-survivor-{os.urandom(8).hex()}"
-        # It detaches, ignores what asks it to end, and tells when it is up.
+        # It detaches, ignores signals that ask it to end, and reports when it is up.
         script = f"(setsid sh -c 'trap \"\" TERM HUP; echo up; : {mark}; read _ < /tmp/never' &) > /tmp/said; "
         await view.run(
             SandboxCommand(f"mkfifo /tmp/never; {script} while ! grep -q up /tmp/said; do :; done", seconds=_SECONDS)

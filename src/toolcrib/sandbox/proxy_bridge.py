@@ -1,7 +1,7 @@
-"""Runs a command inside the sandbox beside a TCP port that leads to the proxy's socket file.
+"""Runs a command inside the sandbox, with a TCP port that leads to the proxy's socket file.
 
-Run as a program, by a bare interpreter, with the command in ``sys.argv[1:]``; imports nothing of ours. It has no power
-that the command has not: whatever it lets through is judged by the proxy outside.
+Runs as a program on a bare interpreter, with the command in ``sys.argv[1:]``; imports only the standard library. It has
+no more privileges than the command: the proxy outside checks everything that it forwards.
 """
 
 import os

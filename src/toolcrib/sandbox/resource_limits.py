@@ -1,4 +1,4 @@
-"""How much a command may use, and the watcher that ends it when it uses more. Knows processes by their numbers."""
+"""Resource limits of commands: enforced by cgroups where possible, and by a watcher that kills on excess."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from toolcrib.sandbox.seccomp import LARGEST_SHARED_MAPPING
 
 MIB: Final = 1 << 20
 _EVERY_SECONDS: Final = 0.2
-# A command that keeps more tasks running than this at once gets only what nobody else wants of the processors.
+# A command with more runnable tasks than this gets only idle processor time.
 MOST_EAGER: Final = max(16, 4 * (os.cpu_count() or 1))
 _PRIVATE: Final = re.compile(r"^(?:RssAnon|VmSwap|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
 _SHARED: Final = re.compile(rb"^\S+ \S+ \S+ (\S+ \d+) +/dev/zero \(deleted\)$", re.MULTILINE)
@@ -24,11 +24,11 @@ _SHARED: Final = re.compile(rb"^\S+ \S+ \S+ (\S+ \d+) +/dev/zero \(deleted\)$", 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What one command, with all its processes, may use."""
+    """What one command may use, with all its processes."""
 
     memory_bytes: int = 2048 * MIB
     processes: int = 256
-    # What it writes to its zones, /tmp, its home and /dev/shm.
+    # For what it writes to its mounts, /tmp, its home and /dev/shm.
     disk_bytes: int = 2048 * MIB
     entries: int = 100_000
     file_bytes: int = 1024 * MIB
@@ -36,10 +36,10 @@ class ResourceLimits:
 
     @property
     def shell(self) -> str:
-        """As a shell sets them on itself. Set within the innermost user namespace, which counts its own processes.
+        """The limits as shell commands. Set in the innermost user namespace, which counts its own processes.
 
-        Private memory is bounded per process too, at the whole command's limit: the watcher looks now and then, and a
-        process can take gigabytes in between.
+        Private memory is also limited per process, at the whole command's limit: the watcher samples, and a process can
+        allocate gigabytes in between.
         """
         return (
             f"ulimit -c 0; ulimit -f {self.file_bytes // 512}; ulimit -n {self.open_files}; "
@@ -50,9 +50,9 @@ class ResourceLimits:
 async def watch(
     pid: int, folders: Iterable[Path], limits: ResourceLimits, stop: Callable[[str], None], *, grouped: bool = False
 ) -> None:
-    """Look at a process tree and what it writes, until cancelled or the first excess, which ``stop`` is told.
+    """Watch a process tree and what it writes, until cancelled or the first excess, which is passed to ``stop``.
 
-    ``grouped`` if it is in a control group, which counts the memory that processes share.
+    ``grouped`` means that it is in a cgroup, which counts shared memory.
     """
     disk = _DiskUsage(tuple(folders), limits)
 
@@ -61,11 +61,11 @@ async def watch(
 
     while True:
         began = monotonic()
-        # Not in the event loop: a command can make looking at it take long.
+        # In a thread: a command can make this check slow.
         if reason := await asyncio.to_thread(excess):
             stop(reason)
             return
-        # A long look is followed by a pause as long, so that watching never takes more than half a core.
+        # A slow check is followed by an equally long pause, so that watching never takes more than half a core.
         await asyncio.sleep(max(_EVERY_SECONDS, monotonic() - began))
 
 
@@ -87,7 +87,7 @@ def _process_excess(pid: int, limits: ResourceLimits, *, grouped: bool) -> str |
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The process and all that come from it. Within a pid namespace nothing can leave this tree."""
+    """Yield a process and all its descendants. In a pid namespace nothing can leave this tree."""
     found = [pid]
     while found:
         process = found.pop()
@@ -100,7 +100,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def _private_memory(pid: int) -> int:
-    """What a process has for itself, in memory or swapped out. What it maps of files is the files'."""
+    """Return a process's own memory, resident or swapped. Excludes mapped files."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -109,9 +109,9 @@ def _private_memory(pid: int) -> int:
 
 
 def _shared_mappings(pid: int) -> set[bytes]:
-    """The inodes of memory that a process shares with others and that is no file's.
+    """Return the inodes of memory that a process shares without a file.
 
-    Each counts as the most that it can hold: how much of it is there, mapped or not, nobody can see from here.
+    Each counts as its maximum size: how much of it is allocated is not visible from here.
     """
     try:
         maps = Path(f"/proc/{pid}/maps").read_bytes()
@@ -121,7 +121,7 @@ def _shared_mappings(pid: int) -> set[bytes]:
 
 
 def _runnable(pid: int) -> list[int]:
-    """The tasks of a process that want the processor now."""
+    """Return the tasks of a process that are runnable now."""
     found = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -133,16 +133,16 @@ def _runnable(pid: int) -> list[int]:
 
 
 def _demote(tasks: Iterable[int]) -> None:
-    """Let them run when nobody else wants to, for good: their children too. None of them can take it back."""
+    """Give tasks and their children idle priority. They cannot undo it."""
     for task in tasks:
         with suppress(ProcessLookupError, PermissionError):
             os.sched_setscheduler(task, os.SCHED_IDLE, os.sched_param(0))
 
 
 class DiskGrowth:
-    """How much trees have grown on which a program works live. Counted only when their file system has lost much room:
+    """Measures how much live trees have grown.
 
-    what others write there costs a count, and ends nothing.
+    Counts only when their file system has lost much space: writes by others then cost a count, but end nothing.
     """
 
     def __init__(self, folders: Iterable[Path], limits: ResourceLimits) -> None:
@@ -152,6 +152,7 @@ class DiskGrowth:
         self._free = self._disk.free_now()
 
     def excess(self) -> str | None:
+        """Return which limit the growth exceeds, or ``None``."""
         limits, free = self._limits, self._disk.free_now()
         if self._free[0] - free[0] <= limits.disk_bytes // 2 and self._free[1] - free[1] <= limits.entries // 2:
             return None
@@ -165,7 +166,7 @@ class DiskGrowth:
 
 
 class _DiskUsage:
-    """What lies in some folders. What cannot be looked into is judged by what is gone from the file system."""
+    """Disk usage of folders. Unreadable folders are judged by the lost space of the file system."""
 
     def __init__(self, folders: tuple[Path, ...], limits: ResourceLimits) -> None:
         self._folders = folders
@@ -191,9 +192,9 @@ class _DiskUsage:
         return None
 
     def total(self) -> tuple[int, int]:
-        """The bytes of everything below, and how many things there are."""
+        """Return the total size and number of all entries."""
         size = entries = 0
-        for entries, found in enumerate(self._sizes(), start=1):  # noqa: B007 - the last number counts
+        for entries, found in enumerate(self._sizes(), start=1):  # noqa: B007 - used after the loop
             size += found
         return size, entries
 
@@ -204,7 +205,7 @@ class _DiskUsage:
         return found.f_bavail * found.f_frsize, found.f_favail
 
     def _sizes(self) -> Iterator[int]:
-        """The size on disk of every entry below. What vanishes meanwhile is passed over."""
+        """Yield the size on disk of every entry. Skips what vanishes meanwhile."""
         left = [str(folder) for folder in self._folders]
         while left:
             try:
@@ -226,26 +227,27 @@ class _DiskUsage:
                 continue
 
 
-# Limits that the kernel itself enforces, where we may make control groups. Elsewhere the watcher stands alone.
-
 _MOUNT: Final = Path("/sys/fs/cgroup")
 _NEEDED: Final = frozenset({"memory", "pids"})
 _TRIES: Final = 50
-# By which systemd marks the groups of units with Delegate=.
+# systemd marks the groups of units with Delegate= by this attribute.
 _DELEGATED: Final = "user.delegate"
-# Of 100, which everybody has.
+# The default is 100.
 _CPU_WEIGHT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """One command's control group: a folder in the unified hierarchy, or one in each of the two older ones."""
+    """One command's cgroup: a folder in the unified hierarchy, or one in each of the two older ones.
+
+    The kernel itself enforces its limits. Where the server may not create groups, only the watcher limits a command.
+    """
 
     folders: tuple[Path, ...]
 
     @classmethod
     def make(cls, limits: ResourceLimits) -> Self | None:
-        """A fresh group with these limits; None where we may not make one."""
+        """Create a group with these limits; None where that is not possible."""
         parents = available()
         if not parents:
             return None
@@ -260,10 +262,10 @@ class Cgroup:
 
     @property
     def doors(self) -> tuple[str, ...]:
-        """The files by which a process enters: it writes 0 there, for itself.
+        """The files through which a process enters: it writes 0 there, for itself.
 
-        Through the older hierarchies' door for threads one that enters by itself waits for nobody. Whoever moves
-        another waits until all processors have taken note of it: some 10 ms.
+        In the older hierarchies, entering through ``tasks`` does not wait. Moving another process waits until all
+        processors have seen it: some 10 ms.
         """
         return tuple(
             str(folder / name)
@@ -272,7 +274,7 @@ class Cgroup:
         )
 
     async def remove(self) -> None:
-        """Once its processes are dead; the kernel may need a moment to let go of the last."""
+        """Remove the group after its processes have ended. Retries while the kernel releases the last one."""
         for folder in self.folders:
             for _ in range(_TRIES):
                 try:
@@ -286,7 +288,7 @@ class Cgroup:
 
 @cache
 def available() -> tuple[Path, ...]:
-    """The folders in which we may make groups with limits of memory and processes; none if we may not."""
+    """Return the folders where the server may create groups with memory and process limits; empty if nowhere."""
     hierarchies = _hierarchies()
     unified = delegated(hierarchies[""], _MOUNT) if "" in hierarchies else None
     if unified:
@@ -298,7 +300,7 @@ def available() -> tuple[Path, ...]:
 
 
 def _hierarchies() -> dict[str, Path]:
-    """Our own group in each hierarchy, by controller; the unified one has no name."""
+    """Return the server's own group in each hierarchy, by controller; the unified one has no name."""
     found: dict[str, Path] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -310,10 +312,10 @@ def _hierarchies() -> dict[str, Path]:
 
 
 def delegated(group: Path, mount: Path) -> Path | None:
-    """Where a server that is in ``group`` of the unified hierarchy may make groups with limits; none if nowhere.
+    """Return where a server in ``group`` of the unified hierarchy may create groups with limits; None if nowhere.
 
-    A group that holds processes can give no controllers to groups in it, unless it is the hierarchy's root. So whoever
-    delegates puts the server into a group of its own, and the one around it is where commands get theirs.
+    A group with processes cannot give controllers to its subgroups, unless it is the root. So a delegated server has
+    its own subgroup, and commands get groups beside it.
     """
     for parent in (group, group.parent):
         if parent.is_relative_to(mount) and _is_given_to_us(parent, mount) and _enabled(parent) >= _NEEDED:
@@ -327,7 +329,7 @@ def _is_given_to_us(group: Path, mount: Path) -> bool:
         return False
     if os.geteuid() != 0 or group == mount:
         return True
-    # Root may write everywhere, also where systemd alone has the say.
+    # Root may write everywhere, even where systemd alone manages the groups.
     try:
         return os.getxattr(group, _DELEGATED) == b"1"
     except OSError:
@@ -335,10 +337,10 @@ def _is_given_to_us(group: Path, mount: Path) -> bool:
 
 
 def _enabled(group: Path) -> frozenset[str]:
-    """What groups in this one can limit, once we have asked for it."""
+    """Enable controllers for subgroups, and return those that are enabled."""
     control = group / "cgroup.subtree_control"
     for controller in ("memory", "pids", "cpu"):
-        # EBUSY where processes are in the group; ENOENT where the controller is not there.
+        # EBUSY if processes are in the group; ENOENT if the controller is missing.
         with suppress(OSError), control.open("a") as file:
             file.write(f"+{controller}\n")
     try:
@@ -348,7 +350,7 @@ def _enabled(group: Path) -> frozenset[str]:
 
 
 def _settings(limits: ResourceLimits) -> dict[str, str]:
-    # A little above the shell's own limit, which gives the better message, and room for what holds the command.
+    # A little above the shell's own limit, which gives the better message, plus room for the sandbox's own processes.
     return {
         "memory.max": str(limits.memory_bytes),
         "memory.swap.max": "0",

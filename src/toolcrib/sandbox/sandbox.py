@@ -1,4 +1,4 @@
-"""The sandbox's public face: what holds here, and transactions in it. Below the minimum it runs nothing."""
+"""The public interface of the sandbox: isolation probe and transactions. Runs nothing below the minimum level."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +17,7 @@ LARGEST_COPY: Final = 512 * MIB
 
 
 class Sandbox:
-    """One per server. ``probe`` first; everything else refuses until isolation was proved."""
+    """One per server. Runs nothing until ``probe`` has verified isolation."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class Sandbox:
 
     @property
     def binary(self) -> str:
-        """bubblewrap's path; only to be asked where commands are on."""
+        """The path of bubblewrap. Only valid where commands are on."""
         assert self._binary
         return self._binary
 
     async def probe(self) -> Isolation:
-        """What holds here, found out by attempted escapes at the first asking and remembered."""
+        """Return the isolation, determined by attempted escapes at the first call and cached."""
         async with self._probing:
             if self._isolation is None:
                 self._isolation = await probe(self._binary, minimum=self._minimum, overlay=self._overlay)
@@ -53,9 +53,11 @@ class Sandbox:
     async def transaction(
         self, zones: Sequence[ViewMount], staging: Path, *, dispose: Dispose = dropped
     ) -> AsyncIterator[Transaction]:
-        """Views on ``zones`` that copy on write into a fresh folder below ``staging``; ToolFailed if they are off.
+        """Open copy-on-write views of ``zones`` in a new folder below ``staging``.
 
-        At the end ``dispose`` is given the folder, of which nothing counts any more.
+        Raises ``ToolFailed`` if commands are off.
+
+        At the end, ``dispose`` receives the folder, which is no longer needed.
         """
         isolation = await self.probe()
         isolation.require()

@@ -1,4 +1,4 @@
-"""The system calls that a command may not make, as a BPF program for bubblewrap. Written here: no library needed."""
+"""The system calls that a command may not make, as a BPF program for bubblewrap. Needs no library."""
 
 import errno
 import os
@@ -15,32 +15,32 @@ SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS = 0x7FFF0000, 0x0
 SECCOMP_RET_EPERM = SECCOMP_RET_ERRNO | errno.EPERM
 SECCOMP_RET_ENOSYS = SECCOMP_RET_ERRNO | errno.ENOSYS
 
-# Where struct seccomp_data holds the call's number, its architecture and the low half of its arguments. The low half
-# is what the kernel acts on where the argument is an int: a filter that compares all 64 bits can be passed by.
+# Offsets in struct seccomp_data: the call's number, its architecture and the low half of its arguments. Where the
+# argument is an int, the kernel acts on the low half only: a filter that compares all 64 bits can be bypassed.
 SECCOMP_DATA_NR, SECCOMP_DATA_ARCH = 0, 4
 SECCOMP_DATA_ARGS = (16, 24, 32, 40)
 
 X32_SYSCALL_BIT = 0x40000000
-# Every CLONE_NEW… flag but that of time, which lies in the byte of the exit signal, where clone reads no flags.
+# Every CLONE_NEW… flag except CLONE_NEWTIME, which is in the byte of the exit signal, where clone reads no flags.
 CLONE_NEW_MASK = 0x7E020000
 TERMINAL_INJECTION_IOCTLS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 PR_SET_PDEATHSIG = 1
 ALLOWED_ADDRESS_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
-AF_NETLINK, NETLINK_ROUTE = 16, 0  # what getifaddrs asks; the other netlinks reach into the kernel
+AF_NETLINK, NETLINK_ROUTE = 16, 0  # getifaddrs needs it; other netlink families reach into the kernel
 
-# Memory that no process maps is in no process's account: files in memory are denied, System V segments kept small
-# enough that all that may exist come to 256 MiB.
+# Memory that no process maps is accounted to no process. So memory files are denied, and System V segments are so small
+# that all of them together take at most 256 MiB.
 MAX_SHM_BYTES = 64 << 10
-# A shared mapping keeps its pages when they are dropped from every process, or when all but one page of it is unmapped.
-# So one that nobody backs by a file is kept this small where only a watcher counts memory, and counted in full.
+# A shared mapping keeps its pages when every process drops them, or unmaps all but one page. So an anonymous one is
+# limited to this size where only a watcher counts memory, and counted in full.
 LARGEST_SHARED_MAPPING: Final = 16 << 20
 MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 0x01, 0x20, 0x40000
 
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
-# Set in the types of both kinds of devices (and of links, which mknod does not make), and in no other.
+# Set in the types of both kinds of devices (and of links, which mknod does not create), and in no other.
 _DEVICE: Final = stat.S_IFCHR & stat.S_IFBLK
 O_CREAT, __O_TMPFILE = 0o100, 0o20000000
-# Calls newer than this list was written are answered as by an older kernel: nobody has asked what they can do.
+# Calls newer than this list fail as on an older kernel, because they are not reviewed yet.
 _FIRST_UNKNOWN: Final = 463  # setxattrat
 
 AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -79,16 +79,16 @@ FILTERED_SYSCALLS: Final = {
     "x86_64": {"clone": 56, "ioctl": 16, "socket": 41, "shmget": 29, "prctl": 157, "mmap": 9},
     "aarch64": {"clone": 220, "ioctl": 29, "socket": 198, "shmget": 194, "prctl": 167, "mmap": 222},
 }
-# Not EPERM: whoever is told that a call does not exist falls back to one whose arguments can be looked at, not to a
-# structure behind a pointer. openat2 could make a file with any mode.
+# Not EPERM: after ENOSYS, callers fall back to a call whose arguments can be inspected, instead of a structure behind a
+# pointer. openat2 could create a file with any mode.
 _MISSING: Final = {"clone3": 435, "openat2": 437}
-# As on a file system without attributes, which every program copes with. Among them are capabilities, access lists and
-# the marks by which overlayfs is told what to hide.
+# Fail as on a file system without attributes, which every program handles. Attributes include capabilities, ACLs and
+# the marks that hide entries in overlayfs.
 _ATTRIBUTES: Final = {
     "x86_64": {"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190},
     "aarch64": {"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7},
 }
-# Calls that give a file its mode, and which argument that is. mkdir is none of them: the kernel ignores the bits there.
+# Calls that set a file's mode, and the index of that argument. Not mkdir: the kernel ignores these bits there.
 _MODES: Final = {
     "x86_64": {
         "chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "fchmodat2": (452, 2), "creat": (85, 1),
@@ -96,13 +96,16 @@ _MODES: Final = {
     },
     "aarch64": {"fchmod": (52, 1), "fchmodat": (53, 2), "fchmodat2": (452, 2), "mknodat": (33, 2)},
 }
-# The same if they make a file, which is said by the argument before.
+# Calls that set a mode if they create a file, which the argument before says.
 _OPENS: Final = {"x86_64": {"open": (2, 2), "openat": (257, 3)}, "aarch64": {"openat": (56, 3)}}
 # fmt: on
 
 
 def filter_file(*, unix_sockets: bool = True, shared_memory: bool = False) -> int:
-    """A descriptor from which bubblewrap reads the program. Made per command: reading moves its offset."""
+    """Return a descriptor from which bubblewrap reads the program.
+
+    One per command, because reading moves its offset.
+    """
     file = os.memfd_create("seccomp", 0)
     os.write(file, program(unix_sockets=unix_sockets, shared_memory=shared_memory))
     os.lseek(file, 0, os.SEEK_SET)
@@ -111,10 +114,11 @@ def filter_file(*, unix_sockets: bool = True, shared_memory: bool = False) -> in
 
 @cache
 def program(machine: str | None = None, *, unix_sockets: bool = True, shared_memory: bool = False) -> bytes:
-    """The filter for this machine, or for another.
+    """Build the filter for this machine, or for another.
 
-    Without ``unix_sockets`` only pairs of them can be made: for who works on a live tree, in which a host's daemons may
-    listen. ``shared_memory`` where the kernel itself counts it: then a shared mapping may be of any size.
+    Args:
+        unix_sockets: Without it, only socket pairs can be created: on a live tree, daemons of the host may listen.
+        shared_memory: The kernel itself counts shared memory, so that a shared mapping may have any size.
     """
     machine = machine or platform.machine()
     if machine not in AUDIT_ARCH:
@@ -165,7 +169,7 @@ def _bits_denied(argument: int, bits: int) -> list[bytes]:
 
 
 def _set_id_files_denied(argument: int) -> list[bytes]:
-    """Where no file is made the mode is whatever was lying there."""
+    """Deny set-id bits when a file is created. Otherwise the mode argument is undefined."""
     return [
         _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[argument - 1]),
         _step(BPF_JSET_K, O_CREAT | __O_TMPFILE, otherwise=3),
@@ -230,11 +234,14 @@ def _large_segments_denied() -> list[bytes]:
 
 
 def _death_signal_kept() -> list[bytes]:
-    """The first process of the sandbox can be rewritten by a command, and must still die with the server."""
+    """Ignore PR_SET_PDEATHSIG.
+
+    A command can modify the sandbox's first process, which must still die with the server.
+    """
     return [
         _step(BPF_LD_W_ABS, SECCOMP_DATA_ARGS[0]),
         _step(BPF_JEQ_K, PR_SET_PDEATHSIG, otherwise=1),
-        _step(BPF_RET_K, SECCOMP_RET_ERRNO),  # nothing is done, and success is told: some runtimes insist on it
+        _step(BPF_RET_K, SECCOMP_RET_ERRNO),  # Report success without doing anything: some runtimes require it.
         _step(BPF_RET_K, SECCOMP_RET_ALLOW),
     ]
 

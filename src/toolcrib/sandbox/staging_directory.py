@@ -1,4 +1,4 @@
-"""Where commands write before it counts. Knows nothing of what they write."""
+"""The staging directory of one server process, where commands write before their effects are imported."""
 
 import asyncio
 import fcntl
@@ -14,12 +14,12 @@ from toolcrib.runtime.private_directory import make_private
 from toolcrib.sandbox.transaction import remove_staging
 
 _LOCK: Final = "lock"
-# How many folders may wait for their removal before commands wait for it too.
+# Folders that may wait for removal before commands wait for it too.
 _MOST_LITTER: Final = 16
 
 
 class StagingDirectory:
-    """A folder of this process's own. Those of processes that have died are removed when it is made."""
+    """A directory of this process. Creating it removes those of dead processes."""
 
     def __init__(self, above: Path) -> None:
         self._above = above
@@ -30,18 +30,19 @@ class StagingDirectory:
 
     @property
     def folder(self) -> Path:
-        """Made at the first asking; a server that runs no commands leaves none."""
+        """The directory, created at first use: a server that runs no commands leaves none."""
         if self._folder is None:
             self._folder = self._made()
         return self._folder
 
     async def dispose(self, folder: Path) -> None:
-        """Removes what a command left. Its answer waits for that only if much else is waiting already."""
+        """Remove a command's folder in the background. Waits only if many are waiting already."""
         while self._litter and (self._litter[0].done() or len(self._litter) >= _MOST_LITTER):
             await asyncio.wrap_future(self._litter.popleft())
         self._litter.append(self._sweeper.submit(remove_staging, folder))
 
     def close(self) -> None:
+        """Wait for pending removals, and remove the directory."""
         self._sweeper.shutdown()
         if self._folder is not None:
             remove_staging(self._folder)
@@ -59,8 +60,8 @@ class StagingDirectory:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor that holds the folder's lock for as long as this process lives."""
-    # It gets its name when it is locked: nobody can find it between the two, and take the folder for a dead one's.
+    """Return a descriptor that keeps the folder locked as long as this process lives."""
+    # Renamed after it is locked, so that no other process can find it unlocked and take the folder for a dead one's.
     unnamed = folder / f"{_LOCK}.new"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +70,7 @@ def _locked(folder: Path) -> int:
 
 
 def _drop_if_nobodys(folder: Path) -> None:
-    # One that has no lock yet is just being made by another process.
+    # A folder without a lock is just being created by another process.
     with suppress(OSError):
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""The server name in a TLS client's first words, read strictly: what two readers could read differently is refused."""
+"""Parses the server name of a TLS ClientHello strictly. Rejects what two parsers could read differently."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ HANDSHAKE: Final = 22
 CHANGE_CIPHER_SPEC: Final = 20
 RECORD_TYPES: Final = frozenset({20, 21, 22, 23, 24})
 RECORD_HEADER: Final = 5
-# 2^14 bytes and what encryption may add.
+# 2^14 bytes, and what encryption may add.
 LONGEST_RECORD: Final = (1 << 14) + 256
 LONGEST_HELLO: Final = 1 << 16
 # A fatal alert: unrecognized_name.
@@ -15,29 +15,29 @@ UNRECOGNIZED_NAME: Final = b"\x15\x03\x03\x00\x02\x02\x70"
 
 _CLIENT_HELLO = 1
 _SERVER_NAME = 0
-# encrypted_client_hello, and the draft before it: the name that counts would be one that nobody here can read.
+# encrypted_client_hello, and the draft before it: the effective name would be unreadable here.
 _ENCRYPTED_NAMES = frozenset({0xFE0D, 0xFFCE})
 
 
 class RejectedHello(Exception):
-    """Why the connection may not go on."""
+    """Why the connection may not continue."""
 
 
 class NameGuard:
-    """Follows the records of one client and refuses any ClientHello that names another server.
+    """Follows the records of one client and rejects any ClientHello that names another server.
 
-    There may be two: a server can ask for a second one, after a change_cipher_spec. What is encrypted passes.
+    There may be two: a server can request a second one, after a change_cipher_spec. Encrypted records pass.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._handshake = bytearray()
         self._encrypts = False
-        # Whether a whole ClientHello was read, and names the host: before that, nothing may be sent on.
+        # Whether a complete ClientHello names the host. Before that, nothing may be forwarded.
         self.is_satisfied = False
 
     def take(self, kind: int, payload: bytes) -> None:
-        """One record. Raises Refused."""
+        """Check one record. Raises ``RejectedHello``."""
         if not self.is_satisfied and kind != HANDSHAKE:
             raise RejectedHello("its TLS does not begin with a ClientHello")
         if kind == CHANGE_CIPHER_SPEC:
@@ -48,7 +48,7 @@ class NameGuard:
             self._take_messages()
 
     def _passes(self, payload: bytes) -> bool:
-        """Whether this is encrypted: after a change_cipher_spec all is but for a second ClientHello."""
+        """Whether the record is encrypted: after a change_cipher_spec, everything is except a second ClientHello."""
         return self._encrypts and not self._handshake and payload[0] != _CLIENT_HELLO
 
     def _take_messages(self) -> None:
@@ -58,7 +58,7 @@ class NameGuard:
                 raise RejectedHello("its TLS does not begin with a ClientHello")
             if length > LONGEST_HELLO:
                 if self._encrypts:
-                    # No ClientHello is that long: it is encrypted after all.
+                    # No ClientHello is that long, so it is encrypted.
                     self._handshake.clear()
                     return
                 raise RejectedHello("its ClientHello is too long")
@@ -76,7 +76,11 @@ class NameGuard:
 
 
 def server_name(hello: bytes) -> str:
-    """The one name in the body of a ClientHello, in small letters. Raises Refused if there is none, or it is hidden."""
+    """Return the only server name in a ClientHello body, in lower case.
+
+    Raises:
+        RejectedHello: There is no name, or it is encrypted.
+    """
     fields = _Fields(hello)
     fields.take(2 + 32)
     fields.vector(1)
@@ -135,7 +139,7 @@ class _Fields:
         return taken
 
     def vector(self, width: int) -> bytes:
-        """What follows a length of ``width`` bytes."""
+        """Read a vector that follows its length of ``width`` bytes."""
         return self.take(int.from_bytes(self.take(width)))
 
     def end(self) -> None:

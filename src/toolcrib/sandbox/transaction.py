@@ -1,6 +1,6 @@
-"""A command as a transaction: it runs on views that copy on write, and its effect is read before anything counts.
+"""A command as a transaction: it runs on copy-on-write views, and its effect is read before it is imported.
 
-Nothing here touches the live tree. Leaving the transaction drops everything that was not taken out of it.
+The live tree is never changed here. Leaving the transaction drops everything that was not imported.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from toolcrib.sandbox.fork_client import BASE, PATH, SpawnRequest, ViewLayer, st
 from toolcrib.sandbox.isolation import Isolation
 from toolcrib.sandbox.overlay import OverlayView, give, ordered
 
-WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - of the view
+WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - a path in the sandbox
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _SYSTEM: Final = EgressNetwork()
 ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
@@ -45,7 +45,7 @@ _ZERO_BYTES: Final = 1 << 40
 
 
 class Transaction:
-    """Zones under copy-on-write. Run what you like in it, then read the effect once."""
+    """Mounts with copy-on-write. Run any number of commands, then read the effect once."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Transaction:
         self._effect: FilesystemEffect | None = None
 
     async def run(self, command: SandboxCommand, emit: Callable[[str], None] = lambda _: None) -> CommandResult:
-        """Run one command on the views. A later one in the same transaction sees what this one did."""
+        """Run one command on the views. Later commands in the same transaction see its changes."""
         if self._effect is not None:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
         cwd = command.cwd or self._zones[0].target
@@ -105,12 +105,13 @@ class Transaction:
         return await execute(command, words, emit, watched=self._watched(), level=self._isolation.level)
 
     async def effect(self) -> FilesystemEffect:
-        """What the commands did to the writable zones. Bodies can be opened until the transaction ends."""
+        """Return what the commands did to the writable mounts. Bodies can be opened until the transaction ends."""
         if self._effect is None:
             self._effect = await asyncio.to_thread(self._read)
         return self._effect
 
     def prepare(self) -> None:
+        """Create the staging content and the view of every mount."""
         furnish(self._folder)
         if self._owner:
             give(self._folder, self._owner)
@@ -133,7 +134,10 @@ class Transaction:
         return FilesystemEffect(entries, {view.zone.name: view.upper for view in views})
 
     def _binds(self) -> list[BindMount]:
-        """As the stage lays them: where the server is root, all of it under a base that anyone may pass through."""
+        """List the binds as the fork server mounts them.
+
+        If the server is root, below a root that every user may enter.
+        """
         folder = self._base
         zones = []
         for number, (zone, view) in enumerate(self._views):
@@ -142,7 +146,7 @@ class Transaction:
             else:
                 source = Path(BASE, str(number)) if self._owner else zone.root
             zones.append(BindMount(source, zone.target, writable=zone.writable))
-        # A zone may stand inside another: the outer one first.
+        # A mount may be inside another: bind the outer one first.
         return [*furniture(folder), *sorted(zones, key=lambda bind: bind.target)]
 
     @property
@@ -166,10 +170,11 @@ class Transaction:
 
 
 Dispose = Callable[[Path], Awaitable[None]]
-"""Removes the staging of a transaction that has ended, or sees to it."""
+"""Removes the staging folder of an ended transaction, now or later."""
 
 
 async def dropped(folder: Path) -> None:
+    """Remove the staging folder right away."""
     await asyncio.to_thread(remove_staging, folder)
 
 
@@ -184,7 +189,7 @@ async def begin(
     network: EgressNetwork = _SYSTEM,
     dispose: Dispose = dropped,
 ) -> AsyncIterator[Transaction]:
-    """A transaction whose staging is a fresh folder below ``staging``, disposed of when it ends, however it ends."""
+    """Start a transaction with a new staging folder below ``staging``, which is always disposed of at the end."""
     if not zones:
         raise ToolFailed("A command needs at least one zone to run in.")
     folder = make_staging_dir(staging)
@@ -199,20 +204,19 @@ async def begin(
 
 
 def furnish(folder: Path) -> None:
-    """Put into a staging folder what every view has beside the zones."""
+    """Create in a staging folder what every view has beside the mounts."""
     for name in WRITTEN:
         (folder / name).mkdir(mode=0o700)
     for name, text in ETC.items():
         (folder / name).write_text(text)
-    # A file without blocks. Of the true /dev/zero one can map memory, shared and without end, that only a control
-    # group counts.
+    # A sparse file. The real /dev/zero allows unlimited shared memory mappings that only a cgroup counts.
     if not resource_limits.available():
         with open(folder / _ZERO, "wb") as zero:
             zero.truncate(_ZERO_BYTES)
 
 
 def furniture(folder: Path) -> list[BindMount]:
-    """Where that stands in the view; ``folder`` is the staging folder as it is seen while the view is laid."""
+    """Return the binds for those. ``folder`` is the staging folder as seen while the view is mounted."""
     binds = [BindMount(folder / name, target, writable=True) for name, target in WRITTEN.items()]
     binds += [BindMount(folder / name, f"/etc/{name}") for name in ETC]
     return binds if resource_limits.available() else [*binds, BindMount(folder / _ZERO, "/dev/zero")]
@@ -223,7 +227,7 @@ def make_staging_dir(staging: Path) -> Path:
 
 
 async def _to_the_end(work: Callable[[], None]) -> None:
-    """Do it in a thread, and wait for it also when cancelled: what it makes is about to be removed."""
+    """Run in a thread and wait for it even when cancelled: what it creates is about to be removed."""
     done = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(done)
@@ -233,7 +237,7 @@ async def _to_the_end(work: Callable[[], None]) -> None:
 
 
 def mount_owner(zones: Sequence[ViewMount]) -> tuple[int, int] | None:
-    """Whose numbers are mapped away when the server is root: those of the first writable zone's owner."""
+    """Return the ids to map if the server is root: those of the first writable mount's owner."""
     if os.geteuid() != 0:
         return None
     zone = next((zone for zone in zones if zone.writable), zones[0])
@@ -242,16 +246,16 @@ def mount_owner(zones: Sequence[ViewMount]) -> tuple[int, int] | None:
 
 
 def remove_staging(folder: Path) -> None:
-    """Remove staging, whatever a command left in it: locked folders, hostile names, a depth without end."""
+    """Remove staging with whatever a command left: locked folders, hostile names, any depth."""
     for work in folder.glob("*-work*"):
-        for locked in (work / "work", work / "work" / "incompat"):  # by overlayfs
+        for locked in (work / "work", work / "work" / "incompat"):  # locked by overlayfs
             with suppress(OSError):
                 locked.chmod(0o700)
     try:
         shutil.rmtree(folder)
     except (OSError, RecursionError):
-        # As root of a user namespace the owner's own locks do not hold, and rm goes to any depth.
-        subprocess.run(  # noqa: S603 - our own words and path
+        # As root of a user namespace, locked modes do not matter, and rm handles any depth.
+        subprocess.run(  # noqa: S603 - fixed arguments
             [
                 "/usr/bin/unshare",
                 "--user",

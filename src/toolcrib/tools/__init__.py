@@ -1,1 +1,1 @@
-"""Tools: a folder per toolset, one module per tool. A module that binds ``tool`` is found by itself."""
+"""Tools: a folder per toolset, one module per tool. A module-level ``tool`` is registered automatically."""

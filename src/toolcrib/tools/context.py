@@ -1,4 +1,4 @@
-"""What a tool is given to work with, besides its arguments."""
+"""What a tool receives besides its arguments."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,25 +14,28 @@ from toolcrib.workspace.tree import WorkspaceTree
 
 @dataclass(slots=True)
 class ToolReport:
-    """What a tool says of a call beside its result, for the gate.
+    """What a tool reports about a call besides its result, for the gate.
 
-    ``isolation`` is how well a program was held. ``protected`` are places of the draft whose names are closed to the
-    caller, noted by the guard or by the tool: they are committed only if a person says yes to them.
+    Attributes:
+        isolation: The isolation level of a program.
+        protected: Protected paths in the draft, noted by the guard or by the tool. They need a person's approval.
     """
 
     isolation: str | None = None
     protected: list[WorkspacePath] = field(default_factory=list)
-    # Hosts that a program reached, and those that it was refused, with the reason.
+    # Hosts that a program contacted, or was denied, with the reason.
     contacted: list[tuple[str, str | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """One call's surroundings. A tool reads through ``tree`` and writes into ``draft``; the gate commits it.
+    """The context of one call. A tool reads through ``tree`` and writes into ``draft``; the gate commits it.
 
-    ``emit`` shows output while the call runs, ``deadline`` is when it will be ended (monotonic seconds), and
-    ``cancelled`` is set when nobody wants the result any more. What a tool puts into ``asked`` is put to a person;
-    the call then waits for the answer, and what the function returned is not used.
+    - ``deadline``: When the call will be cancelled, in monotonic seconds.
+    - ``emit``: Shows output while the call runs.
+    - ``cancelled``: Set when the result is no longer needed.
+    - ``asked``: Questions for a person. With any, the call waits for the answers and ignores the return value.
+    - ``remarks``: What the tool reports to the gate.
     """
 
     caller: Caller

@@ -1,4 +1,4 @@
-"""Reads the rest of a result that was cut, in pieces, as the model would have got it."""
+"""Reads the rest of a cut result in pieces, as the model would have received it."""
 
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ class ReadResultArguments(ToolArguments):
 
 
 def read_result_with(calls: ToolCallStore) -> Tool:
-    """The tool on the calls that are kept."""
+    """Build the tool with the store of calls."""
 
     async def read_result(arguments: ReadResultArguments, context: ToolContext) -> dict[str, Any]:
         call = await _call(calls, CallId(arguments.call_id), context)
@@ -62,7 +62,7 @@ def read_result_with(calls: ToolCallStore) -> Tool:
 
 
 async def _call(calls: ToolCallStore, call_id: CallId, context: ToolContext) -> StoredCall:
-    """An agent's own call of the same session, or outside of sessions; a person may see any of the workspace."""
+    """Load a call: an agent's own of the same session, or outside of sessions; for a person, any of the workspace."""
     caller, tenant = context.caller, Tenant.of(context.caller)
     call = await (
         calls.get_within(tenant, call_id, caller.session_id) if caller.is_agent else calls.get(tenant, call_id)

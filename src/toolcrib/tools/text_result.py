@@ -1,4 +1,4 @@
-"""What a call of this toolset results in: a text, facts about it, and whether it is an error."""
+"""The results of this toolset: a text, its metadata, and whether it is an error."""
 
 from typing import Any
 
@@ -6,11 +6,12 @@ from toolcrib.core.errors import SandboxViolation, ToolcribError
 
 
 def text(output: str, **metadata: Any) -> dict[str, Any]:
+    """Encode a success."""
     return {"output": output, "metadata": metadata, "is_error": False}
 
 
 def failed(error: ToolcribError) -> dict[str, Any] | None:
-    """An expected failure as a result. A violation has no such form: it is told as the error that it is."""
+    """Encode an expected failure as a result. Returns ``None`` for a sandbox violation, which stays an error."""
     if isinstance(error, SandboxViolation):
         return None
     words = "; ".join(f"{field}: {flaw}" for field, flaw in error.fields.items()) or error.message

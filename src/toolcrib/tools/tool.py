@@ -1,4 +1,4 @@
-"""What a tool is. Knows nothing of who calls it or of what is decided about it."""
+"""The definition of a tool, and the ``tool`` decorator. Independent of callers and decisions."""
 
 import asyncio
 import inspect
@@ -20,13 +20,13 @@ from toolcrib.tools.context import ToolContext
 
 
 class ToolArguments(BaseModel):
-    """Base of every tool's arguments. An unknown field is an error: a model should hear that it misspelt one."""
+    """Base of every tool's arguments. An unknown field is an error, so that a model notices a misspelt one."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 class ToolDefinition(BaseModel):
-    """A tool as models and clients are told of it."""
+    """A tool as models and clients see it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -40,17 +40,21 @@ ToolFunction = Callable[[Any, ToolContext], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Tool:
-    """A name, what it takes, what a call would touch, and the function.
+    """A tool: its name, arguments, declared effects and function.
 
-    ``idempotent``: whether doing a call again after a crash is safe, when nobody knows whether it was done.
-    ``looks``: whether the function looks at the tree before it does anything; there it is found out who belongs. Of
-    one that does not, or that names no places, the gate asks beforehand.
-    ``offered``: whether models are shown it; not so one that this server cannot do, and that says why when called.
-    ``replans``: whether it is called anew when others were quicker than its change; if not, that is a conflict.
-    ``drafts``: whether all that it does is a change set whose places its arguments do not name, so that it is worked
-    out before anyone is asked, and no grant can cover it beforehand.
-    ``seconds``: how long the gate lets a call of this caller run; without it the agent's limit or the server's counts.
-    ``failure``: how this tool's dialect tells that a call failed or was refused; none where errors are told as errors.
+    Attributes:
+        effects: Returns what a call would touch, from its arguments.
+        idempotent: A call can safely run again after a crash, when it is unknown whether it ran.
+        checks_membership: The function accesses the tree first, which checks membership. Otherwise, or if the call
+            names
+            no paths, the gate checks it beforehand.
+        available: Models see the tool. False for one that this server cannot run; a call then explains why.
+        replannable: It runs again when the tree changed before its commit. Otherwise that is a conflict.
+        drafts: All it does is a change set with paths that its arguments do not name. So the set is planned before an
+            approval, and no grant can cover it beforehand.
+        timeout: Returns how long a call by this caller may run. Without it, the limit of the agent or the server
+            applies.
+        encode_error: Encodes a failure or denial in this tool's dialect. Without it, errors stay errors.
     """
 
     name: str
@@ -75,34 +79,36 @@ class Tool:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a call waits for nothing but the tree and the database. Of tools that others wrote nobody knows."""
+        """Whether a call waits only for the tree and the database. False for tools of other authors."""
         is_ours = self.function.__module__.startswith("toolcrib.tools.")
         return is_ours and self.timeout is None and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
-        """The arguments, checked; BadArguments says which field is wrong and what was expected."""
+        """Validate the arguments. Raises ``BadArguments`` with the wrong fields and what was expected."""
         _refuse_many_unknown(arguments, self.arguments)
         try:
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
             raise BadArguments(_wrong_fields(error, self.arguments)) from None
         except RecursionError:
-            # An enum is asked for, and what came instead cannot even be shown.
+            # An enum was expected, and the value is nested too deeply to be shown.
             raise BadArguments({"args": "Nested more deeply than any argument of this tool."}) from None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
         schema = self.arguments.model_json_schema()
         schema.pop("title", None)
         schema.pop("description", None)
         return schema
 
     def definition(self) -> ToolDefinition:
+        """Return the tool as models and clients see it."""
         return ToolDefinition(name=self.name, description=self.description, input_schema=self.input_schema)
 
 
 def _refuse_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -> None:
-    """Of thousands of unknown fields, no model has to look at more than a few."""
+    """Raise early for very many unknown fields, and report only a few of them."""
     if len(arguments) <= len(model.model_fields) + MOST_FIELDS or model.model_config.get("extra") != "forbid":
         return
     unknown = islice((name for name in arguments if name not in model.model_fields), MOST_FIELDS)
@@ -122,9 +128,6 @@ def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, s
             case _:
                 fields[name] = f"{detail['msg']} (got {type(detail['input']).__name__})"
     return fields
-
-
-# A tool from one typed function: its schema comes from the signature, its words from the docstring.
 
 
 @overload
@@ -154,11 +157,11 @@ def tool(
     effects: Callable[[Any], Effects] | None = None,
     idempotent: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Makes a tool of a function: ``@tool`` alone, or ``@tool(danger=Danger.SAFE)``.
+    """Make a tool from a typed function: ``@tool`` alone, or ``@tool(danger=Danger.SAFE)``.
 
-    A parameter annotated ``ToolContext`` is filled by Toolcrib; the others are the arguments. Paths are declared
-    with the types of ``toolcrib.core.paths``; unless ``effects`` says otherwise, a safe tool reads them and a
-    dangerous one writes them. A new tool counts as dangerous and not idempotent until its author says otherwise.
+    The schema comes from the signature, the descriptions from the docstring. A parameter annotated ``ToolContext`` is
+    filled by Toolcrib; the others are the arguments. Paths use the types of ``toolcrib.core.paths``; unless ``effects``
+    is given, a safe tool reads them and a dangerous one writes them. By default a tool is dangerous and not idempotent.
     """
 
     def made(function: Callable[..., Any]) -> Tool:
@@ -205,7 +208,7 @@ def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str
 
 
 def _words(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The docstring's text, and what its ``Args:`` section says of each parameter."""
+    """Return the docstring's text, and the description of each parameter in its ``Args:`` section."""
     text = inspect.getdoc(function)
     if not text:
         raise Misconfigured(f"The tool {function.__name__!r} has no docstring. A model reads it to know what it does.")

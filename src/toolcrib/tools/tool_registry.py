@@ -1,4 +1,4 @@
-"""All tools by name. Safe to use from several threads."""
+"""All tools by name. Thread-safe."""
 
 import importlib
 import pkgutil
@@ -14,7 +14,7 @@ from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.policy.permissions import READ_RESULT, is_offered
 from toolcrib.tools.tool import Tool, ToolDefinition
 
-# How the names of tools begin that are a workspace's own. None of ours does.
+# The prefix of tool names that belong to one workspace. No built-in tool has it.
 ADDED_PREFIX: Final = "mcp:"
 
 
@@ -25,13 +25,13 @@ class WorkspaceToolSource(Protocol):
 
 
 class OwnTools(Protocol):
-    """Tools that this server cannot do by itself, and some people can, by keys of their own."""
+    """Tools that this server cannot run itself, but that work for people with their own keys."""
 
     async def tools_of(self, user_id: UserId) -> Collection[str]: ...
 
 
 class ToolRegistry:
-    """Finds tools, and says which an agent is offered."""
+    """Finds tools, and lists those that an agent may see."""
 
     def __init__(
         self, tools: Iterable[Tool] = (), *, added: WorkspaceToolSource | None = None, own: OwnTools | None = None
@@ -44,14 +44,15 @@ class ToolRegistry:
             self.add(tool)
 
     def add(self, tool: Tool) -> None:
+        """Add a tool. Raises ``Misconfigured`` if its name is taken."""
         with self._lock:
             if tool.name in self._tools:
                 raise Misconfigured(f"There is a tool named {tool.name!r} already. Give the new one another name.")
-            # A new dict: whoever iterates over the old one is not disturbed.
+            # A new dict, so that iterations over the old one are not affected.
             self._tools = {**self._tools, tool.name: tool}
 
     async def for_workspace(self, workspace_id: WorkspaceId, name: str | None = None) -> "ToolRegistry":
-        """The tools of one workspace. ``name`` is the one that is wanted: for most, there is nothing to look up."""
+        """Return the tools of one workspace. ``name`` is the wanted tool; for most names nothing is loaded."""
         if self._added is None or (name is not None and not name.startswith(ADDED_PREFIX)):
             return self
         there = ToolRegistry()
@@ -59,7 +60,7 @@ class ToolRegistry:
         return there
 
     async def for_person(self, workspace_id: WorkspaceId, user_id: UserId) -> "ToolRegistry":
-        """The tools of one workspace, where those are offered too that the person's own keys make work."""
+        """Return the tools of one workspace, with those made available by the person's own keys."""
         found = await self.for_workspace(workspace_id)
         if self._own is None or all(tool.is_available for tool in self._tools.values()):
             return found
@@ -74,15 +75,16 @@ class ToolRegistry:
         return self._tools.get(name)
 
     def require(self, name: str) -> Tool:
+        """Return a tool by name. Raises ``NotFound`` if there is none."""
         tool = self._tools.get(name)
         if tool is None:
             raise NotFound(f"Tool '{name}' not found")
         return tool
 
     def list_for_scope(self, rules: AgentRules | None) -> list[Tool]:
-        """The tools that an agent with these rules is shown; all of them without rules.
+        """List the tools that an agent with these rules sees; without rules, all of them.
 
-        Not ``read_result``: it is of use only once a result was cut.
+        Excludes ``read_result``, which is useful only after a result was cut.
         """
         if rules is None:
             return list(self._tools.values())
@@ -90,22 +92,23 @@ class ToolRegistry:
         return [tool for tool in offered if tool.is_available and is_offered(rules, tool)]
 
     def definitions_for_scope(self, rules: AgentRules | None) -> list[ToolDefinition]:
+        """Return the definitions of the tools that an agent with these rules sees."""
         return [tool.definition() for tool in self.list_for_scope(rules)]
 
     def read_result(self, rules: AgentRules) -> Tool | None:
-        """What an agent with these rules reads on with when a result was cut; none if it is denied it."""
+        """Return the tool with which an agent reads the rest of a cut result; ``None`` if it is denied."""
         tool = self._tools.get(READ_RESULT)
         return tool if tool is not None and is_offered(rules, tool) else None
 
     def list_for_mcp(self, rules: AgentRules) -> list[Tool]:
-        """The tools that an agent's MCP client is told of, once, whatever its results will be."""
+        """List the tools for an agent's MCP client, which gets the list once, before any result."""
         offered = self.list_for_scope(rules)
         reads_on = self.read_result(rules)
         return [*offered, reads_on] if offered and reads_on else offered
 
 
 def discover_tools(package: ModuleType) -> Iterator[Tool]:
-    """Every tool that a module below ``package`` binds to the name ``tool``."""
+    """Yield every module-level ``tool`` below ``package``."""
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         bound = getattr(importlib.import_module(found.name), "tool", None)
         if isinstance(bound, Tool):

@@ -1,1 +1,1 @@
-"""Processes for work on input that somebody else chose: bounded in time and memory, and killed at the bound."""
+"""Worker processes for work on untrusted input: limited in time and memory, and killed at the limit."""

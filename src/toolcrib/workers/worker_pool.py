@@ -1,4 +1,4 @@
-"""Run a function in a worker process: killed at its deadline, bounded in memory, shared fairly between accounts."""
+"""Runs functions in worker processes: killed at a deadline, limited in memory, shared fairly between accounts."""
 
 import asyncio
 import marshal
@@ -19,23 +19,27 @@ from toolcrib.workers.worker_program import LENGTH
 
 T = TypeVar("T")
 
-# Of CPU time. On a busy machine a worker may take longer by the clock.
+# CPU time. On a busy machine a worker may take longer by the clock.
 SECONDS: Final = 5.0
 _BY_THE_CLOCK: Final = 10
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 2))
 _PROGRAM: Final = "toolcrib.workers.worker_program"
 
-# Each thread has a worker of its own and waits for it; the threads themselves compute nothing.
+# Each thread has its own worker and waits for it; the threads themselves compute nothing.
 _threads = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="worker")
 _own = threading.local()
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairQueue] = WeakKeyDictionary()
 
 
 async def in_worker(work: Callable[..., T], *arguments: Any, seconds: float = SECONDS) -> T:
-    """What ``work`` makes of the arguments, or the ToolcribError that it raises; TooCostly if it takes too much.
+    """Run ``work`` in a worker process and return its result.
 
-    ``work`` is a function at the top of a module. It takes and gives plain values: numbers, texts, bytes, and
-    lists, tuples and dicts of them. Modules that are quick to import make workers that are quick to start.
+    ``work`` is a module-level function. Its arguments and its result are plain values: numbers, strings, bytes, and
+    lists, tuples and dicts of them. Modules that import quickly make workers start quickly.
+
+    Raises:
+        ToolcribError: Raised by ``work``.
+        TooCostly: It took too much time or memory.
     """
     loop = asyncio.get_running_loop()
     turns = _turns.setdefault(loop, FairQueue(AT_ONCE, what="comparisons and the like"))
@@ -49,13 +53,13 @@ async def in_worker(work: Callable[..., T], *arguments: Any, seconds: float = SE
 
 
 class _Job:
-    """One call of a function, in the worker of whichever thread runs it."""
+    """One function call, in the worker of the thread that runs it."""
 
     def __init__(self, name: str, arguments: tuple[Any, ...], seconds: float) -> None:
         self._name = name
         self._arguments = arguments
         self._seconds = seconds
-        # While it runs. The lock keeps a job that is over from ending the worker of the next.
+        # Set while it runs. The lock keeps a finished job from killing the worker of the next.
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
         self._is_over = False
@@ -83,7 +87,7 @@ class _Job:
         return _result_of(answer)
 
     def end(self) -> None:
-        """Ends the work wherever it is; nobody waits for it any more."""
+        """Kill the work, whatever its state. The result is no longer needed."""
         with self._lock:
             self._is_over = True
             if self._worker is not None:
@@ -91,12 +95,12 @@ class _Job:
 
 
 class _Worker:
-    """A process, and the pipe to it."""
+    """A process, and the pipes to it."""
 
     def __init__(self) -> None:
-        # Isolated: neither the directory that we were started in nor the environment decides what is imported.
+        # Isolated: neither the working directory nor the environment affects imports.
         command = [sys.executable, "-I", "-m", _PROGRAM]
-        self._process = subprocess.Popen(  # noqa: S603 - fixed words
+        self._process = subprocess.Popen(  # noqa: S603 - fixed arguments
             command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
 
@@ -105,7 +109,7 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, question: tuple[Any, ...]) -> Any:
-        """Its answer; EOFError or OSError if it ends instead."""
+        """Send a request and return the response. Raises ``EOFError`` or ``OSError`` if the process ends instead."""
         assert self._process.stdin is not None and self._process.stdout is not None
         body = marshal.dumps(question)
         self._process.stdin.write(LENGTH.pack(len(body)))
@@ -118,7 +122,7 @@ class _Worker:
         answer = self._process.stdout.read(length)
         if len(answer) < length:
             raise EOFError
-        return marshal.loads(answer)  # noqa: S302 - by our own program
+        return marshal.loads(answer)  # noqa: S302 - written by the worker program
 
     def kill(self) -> None:
         self._process.kill()
@@ -159,7 +163,7 @@ def _result_of(answer: Any) -> Any:
 
 
 def _error(kind: str, message: str, fields: dict[str, str]) -> ToolcribError:
-    """An error of the tree, as it was raised in the worker."""
+    """Rebuild the error that was raised in the worker."""
     error: ToolcribError = getattr(errors, kind).__new__(getattr(errors, kind))
     ToolcribError.__init__(error, message, fields=fields)
     return error

@@ -1,4 +1,4 @@
-"""The worker process: takes one call after the other from its input, and ends when that ends. Started by the pool."""
+"""The worker process: reads one call after the other from its input, until the input ends."""
 
 import marshal
 import math
@@ -11,17 +11,17 @@ from typing import Any, BinaryIO, Final
 
 from toolcrib.core.errors import ToolcribError
 
-# A message is its length, then so many bytes.
+# A message is its length, followed by that many bytes.
 LENGTH: Final = struct.Struct("<Q")
 _MOST_MEMORY: Final = 1 << 30
-# The server's own loop goes first.
+# The server's event loop has priority.
 _NICENESS: Final = 5
 
 
 def main() -> None:
     questions = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    # Whatever a library prints must not stand between two answers.
+    # Output that a library prints must not mix with the responses.
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
@@ -42,11 +42,11 @@ def _next(questions: BinaryIO) -> Any:
     if len(head) < LENGTH.size:
         return None
     body = questions.read(LENGTH.unpack(head)[0])
-    return marshal.loads(body)  # noqa: S302 - by our own server
+    return marshal.loads(body)  # noqa: S302 - written by the server
 
 
 def _limit_cpu(seconds: float) -> None:
-    """From now on. The kernel ends us if we do not, though the server that asked may be gone."""
+    """Limit the CPU time from now on. The kernel enforces it, even if the server is gone."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
@@ -60,7 +60,7 @@ def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return ("failed", type(error).__name__, error.message, error.fields)
     except MemoryError:
         return ("costly",)
-    except Exception:  # noqa: BLE001 - told to whoever asked
+    except Exception:  # noqa: BLE001 - reported to the server
         return ("bug", traceback.format_exc())
 
 

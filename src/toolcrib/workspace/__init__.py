@@ -1,1 +1,1 @@
-"""The versioned tree: path languages, the confined disk, history, search and undo. Runs no processes."""
+"""The versioned workspace: confined file access, change sets, history, search and undo."""

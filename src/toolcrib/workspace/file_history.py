@@ -1,4 +1,4 @@
-"""What files were: what calls did to them, their versions, and what lies in the trash. Changes nothing."""
+"""Reads the history of files: their versions, what calls did to them, and the trash."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
@@ -18,7 +18,7 @@ FindAll = Callable[[Sequence[WorkspacePath]], Awaitable[list[PathState]]]
 
 
 class FileHistory:
-    """The history as one caller may see it. ``find_all`` books what others did on disk, and says what stands there."""
+    """The history as one caller may see it. ``find_all`` imports outside changes and returns path states."""
 
     def __init__(
         self, shelves: WorkspaceServices, tenant: Tenant, guard: Guard, find_all: FindAll, *, needs: WorkspaceRole
@@ -30,41 +30,43 @@ class FileHistory:
         self._needs = needs
 
     async def histories(self, deeds: UndoScope) -> list[FileTimeline]:
-        """What some calls did to each file, after booking what others did to those files on disk."""
+        """Return what the calls did to each file, after importing outside changes to those files."""
         found = await self._shelves.undoing.timelines(self._tenant, deeds, self._needs)
         live = [history.file.state.place for history in found if not history.file.deleted]
         heads = {history.file.id: history.file.version_id for history in found if not history.file.deleted}
         for standing in await self._find_all(live) if live else []:
             if standing.file is None or heads.get(standing.file.id) != standing.file.version_id:
-                # Something was booked just now: it belongs to the history that is judged.
+                # The lookup imported a new version, so load the timelines again.
                 return await self._shelves.undoing.timelines(self._tenant, deeds, self._needs)
         return found
 
     async def file(self, file_id: FileId) -> File:
-        """A file of the history, deleted or not."""
+        """Return a file of the history, deleted or not."""
         file = await self._shelves.files.by_id(self._tenant, file_id, self._needs)
         self._guard.check_read(file.state.place)
         return file
 
     async def versions(self, file: File, *, before: int | None, limit: int) -> list[Version]:
+        """List versions of a file, newest first. ``before`` is a version number for paging."""
         return await self._shelves.files.versions(self._tenant, file.id, before=before, limit=limit)
 
     async def version(self, version_id: VersionId) -> Version:
+        """Return a version, if the caller may read the file."""
         version = await self._shelves.files.version(self._tenant, version_id)
         self._guard.check_read(version.state.place)
-        # What stands under a protected name now is not given under the name it had before either.
+        # A file that is protected under its current name is protected under its earlier names too.
         await self.file(version.file_id)
         return version
 
     async def body(self, version: Version) -> bytes:
-        """A version's content."""
+        """Return a version's content."""
         assert version.state.sha256 is not None
         return await self._shelves.blobs.get(self._tenant, version.state.sha256)
 
     async def trashed(self, states: Sequence[EntryState]) -> dict[UUID, TrashEntry]:
-        """What the trash knows of the contents that these states had and the history does not keep.
+        """Return the trash entries of untracked content that these states had.
 
-        One that is not on disk any more, whatever the rows say, is not among them.
+        Skips entries that are missing on disk, whatever the rows say.
         """
         tokens = [token for state in states if (token := token_of(state))]
         if not tokens:
@@ -74,18 +76,19 @@ class FileHistory:
         return {token: entry for token, entry in found.items() if entry.gone_at or trash.holds(token)}
 
     def fits_the_trash(self, state: EntryState) -> bool:
+        """Whether the content of a state is small enough for the trash."""
         return state.size <= self._shelves.trash_bytes
 
     async def now(self) -> HistorySnapshot:
-        """This moment, as the database knows it."""
+        """Return the current database snapshot."""
         return await self._shelves.since.now(self._tenant)
 
     async def changed_since(
         self, moment: HistorySnapshot, places: Sequence[WorkspacePath]
     ) -> dict[WorkspacePath, VersionId]:
-        """Of these places, those that calls changed after a moment, with the version that they left there."""
+        """Return those of the paths that calls changed after a snapshot, with the version each now has."""
         return await self._shelves.since.changed_since(self._tenant, moment, places) if places else {}
 
     async def deleted(self, *, limit: int) -> list[File]:
-        """What was deleted from @project, the latest first."""
+        """List files deleted from @project, latest first."""
         return await self._shelves.files.deleted(self._tenant, mount_root(Mount.PROJECT).mount_key, limit=limit)

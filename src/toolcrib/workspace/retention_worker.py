@@ -1,4 +1,4 @@
-"""Lets go of old versions, of contents that nothing refers to and of expired trash, a little at a time."""
+"""Deletes old versions, unreferenced blobs and expired trash, in batches."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1_000
 _AT_ONCE = 20
-# A content is committed with the version that needs it, so any that is old and unused is really unused.
+# A blob is committed with the version that needs it, so an old and unreferenced one is really unused.
 GRACE = timedelta(minutes=10)
 
 
 class RetentionWorker:
-    """Collects by age. Without an age, versions are kept for ever and only unused contents go."""
+    """Collects garbage by age. Without ``keep``, versions stay for ever and only unreferenced blobs are deleted."""
 
     def __init__(self, growth: RetentionStore, *, keep: timedelta | None, bin: "TrashCollector | None" = None) -> None:
         self._growth = growth
@@ -28,7 +28,7 @@ class RetentionWorker:
         self._bin = bin
 
     async def run(self, every_seconds: float) -> None:
-        """Collects for ever. A failure is logged and tried again: nothing depends on it."""
+        """Collect repeatedly. A failure is logged and retried, because nothing depends on it."""
         while True:
             try:
                 collected = await self.collect()
@@ -45,7 +45,7 @@ class RetentionWorker:
             await asyncio.sleep(every_seconds)
 
     async def collect(self, *, grace: timedelta = GRACE) -> CollectedGarbage:
-        """One whole round, in batches, so that no lock is held for long."""
+        """Run one full collection, in batches, so that no lock is held for long."""
         versions = blobs = size = 0
         while self._keep is not None and (
             gone := await self._growth.delete_old_versions(older_than=self._keep, limit=_BATCH)
@@ -60,7 +60,7 @@ class RetentionWorker:
 
 
 class TrashCollector:
-    """The expired part of the trash of this node's workspaces."""
+    """Deletes expired trash of this node's workspaces."""
 
     def __init__(self, entries: TrashStore, mounts: MountTable, *, node: str) -> None:
         self._entries = entries
@@ -68,7 +68,10 @@ class TrashCollector:
         self._node = node
 
     async def empty(self) -> int:
-        """Removes what has expired. Let go of in the database first: what is being removed cannot be brought back."""
+        """Delete expired entries.
+
+        Marks them in the database first, so that nothing restores them during the deletion.
+        """
         removed = 0
         while expired := await self._entries.expire(self._node, limit=_AT_ONCE):
             await in_thread(self._remove, expired)

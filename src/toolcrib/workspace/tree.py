@@ -1,4 +1,7 @@
-"""The tree as one caller sees it: history and disk merged, guarded place by place. What tools read through."""
+"""The workspace as one caller sees it: history and disk merged, with every path checked by the guard.
+
+Tools read through this module.
+"""
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
@@ -30,14 +33,14 @@ from toolcrib.workspace.workspace_services import Guard, WorkspaceServices
 
 __all__ = ["WorkspaceServices", "WorkspaceTree"]
 
-# Looking again after someone changed the file under our eyes. More often than this is no accident.
+# Retries after a file changed during the lookup. More changes than this are no coincidence.
 _LOOKS = 20
 _LISTING_CHUNK = 5_000
 _SMALL = 65_536
 
 
 class WorkspaceTree:
-    """One caller's view of the workspace. ``needs`` is the role that the call asks of whoever answers for it."""
+    """One caller's view of the workspace. ``needs`` is the role that the call requires."""
 
     def __init__(
         self, shelves: WorkspaceServices, caller: Caller, guard: Guard, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
@@ -47,7 +50,7 @@ class WorkspaceTree:
         self._guard = guard
         self._needs = needs
         self._tenant = Tenant.of(caller)
-        # Where the trees lie, as it was when the caller was let in.
+        # Where the trees are on disk, as of the membership check.
         self._home: WorkspaceHome | None = None
         self.virtual = VirtualTree(shelves, self._tenant)
         self.history = FileHistory(shelves, self._tenant, guard, self.lookup_all, needs=needs)
@@ -57,24 +60,25 @@ class WorkspaceTree:
         return self._shelves.max_file_bytes
 
     async def check_membership(self) -> None:
-        """Forbidden unless the caller belongs here, in a sufficient role. Every look asks the same on its way."""
+        """Raise ``Forbidden`` unless the caller is a member with a sufficient role. Every lookup checks the same."""
         self._home = (await self._look([mount_root(Mount.PROJECT)])).home
 
     async def lookup(self, place: WorkspacePath) -> PathState:
-        """What stands at a place."""
+        """Return the state of a path."""
         return (await self.lookup_all([place]))[0]
 
     async def view(self, place: WorkspacePath) -> PathState:
-        """The same with the folders of virtual files, which nothing can be put into before they are made."""
+        """Return the state of a path, including folders that exist only for virtual files."""
         return await self.virtual.folder_or(await self.lookup(place))
 
     async def lookup_all(
         self, places: Sequence[WorkspacePath], *, aliases: bool = False, past_links: bool = False
     ) -> list[PathState]:
-        """What stands at each place, after booking what others did to it on disk.
+        """Return the state of each path, after importing changes made on disk.
 
-        With ``aliases`` also of files of several names, for one who made sure that none of them is protected. With
-        ``past_links`` a link on the way is no error: then nothing stands there.
+        Args:
+            aliases: Include files with several names. The caller has checked that none of them is protected.
+            past_links: Treat a path behind a link as missing instead of raising.
         """
         wanted = [self.with_scope(place) for place in places]
         asked_about: set[WorkspacePath] = set()
@@ -92,7 +96,7 @@ class WorkspaceTree:
         raise Conflict(f"{shown(places[0])} keeps changing on disk. Stop the program that writes it, then try again.")
 
     async def read(self, place: WorkspacePath) -> FileContent:
-        """A file's content as it is now. In the usual case one trip to the database and one to the disk."""
+        """Return a file's current content. Usually takes one query and one read."""
         self._guard.check_read(place)
         place = self.with_scope(place)
         asked_about: set[WorkspacePath] = set()
@@ -110,7 +114,7 @@ class WorkspaceTree:
         raise Conflict(f"{shown(place)} keeps changing on disk. Stop the program that writes it, then try again.")
 
     async def require_unchanged(self, reading: FileContent, last_read_hash: str | None) -> None:
-        """Conflict, saying who changed it, unless the content is still what the caller last read."""
+        """Raise ``PreconditionFailed``, naming the author, if the content changed since the caller read it."""
         if last_read_hash is None or last_read_hash.lower() == reading.sha256.hex():
             return
         who = "someone outside Toolcrib"
@@ -123,7 +127,7 @@ class WorkspaceTree:
         )
 
     async def stream(self, place: WorkspacePath, take: Callable[[bytes], None]) -> PathState:
-        """Hands over a file's content piece by piece, so that its size does not matter."""
+        """Pass a file's content to ``take`` in pieces, for files of any size."""
         self._guard.check_read(place)
         standing = await self.lookup(place)
         if standing.is_virtual:
@@ -137,18 +141,21 @@ class WorkspaceTree:
     async def lines_matching(
         self, text: str, pattern: str, *, ignore_case: bool, seconds: float, limit: int
     ) -> list[int]:
-        """The numbers, from 0, of the lines of a text that a regular expression matches."""
+        """Return the numbers, from 0, of the lines that a PostgreSQL regular expression matches."""
         return await self._shelves.regexes.lines(
             self._tenant, text, pattern, ignore_case=ignore_case, seconds=seconds, limit=limit
         )
 
     async def reject_symlink(self, standing: PathState) -> None:
-        """A link is never followed: one that leads out of its mount is a violation, any other merely in the way."""
+        """Raise if the path is a link.
+
+        A link that leads out of its mount is a violation, any other is only not followed.
+        """
         if standing.kind is EntryKind.LINK:
             raise (await self.disk_at(standing.place)).symlink_error(standing.place)
 
     async def resolve_host_path(self, path: str) -> WorkspacePath:
-        """The place of an absolute path of the machine, if it lies in one of the workspace's two zones."""
+        """Convert an absolute host path to a workspace path. It must be in @project or @central."""
         seen = await self._look([mount_root(Mount.PROJECT)])
         for mount in (Mount.PROJECT, Mount.CENTRAL):
             found = self._shelves.mounts.inside(
@@ -164,10 +171,11 @@ class WorkspaceTree:
     async def track(
         self, places: Sequence[WorkspacePath], *, whole: bool = False, aliases: bool = False
     ) -> list[PathState]:
-        """Brings files that are on disk only into the history, with the folders above them.
+        """Import files that are only on disk, with the folders above them.
 
-        With ``whole``, as things whose content the history does not keep, folders with all that is in them. ``aliases``
-        as in ``find_all``.
+        Args:
+            whole: Import without content, folders with everything in them.
+            aliases: As in ``lookup_all``.
         """
         self._refuse_aliases(await self.lookup_all(places) if self._caller.is_agent and not aliases else ())
         wanted = [self.with_scope(place) for place in places]
@@ -178,15 +186,15 @@ class WorkspaceTree:
         return await self.lookup_all(places, aliases=aliases)
 
     async def wait_until_applied(self) -> None:
-        """Waits until everything that was changed is on disk, and brings there what a crash left out."""
+        """Wait until all changes are on disk. Applies those that a crash left."""
         await self._shelves.sync.wait_until_applied(self._tenant)
 
     async def list_directory(
         self, folder: WorkspacePath, *, recursive: bool, limit: int | None, virtual: bool = False
     ) -> list[PathState]:
-        """What a folder holds, folders first, then by path; ``limit`` is applied after sorting.
+        """List a folder, folders first, then by path. Applies ``limit`` after sorting.
 
-        With ``virtual`` files too, for who can say of an entry that it is one.
+        ``virtual`` includes virtual files, for callers that can mark them.
         """
         self._guard.check_read(folder)
         standing = await (self.view if virtual else self.lookup)(folder)
@@ -202,49 +210,49 @@ class WorkspaceTree:
         return await self.path_states(shown_first, others)
 
     async def plans(self) -> list[File]:
-        """Every plan in @project, as the history knows it. Who reads one is judged when they do."""
+        """List every plan in @project from the history. The guard checks each one when it is read."""
         return await self._shelves.files.plans(self._tenant, mount_root(Mount.PROJECT).mount_key)
 
     async def is_empty(self, folder: PathState) -> bool:
-        """Whether nothing at all stands in a folder, be it something that no listing shows."""
+        """Whether a folder has nothing in it, not even entries that no listing shows."""
         disk = self._disks(await self._look([folder.place]))(folder.place)
         if await in_thread(disk.entries, folder.place):
             return False
         return not await self.off_disk(folder.place)
 
     async def disk_paths_below(self, folder: WorkspacePath) -> list[WorkspacePath]:
-        """Every place below a folder where something stands on disk, known or not."""
+        """Return every path below a folder that exists on disk, tracked or not."""
         folder = self.with_scope(folder)
         disk = self._disks(await self._look([folder]))(folder)
         return [place for place, _ in await in_thread(lambda: list(disk.walk(folder)))]
 
     async def tracked_below(self, folder: WorkspacePath) -> list[File]:
-        """Everything in the history under a folder, after booking what others did to it on disk."""
+        """Return everything tracked below a folder, after importing changes made on disk."""
         files = await self._shelves.files.below(self._tenant, self.with_scope(folder))
         standings = await self.lookup_all([file.state.place for file in files]) if files else []
         return [standing.file for standing in standings if standing.file is not None]
 
     def with_scope(self, place: WorkspacePath) -> WorkspacePath:
-        """A place with the caller's own scope where its mount has one."""
+        """Add the caller's scope to a path if its mount has scopes."""
         if place.mount is Mount.STATE and not place.scope:
             return replace(place, scope=self._caller.state_scope)
         return place
 
-    # For others of this package, who ask the guard themselves
+    # For modules of this package, which check the guard themselves.
 
     async def stage(self, staged: Sequence[TrashedFile]) -> TrashDirectory:
-        """Writes down what is about to be moved into the trash, until a change brings it into the tree."""
+        """Record what is about to be moved into the trash, until a change set brings it into the tree."""
         await self._shelves.trash.stage(self._tenant, staged, node=self._shelves.node)
         return self._shelves.mounts.trash(self._caller.workspace_id)
 
     async def author_of(self, version_id: VersionId | None) -> str:
-        """Who made a version, in words; what has none came of a program outside."""
+        """Describe who made a version. Without a version, it was an outside program."""
         if version_id is None:
             return "a program outside Toolcrib"
         return author_in_words(await self._shelves.files.version(self._tenant, version_id), self._caller)
 
     async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[WorkspacePath, Path]]:
-        """Each mount's root, as a place of this caller's and as a directory: for programs that work on it."""
+        """Return each mount's root as workspace path and as directory, for programs that run in it."""
         if self._home is None:
             await self.check_membership()
         assert self._home is not None
@@ -253,17 +261,19 @@ class WorkspaceTree:
         return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
     async def disks(self) -> WorkspaceDisks:
+        """Return the disks of the workspace."""
         return self._disks(await self._look([mount_root(Mount.PROJECT)]))
 
     async def disk_at(self, place: WorkspacePath) -> MountWriter:
+        """Return the disk of a path's mount."""
         return self._disks(await self._look([place]))(place)
 
     async def off_disk(self, folder: WorkspacePath, *, recursive: bool = True, virtual: bool = True) -> list[File]:
-        """What is in a folder and may not stand on disk: changes still being applied, and ``virtual`` files."""
+        """List files in a folder that may not be on disk: changes being applied, and ``virtual`` files."""
         return await self._shelves.files.off_disk(self._tenant, folder, recursive=recursive, virtual=virtual)
 
     async def head_content(self, file: File) -> bytes:
-        """The content of a file's head, whatever the disk holds."""
+        """Return the content of a file's head, whatever is on disk."""
         if file.is_virtual:
             return (await self.virtual.read(file)).body
         assert file.state.sha256 is not None
@@ -275,27 +285,30 @@ class WorkspaceTree:
 
     @property
     def is_an_agents(self) -> bool:
-        """Whether an agent looks, whom names and rules bind."""
+        """Whether the caller is an agent, to which name and permission rules apply."""
         return self._caller.is_agent
 
     @property
     def reads_hard_links(self) -> bool:
-        """Not for agents: one of a file's other names may be protected."""
+        """Whether the caller may read hard links. Agents may not: another name of the file may be protected."""
         return not self._caller.is_agent
 
     def check_read(self, place: WorkspacePath) -> None:
+        """Raise if the caller may not read a path."""
         self._guard.check_read(place)
 
     def check_write(self, place: WorkspacePath) -> None:
+        """Raise if the caller may not change a path."""
         self._guard.check_write(place)
 
     def check_name(self, place: WorkspacePath) -> None:
+        """Raise if the caller may not create this name."""
         self._guard.check_name(place)
 
     async def check_write_below(self, folder: WorkspacePath, *, moved_to: WorkspacePath | None = None) -> None:
-        """The same for all that a folder holds on disk, where it is and where it would be moved to.
+        """Check write access to everything in a folder on disk, and at its target paths if it moves.
 
-        Only agents are bound by names, so only they wait for it.
+        Name rules apply only to agents, so that only agents wait for this check.
         """
         if not self._caller.is_agent:
             return
@@ -307,7 +320,7 @@ class WorkspaceTree:
                 self._guard.check_write(place.relocate(folder, self.with_scope(moved_to)))
 
     def _refuse_aliases(self, standings: Sequence[PathState]) -> None:
-        """An agent's call takes no file of several names into the history: one of the others may be protected."""
+        """Keep an agent's call from importing a file with several names, because another name may be protected."""
         for standing in standings:
             node = standing.node
             if self._caller.is_agent and node is not None and node.kind is EntryKind.FILE and node.links > 1:
@@ -327,13 +340,13 @@ class WorkspaceTree:
     async def _read_here_or_in_thread(
         self, disk: MountWriter, place: WorkspacePath, file: File | None
     ) -> FileContent | None:
-        # A small file that was just looked up is read in less time than a thread is woken.
+        # Reading a small file takes less time than waking a thread.
         if file is not None and file.state.size <= _SMALL:
             return self._read_disk(disk, place, file)
         return await in_thread(self._read_disk, disk, place, file)
 
     def _read_disk(self, disk: MountWriter, place: WorkspacePath, file: File | None) -> FileContent | None:
-        """Reads and compares; nothing if the history does not know this content."""
+        """Read a file and compare it. Returns ``None`` if its content differs from the history."""
         try:
             body, node = disk.read(place, limit=self.max_file_bytes, hard_links=not self._caller.is_agent)
         except NotFound:
@@ -353,7 +366,7 @@ class WorkspaceTree:
         return FileContent(standing, body, found) if same else None
 
     async def _trusted(self, reading: FileContent) -> FileContent:
-        """Remembers a fingerprint that was found right by reading, so that the next look need not read."""
+        """Save a fingerprint that was verified by reading, so that the next lookup need not read."""
         file, node = reading.standing.file, reading.standing.node
         if file and node and not (file.fingerprint and file.fingerprint.is_proof_of(node.fingerprint)):
             seen = AppliedFile(file.id, file.version_id, node.fingerprint)
@@ -363,9 +376,9 @@ class WorkspaceTree:
     async def path_states(
         self, places: Sequence[WorkspacePath], off_disk: Sequence[File], *, nodes_of_all: bool = False
     ) -> list[PathState]:
-        """What is known of places that were just listed, with the virtual files that were found ``off_disk``.
+        """Return the states of listed paths, with the virtual files among ``off_disk``.
 
-        The disk is asked only of what the history does not know.
+        Stats only untracked paths, unless ``nodes_of_all`` is set.
         """
         virtual = {file.state.place: file for file in off_disk if file.is_virtual}
         found: list[PathState] = []
@@ -380,12 +393,12 @@ class WorkspaceTree:
             nodes = await in_thread(_look_some, self._disks(seen), unknown)
             listed = (PathState(*row) for row in zip(chunk, files, nodes, strict=True))
             found += [s if s.exists else replace(s, file=virtual.get(s.place)) for s in listed]
-        # What vanished between the names and the look is simply not there any more.
+        # Drop entries that vanished between listing and lookup.
         return [standing for standing in found if standing.exists]
 
 
 def _over(virtual: File | None, file: File | None) -> File | None:
-    """A virtual file hides one of the history; a folder of virtual files hides nothing."""
+    """A virtual file hides a tracked one; a folder of virtual files hides nothing."""
     return virtual if virtual and virtual.state.kind is EntryKind.FILE else file
 
 

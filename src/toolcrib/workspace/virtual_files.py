@@ -1,4 +1,4 @@
-"""Virtual files in one caller's tree: chats and agents, put where the disk and the history know nothing of them."""
+"""Virtual files in one caller's tree: chats and agents, shown at paths without a file on disk."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from toolcrib.workspace.workspace_services import WorkspaceServices
 
 
 class VirtualTree:
-    """What a caller sees of virtual files. Whether they may read one is the guard's to say, as of any file."""
+    """The virtual files that a caller sees. The guard decides who may read them, as for any file."""
 
     def __init__(self, shelves: WorkspaceServices, tenant: Tenant) -> None:
         self._files = shelves.virtual
@@ -24,7 +24,7 @@ class VirtualTree:
         self._tenant = tenant
 
     async def added_to(self, seen: PathLookup, places: Sequence[WorkspacePath]) -> PathLookup:
-        """A look at these places, with the virtual files among them."""
+        """Add virtual files to the result of a lookup."""
         found = await self._files.at(self._tenant, places)
         if not found:
             return seen
@@ -32,17 +32,17 @@ class VirtualTree:
         return replace(seen, files=tuple(files))
 
     async def among(self, places: Iterable[WorkspacePath]) -> Collection[WorkspacePath]:
-        """Those of these places where a virtual file stands."""
+        """Return those of the paths that are virtual files."""
         return await self._files.at(self._tenant, places)
 
     async def folder_or(self, standing: PathState) -> PathState:
-        """The folder of virtual files where nothing else stands: what is on disk or in the history goes first."""
+        """Return a folder of virtual files if nothing else is at the path."""
         if standing.exists:
             return standing
         return replace(standing, file=await self._files.folder_at(self._tenant, standing.place))
 
     async def read(self, file: File) -> FileContent:
-        """What a virtual file holds now."""
+        """Return the current content of a virtual file."""
         if file.state.size > self._most:
             raise too_large(file.state.place, f"{file.state.size:,}", self._most)
         body = (await self._files.texts(self._tenant, [file.id])).get(file.id)
@@ -51,5 +51,5 @@ class VirtualTree:
         return FileContent(PathState(file.state.place, file, None), body, digest(body))
 
     async def matching(self, pattern: str, *, ignore_case: bool, seconds: float) -> set[FileId]:
-        """The virtual files of which some line matches a regular expression."""
+        """Return the virtual files with a line that matches a regular expression."""
         return await self._files.matching(self._tenant, pattern, ignore_case=ignore_case, seconds=seconds)

@@ -1,4 +1,4 @@
-"""What every tree of this server is made of, and the guard that each one asks. Holds; does nothing."""
+"""The services that every ``WorkspaceTree`` of this server shares, and the guard interface."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +17,7 @@ from toolcrib.workspace.sync.reconcile import Reconciler
 
 
 class Guard(Protocol):
-    """Says no by raising. The policy's guard, or one that lets everything pass."""
+    """Denies access by raising. The policy's guard, or one that allows everything."""
 
     def check_read(self, place: WorkspacePath) -> None: ...
 
@@ -28,7 +28,7 @@ class Guard(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceServices:
-    """What every tree of this server is made of."""
+    """The services that every ``WorkspaceTree`` of this server shares."""
 
     files: FileStore
     blobs: BlobStore

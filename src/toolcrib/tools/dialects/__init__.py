@@ -1,1 +1,1 @@
-"""Tools that speak the wire formats of other products."""
+"""Tools with the wire formats of other products."""

@@ -1,4 +1,4 @@
-"""Shows files one after the other, with line numbers and hidden characters if wanted."""
+"""Shows files one after the other, with line numbers and hidden characters on request."""
 
 import re
 from typing import Any
@@ -78,7 +78,7 @@ def _formatted(text: str, offset: int, arguments: CatArguments) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends. Only ``\\n`` ends one: a form feed is a character like any other."""
+    r"""Split into lines with their ends. Only ``\n`` ends one: a form feed is a character like any other."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 

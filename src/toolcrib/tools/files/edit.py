@@ -1,4 +1,4 @@
-"""Changes parts of a file: replaces passages that stand in it once, or inserts lines."""
+"""Changes parts of a file: replaces passages that occur once, or inserts lines."""
 
 from functools import partial
 from typing import Any, Self

@@ -1,4 +1,4 @@
-"""What `edit` and `plan_edit` share: how an edit is asked for, and how a file is changed by it."""
+"""What `edit` and `plan_edit` share: the arguments of an edit, and how it changes a file."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Protocol
@@ -19,7 +19,7 @@ InsertContent = Annotated[str | None, Field(description="The lines to insert.")]
 
 
 class EditRequest(Protocol):
-    """Arguments in which an edit is asked for."""
+    """The arguments of an edit."""
 
     @property
     def old_string(self) -> str | None: ...
@@ -32,7 +32,7 @@ class EditRequest(Protocol):
 
 
 def edit_in(asked: EditRequest) -> Edit:
-    """The edit that is asked for. Pydantic hears of it if there is none, or more than one."""
+    """Return the requested edit. Raises a pydantic error if there is none, or more than one."""
     replacing = asked.old_string is not None and asked.new_string is not None
     inserting = asked.insert_line is not None and asked.insert_content is not None
     if replacing == inserting:
@@ -46,6 +46,7 @@ def edit_in(asked: EditRequest) -> Edit:
 
 
 def asks_nothing(asked: EditRequest) -> bool:
+    """Whether none of the arguments of an edit is given."""
     return (asked.old_string, asked.new_string, asked.insert_line, asked.insert_content) == (None,) * 4
 
 
@@ -56,7 +57,7 @@ async def change_file(
     *,
     last_read_hash: str | None,
 ) -> dict[str, Any]:
-    """Puts what ``make`` makes of a file's content in its place, unless it is not what the caller last read."""
+    """Replace a file's content by the result of ``make``, unless it changed since the caller read it."""
     reading = await context.tree.read(place)
     if reading.standing.is_virtual:
         raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to change it."})

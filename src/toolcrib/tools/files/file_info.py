@@ -1,4 +1,4 @@
-"""Tells about a file without its content."""
+"""Returns metadata of a file without its content."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ async def file_info(arguments: FileInfoArguments, context: ToolContext) -> dict[
         raise NotFound(f"File not found: {shown(arguments.path)}")
     file = standing.file
     if file is not None and standing.is_virtual and standing.kind is EntryKind.FILE:
-        # No version says what it holds.
+        # A virtual file has no version with its size and hash.
         file = replace(file, state=file_state(standing.place, (await context.tree.read(standing.place)).body))
     about = _known(file) if file else await _unknown(standing, context)
     return {
@@ -50,7 +50,7 @@ def _known(file: File) -> dict[str, Any]:
 
 
 async def _unknown(standing: PathState, context: ToolContext) -> dict[str, Any]:
-    """Only the disk knows it: what can be told is read from there."""
+    """Return the metadata of an untracked file, read from disk."""
     state = None
     if standing.kind is EntryKind.FILE:
         reading = await context.tree.read(standing.place)

@@ -1,4 +1,4 @@
-"""Pieces that several results of this toolset share."""
+"""Parts of results that several tools of this toolset share."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,12 +9,12 @@ from toolcrib.workspace.text.content import decode_content, line_window
 
 
 def timestamp(at: datetime) -> str:
-    """ISO 8601 in UTC, with a Z."""
+    """Format as ISO 8601 in UTC, with a Z."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str, Any]:
-    """The content from a line on. Only text has lines: a JSON value comes whole."""
+    """Return the content from a line on. Only text has lines: a JSON value is returned whole."""
     file = reading.standing.file
     value = decode_content(reading.body, file.state.content) if file else decode_content(reading.body)
     if not isinstance(value, str):
@@ -30,7 +30,7 @@ def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str
 
 
 def found_entry(standing: PathState) -> dict[str, Any]:
-    """A file or folder that was found by its path or traits. Only files have a size."""
+    """Return the entry of a found file or folder. Only files have a size."""
     file, node = standing.file, standing.node
     size = node.fingerprint.size if node else file.state.size if file else 0
     return {

@@ -46,7 +46,7 @@ async def grep(arguments: GrepArguments, context: ToolContext) -> dict[str, Any]
         around=arguments.around,
         limit=min(arguments.limit or MOST_MATCHES, MOST_MATCHES),
     )
-    # Some of the call's own time is left for the answer.
+    # Reserve some of the call's time for the response.
     answer = await GrepSearch(context.tree, question, seconds=min(SECONDS, 0.8 * context.seconds_left)).answer()
     told = [
         {"path": shown(match.place), "line_number": match.number, "line_text": match.text} for match in answer.matches
@@ -57,7 +57,7 @@ async def grep(arguments: GrepArguments, context: ToolContext) -> dict[str, Any]
 
 
 def _around(match: MatchedLine, arguments: GrepArguments) -> dict[str, Any]:
-    """As much around a match as was asked for."""
+    """Return the requested context lines of a match."""
     told: dict[str, Any] = {}
     if arguments.around.before:
         told["before_context"] = list(match.before)
@@ -69,7 +69,7 @@ def _around(match: MatchedLine, arguments: GrepArguments) -> dict[str, Any]:
 
 
 def _remarks(answer: GrepMatches, arguments: GrepArguments) -> dict[str, Any]:
-    """What must be known of a result that is not all."""
+    """Return remarks on an incomplete result."""
     remarks: dict[str, Any] = {}
     hints: list[str] = []
     if answer.timed_out:
@@ -97,7 +97,7 @@ tool = Tool(
     category=ToolCategory.SEARCH,
     danger=Danger.SAFE,
     arguments=GrepArguments,
-    # Each file is judged by itself: what may not be read is left out, and the rest is searched.
+    # Each file is checked by itself: unreadable ones are left out, and the rest is searched.
     effects=lambda _: Effects(reads_batch=(mount_root(Mount.PROJECT),)),
     function=grep,
 )

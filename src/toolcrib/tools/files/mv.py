@@ -1,4 +1,4 @@
-"""Moves or renames a file, or a folder with all that is in it."""
+"""Moves or renames a file, or a folder with everything in it."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from toolcrib.workspace.sync.path_state import PathState
 
 
 class MoveTarget(NamedTuple):
-    """Where to: the path itself, or, after a trailing slash, into that folder."""
+    """The destination: the path itself or, with a trailing slash, a folder to move into."""
 
     place: WorkspacePath
     is_folder: bool
@@ -47,7 +47,7 @@ async def mv(arguments: MvArguments, context: ToolContext) -> dict[str, Any]:
 
 
 async def _destination(arguments: MvArguments, context: ToolContext) -> PathState:
-    """The exact new place, where nothing stands yet and whose folder exists."""
+    """Return the exact new path, which must be free and whose folder must exist."""
     target = await context.tree.view(arguments.destination.place)
     into = target.is_folder or arguments.destination.is_folder
     place = target.place.child(arguments.source.name) if into else target.place

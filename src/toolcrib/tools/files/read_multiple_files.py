@@ -1,4 +1,4 @@
-"""Reads several files in one call; one that cannot be read does not spoil the others."""
+"""Reads several files in one call; an unreadable one does not affect the others."""
 
 from typing import Any
 

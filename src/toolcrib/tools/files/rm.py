@@ -1,4 +1,4 @@
-"""Deletes a file or an empty folder. What is deleted can be restored."""
+"""Deletes a file or an empty folder. It can be restored."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ async def rm(arguments: RmArguments, context: ToolContext) -> dict[str, Any]:
     if standing.is_folder and not await context.tree.is_empty(standing):
         raise Conflict(f"Folder is not empty: {shown(place)}. Delete what is in it first.")
     await context.draft.remove(standing)
-    # A file that only the disk knew is taken into the history so that it can be restored; it had no id of its own.
+    # An untracked file is imported so that it can be restored; it had no id of its own.
     return {"path": shown(place), "file_id": str(standing.file.id) if standing.file else None}
 
 

@@ -1,4 +1,4 @@
-"""Dates a file as changed now, or creates an empty one."""
+"""Updates a file's modification time, or creates an empty file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Creates a file, or replaces one whole."""
+"""Creates a file, or replaces it as a whole."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The ``history`` toolset: versions of a file, what was deleted, and bringing either back."""
+"""The ``history`` toolset: versions of a file, deleted files, restore and undo."""

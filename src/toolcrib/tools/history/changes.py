@@ -1,4 +1,4 @@
-"""Shows what calls did to files, with diffs: of one call, of several, of a run or of a session."""
+"""Shows what calls, a run or a session did to files, with diffs."""
 
 from typing import Any, Self
 from uuid import UUID
@@ -41,7 +41,7 @@ async def changes(arguments: ChangesArguments, context: ToolContext) -> dict[str
 
 
 async def _change(history: FileTimeline, context: ToolContext) -> dict[str, Any]:
-    """From what the file was before the first of these calls to what the last of them made of it."""
+    """Compare the file before the first of these calls with the result of the last."""
     first, after = history.versions[0], next(v for v in reversed(history.versions) if v.id in history.ours)
     before = None if first.id in history.ours or first.deleted else first
     gone = after.deleted
@@ -58,7 +58,7 @@ async def _change(history: FileTimeline, context: ToolContext) -> dict[str, Any]
 
 
 async def _diff(before: Version | None, after: Version | None, context: ToolContext) -> dict[str, Any]:
-    """Nothing where there is nothing to show: folders, protected names, what is not text or too large."""
+    """Return the diff. Empty for folders, protected paths, and content that is not text or too large."""
     try:
         for version in (before, after):
             if version is not None:

@@ -1,4 +1,4 @@
-"""Lists what was deleted and can be restored."""
+"""Lists deleted files, which can be restored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Brings a version back: of a file that was changed, or of one that was deleted."""
+"""Restores a version of a changed file, or a deleted file."""
 
 from typing import Any
 from uuid import UUID

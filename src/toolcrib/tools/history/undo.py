@@ -1,4 +1,4 @@
-"""Takes back what calls did: of one call, of several, of a run or of a session."""
+"""Undoes what calls, a run or a session did to files."""
 
 from typing import Any, Self
 from uuid import UUID
@@ -47,7 +47,7 @@ async def undo(arguments: UndoArguments, context: ToolContext) -> dict[str, Any]
 
 
 def _change(reversal: FileRevert) -> dict[str, Any]:
-    """What happens to a file, told as a change from what it is now."""
+    """Describe the revert of a file as a change from its current state."""
     now, then = reversal.file.state, reversal.state
     gone = reversal.file.deleted
     kind = "deleted" if then is None else "made" if gone else "moved" if then.place != now.place else "changed"

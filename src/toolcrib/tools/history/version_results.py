@@ -1,4 +1,4 @@
-"""Pieces that several results of this toolset share."""
+"""Parts of results that several tools of this toolset share."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from toolcrib.tools.files.file_results import timestamp
 
 
 def file_shape(file: File) -> dict[str, Any]:
+    """Encode a file."""
     return {
         "file_id": str(file.id),
         "version_id": str(file.version_id),
@@ -26,6 +27,7 @@ def file_shape(file: File) -> dict[str, Any]:
 
 
 def version_shape(version: Version) -> dict[str, Any]:
+    """Encode a version with its author."""
     return {
         "version_id": str(version.id),
         "file_id": str(version.file_id),

@@ -1,4 +1,4 @@
-"""Asks a person one to four things. The call waits as a row until they answer; its result is the answers."""
+"""Asks a person one to four questions. The call waits as a row until they answer; the answers are its result."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ends plan mode, if a person has accepted the plan. The check list is the server's to enforce, not the model's."""
+"""Ends plan mode if a person has accepted the plan. The server checks that, not the model."""
 
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ class ExitPlanModeArguments(ToolArguments):
 
 
 def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
-    """The tool on the server's own record of what people have accepted."""
+    """Build the tool with the store that records what people have accepted."""
 
     async def exit_plan_mode(arguments: ExitPlanModeArguments, context: ToolContext) -> dict[str, Any]:
         place = arguments.plan_file_path

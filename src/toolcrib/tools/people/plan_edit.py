@@ -1,4 +1,4 @@
-"""Changes part of a plan's text. The frontmatter above it stays as it is."""
+"""Changes part of a plan's text. Its frontmatter stays unchanged."""
 
 from functools import partial
 from typing import Any, Self

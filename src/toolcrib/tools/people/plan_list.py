@@ -1,4 +1,4 @@
-"""Lists plans, the newest first."""
+"""Lists plans, newest first."""
 
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,7 @@ async def plan_list(arguments: PlanListArguments, context: ToolContext) -> dict[
 
 
 async def _places(context: ToolContext) -> list[WorkspacePath]:
-    """Every plan: what is of that type anywhere in the project, and what looks like one in /plans."""
+    """Return every plan: files of that type anywhere in the project, and files with a plan name in /plans."""
     known = [file.state.place for file in await context.tree.plans()]
     try:
         listed = await context.tree.list_directory(FOLDER, recursive=True, limit=None)
@@ -39,7 +39,7 @@ async def _places(context: ToolContext) -> list[WorkspacePath]:
 
 
 async def _entry(place: WorkspacePath, context: ToolContext) -> tuple[tuple[datetime, datetime], dict[str, Any]] | None:
-    """A plan and when it was made; nothing if it is gone or not for this caller's eyes."""
+    """Return a plan with its times; ``None`` if it is gone or the caller may not read it."""
     entry = {"path": shown(place), "name": name_of(place)}
     try:
         reading = await context.tree.read(place)
@@ -50,7 +50,7 @@ async def _entry(place: WorkspacePath, context: ToolContext) -> tuple[tuple[date
         plan = await plan_in(reading.body)
     except ToolFailed as error:
         return (since.replace(microsecond=0), since), {**entry, "metadata": None, "error": error_text(error)}
-    # Frontmatter counts seconds: within one of them, the files' own times decide.
+    # Frontmatter has a resolution of seconds: within one of them, the files' own times decide.
     return (plan.created_at or since.replace(microsecond=0), since), {**entry, "metadata": plan.metadata}
 
 

@@ -1,4 +1,4 @@
-"""How the arguments of `plan_*` name a plan."""
+"""Argument types that name a plan, by path or by name."""
 
 from typing import Annotated
 

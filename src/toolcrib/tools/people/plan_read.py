@@ -1,4 +1,4 @@
-"""Reads a plan: what its frontmatter says, and some of its lines."""
+"""Reads a plan: its frontmatter, and some of its lines."""
 
 from typing import Any, Self
 

@@ -1,4 +1,4 @@
-"""Creates a plan, or writes one anew. Finds a name for it, and keeps what its frontmatter says besides."""
+"""Creates or replaces a plan. Generates a name if needed, and keeps other fields of its frontmatter."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -70,7 +70,7 @@ def _encodable(field: str, text: str) -> bytes:
 
 
 def _effects(arguments: PlanWriteArguments) -> Effects:
-    # Under which name it will be written is found out by looking which are free.
+    # The new name is chosen when the tool runs, among those that are free.
     return Effects(reads=(arguments.path,), writes=(arguments.path,)) if arguments.path else Effects(writes=(FOLDER,))
 
 

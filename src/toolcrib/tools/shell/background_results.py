@@ -1,4 +1,4 @@
-"""What the tools for background processes answer: what a process said, how it is, and what it did to the tree."""
+"""The results of the tools for background processes: output, state and changes to the tree."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -12,11 +12,12 @@ from toolcrib.tools.dialects.studio.studio_paths import written
 from toolcrib.tools.shell.background_shell import BackgroundJob, BackgroundShell
 from toolcrib.tools.shell.effect_summary import MOST_PATHS, summarize_effect
 
-# What one answer holds of the output; a model is given little more.
+# The most output in one result; a model gets little more.
 MOST_BYTES: Final = 50_000
 
 
 def process_id(given: str) -> BackgroundId:
+    """Parse the id of a process. Raises ``BadArguments`` if it is invalid."""
     try:
         return BackgroundId(UUID(given))
     except ValueError:
@@ -26,7 +27,7 @@ def process_id(given: str) -> BackgroundId:
 async def told(
     shell: BackgroundShell, job: BackgroundJob, *, offset: int, wait: float, first: str = ""
 ) -> dict[str, Any]:
-    """Its output from an offset on, and all that is known of it; the tree is looked at on the way."""
+    """Return the output from an offset on and the state of the process. Commits its changes to the tree first."""
     piece = await shell.piece(job, offset=offset, most=MOST_BYTES, wait=wait)
     booked = await shell.look(job)
     state = shell.state(job)
@@ -45,7 +46,7 @@ async def told(
 
 
 def facts(state: BackgroundProcess) -> dict[str, Any]:
-    """What is told of a process wherever it is named."""
+    """Return the fields that every result has about a process."""
     return {
         "processId": str(state.id),
         "running": state.is_running,
@@ -56,6 +57,7 @@ def facts(state: BackgroundProcess) -> dict[str, Any]:
 
 
 def ending(state: BackgroundProcess) -> str:
+    """Describe whether a process runs, or how it ended."""
     if state.is_running:
         return "running"
     return f"ended: {state.stopped}" if state.stopped else f"ended with exit code {state.exit_code}"
@@ -69,7 +71,7 @@ def _note(state: BackgroundProcess, job: BackgroundJob) -> str:
 
 
 def _text(piece: OutputChunk, *, is_all: bool) -> tuple[str, int]:
-    """The piece as text, and where the next begins: a character that is cut in two is left for then."""
+    """Decode the piece, and return where the next one starts: a character cut in two is left for the next piece."""
     data = piece.data
     for cut in range(min(3, len(data)) if not is_all or len(data) == MOST_BYTES else 0):
         tail = data[len(data) - 1 - cut]

@@ -1,7 +1,7 @@
-"""The background processes that calls started: on which trees, whose they are, and what they did there.
+"""Background processes that calls started: their trees, their owners and their changes.
 
-Joins the sandbox, which runs them, with the workspace, which books what they change, and with their rows. Asks nobody
-for permission: the gate has.
+Connects the sandbox, which runs them, with the workspace, which commits their changes, and with their rows. The gate
+has checked permissions before.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ from toolcrib.workspace.workspace_services import WorkspaceServices
 log = structlog.get_logger(__name__)
 
 TOOL_NAME: Final = "bash_start"
-# How many run at once: of one agent, or one person without an agent, in a workspace; and on this server.
+# Concurrent processes: per agent, or per person without an agent, in a workspace; and per server.
 MOST_OF_ONE: Final = 4
 MOST_HERE: Final = 32
-# How many that have ended are remembered with what they said.
+# How many ended processes are kept with their output.
 _ENDED_KEPT: Final = 64
 _ROLL_CALL_SECONDS: Final = 1.0
 _UNWANTED: Final = "its session ended, or who started it does not belong here any more"
@@ -55,7 +55,7 @@ _UNWANTED: Final = "its session ended, or who started it does not belong here an
 
 @dataclass(slots=True)
 class BackgroundJob:
-    """One process of this server. ``too_large`` could not be taken into the history, so nobody can bring it back."""
+    """One process of this server. ``too_large`` paths are too large for the history, so they cannot be restored."""
 
     row: BackgroundProcess
     caller: Caller
@@ -69,12 +69,12 @@ class BackgroundJob:
 
     @property
     def tenant(self) -> Tenant:
-        """The server itself looks: also when whoever started it is gone."""
+        """The server itself is the tenant, because the user who started the process may be gone."""
         return Tenant(self.row.workspace_id)
 
 
 class BackgroundShell:
-    """One per server."""
+    """The background processes of one server."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class BackgroundShell:
         return self._shell.is_offered()
 
     async def start(self, text: str, context: ToolContext) -> BackgroundJob:
-        """Takes the tree in, then starts it. Whoever called must be able to read what it says from then on."""
+        """Import the tree, then start the process. The caller can read its output from then on."""
         command = SandboxCommand(text, env=ENVIRONMENT, hosts=granted_hosts(_rules(context.caller), TOOL_NAME))
         command.check()
         isolation = await self._sandbox.probe()
@@ -133,7 +133,10 @@ class BackgroundShell:
         return job
 
     async def find(self, caller: Caller, id_: BackgroundId) -> BackgroundJob:
-        """One of the caller's that runs, or ran, in this server; of another ToolFailed says what became of it."""
+        """Return one of the caller's processes on this server.
+
+        For others, ``ToolFailed`` says what happened to them.
+        """
         row = await self._rows.get(caller, id_)
         if job := self._jobs.get(id_):
             return job
@@ -148,11 +151,11 @@ class BackgroundShell:
         )
 
     async def all_of(self, caller: Caller) -> list[BackgroundProcess]:
-        """The caller's: those that run, anywhere, and the last that have ended."""
+        """List the caller's processes: all that run, on any server, and the latest that have ended."""
         return [await self._with_exit_state(row) for row in await self._rows.of(caller)]
 
     async def piece(self, job: BackgroundJob, *, offset: int, most: int, wait: float) -> OutputChunk:
-        """What it said from an offset on; waits for the first of it, or its end, if there is nothing yet."""
+        """Return output from an offset on. Waits for the first output, or the end, if there is none yet."""
         background, name, owner = self._running(), str(job.row.id), _owner(job.row)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
@@ -160,6 +163,7 @@ class BackgroundShell:
         return background.output(name, owner=owner, offset=offset, most=most)
 
     def write(self, job: BackgroundJob, data: bytes, *, end: bool) -> int:
+        """Write to the standard input of a process. Returns how many bytes it accepted."""
         background, name, owner = self._running(), str(job.row.id), _owner(job.row)
         taken = background.write(name, data, owner=owner) if data else 0
         if end:
@@ -167,7 +171,7 @@ class BackgroundShell:
         return taken
 
     async def stop(self, caller: Caller, id_: BackgroundId) -> BackgroundJob | None:
-        """Ends it, here or, a moment later, where it runs; for members."""
+        """Stop a process, here or, a moment later, on its server. Members only."""
         await self._rows.get(caller, id_, needs=WorkspaceRole.MEMBER)
         job = self._jobs.get(id_)
         if job is None:
@@ -177,13 +181,13 @@ class BackgroundShell:
         return job
 
     async def end_all_of(self, workspace_id: WorkspaceId) -> None:
-        """Ends those of a workspace that is deleted, as far as they run here."""
+        """Stop the processes of a deleted workspace that run here."""
         for job in [job for job in self._jobs.values() if job.row.workspace_id == workspace_id]:
             if not job.finished.is_set():
                 await self._end(job, _UNWANTED)
 
     async def look(self, job: BackgroundJob) -> tuple[ChangeSet, ...]:
-        """Books what it did to the tree since the last look; once it has ended that is done already."""
+        """Commit the changes since the last call. After the end of the process, waits for the final commit."""
         state = self._running().state(str(job.row.id), owner=_owner(job.row))
         if not state.running:
             await job.finished.wait()
@@ -193,13 +197,13 @@ class BackgroundShell:
         return booked
 
     def state(self, job: BackgroundJob) -> BackgroundProcess:
-        """The row as it would be written now."""
+        """Return the row as it would be written now."""
         state = self._running().state(str(job.row.id), owner=_owner(job.row))
         ended_ns = None if state.running else job.row.ended_ns or time.time_ns()
         return replace(job.row, ended_ns=ended_ns, exit_code=state.exit_code, stopped=state.stopped)
 
     async def run(self) -> None:
-        """For ever: looks after what servers leave that die."""
+        """Recover processes of dead servers, for ever."""
         while True:
             try:
                 await self.recover()
@@ -208,7 +212,7 @@ class BackgroundShell:
             await asyncio.sleep(self._lease)
 
     async def recover(self) -> None:
-        """What dead servers of this node left: their processes ended with them, and what those did is booked."""
+        """Clean up after dead servers of this node. Their processes ended with them; commits their changes."""
         for row in await self._rows.orphans(self._shelves.node, seconds=self._lease):
             assert row.ended_ns is not None
             tenant = Tenant(row.workspace_id)
@@ -219,7 +223,7 @@ class BackgroundShell:
                 log.warning("background.not_looked_at", process=str(row.id), error=error.message)
 
     async def close(self) -> None:
-        """Ends all, and books what they did."""
+        """Stop all processes, and commit their changes."""
         if self._roll:
             self._roll.cancel()
         if self._background:
@@ -227,7 +231,7 @@ class BackgroundShell:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _refuse(self, caller: Caller) -> None:
-        """What stands against any process of this caller here."""
+        """Raise if this caller cannot start any process here."""
         _refuse_paths(caller)
         if sum(not job.finished.is_set() for job in self._jobs.values()) >= MOST_HERE:
             raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
@@ -235,7 +239,7 @@ class BackgroundShell:
         seen.home.require(self._shelves.node)
 
     async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[BackgroundJob, list[ViewMount]]:
-        """The process to be, once the tree is taken in, and what it will see."""
+        """Import the tree, and return the job to start with its mounts."""
         caller = context.caller
         await context.tree.wait_until_applied()
         roots = await context.tree.roots(Mount)
@@ -286,7 +290,7 @@ class BackgroundShell:
             self._roll = asyncio.create_task(self._stop_unwanted_jobs())
 
     async def _finish_job(self, job: BackgroundJob) -> None:
-        """Waits for its end; then books the last of what it did, and how it ended."""
+        """Wait for the end of a process. Then commit its last changes, and record how it ended."""
         background, name, owner = self._running(), str(job.row.id), _owner(job.row)
         state = await background.ended(name, owner=owner)
         ended_ns = time.time_ns()
@@ -295,7 +299,7 @@ class BackgroundShell:
             come_up = await in_thread(job.names.new_paths)
             job.displaced = await quarantine_untracked(self._shelves, self._committer, job.tenant, job.disk_of, come_up)
         except Exception:
-            # What could not be booked now is found like any change from outside; that it ended is told in any case.
+            # Uncommitted changes are later imported like any outside change. The end is recorded in any case.
             log.exception("background.not_booked", process=name)
         job.row = replace(job.row, ended_ns=ended_ns)
         try:
@@ -306,7 +310,7 @@ class BackgroundShell:
             self._forget_old()
 
     async def _record_changes(self, job: BackgroundJob, booked: Sequence[ChangeSet]) -> None:
-        """Keeps for the next answer, and writes into the book, what of it is this process's doing."""
+        """Keep this process's own changes for the next result, and write them to the audit log."""
         own = [change_set for change_set in booked if change_set.author.call_id == job.row.author.call_id]
         job.unreported_changes += own
         if own:
@@ -317,7 +321,7 @@ class BackgroundShell:
         await job.finished.wait()
 
     async def _stop_unwanted_jobs(self) -> None:
-        """Ends those that nobody wants any more: their session was deleted, or someone elsewhere asked for it."""
+        """Stop processes that are no longer wanted: their session was deleted, or another server requested it."""
         while at_work := [job for job in self._jobs.values() if not job.finished.is_set()]:
             await asyncio.sleep(_ROLL_CALL_SECONDS)
             try:
@@ -330,7 +334,7 @@ class BackgroundShell:
                     await self._end(job, _UNWANTED)
 
     async def _with_exit_state(self, row: BackgroundProcess) -> BackgroundProcess:
-        """A row that says that it runs, though its server may have died since."""
+        """Correct a row that still says running although its server has died."""
         if not row.is_running or row.process == self._process:
             return row
         if await self._rows.served([row.process], seconds=self._lease):
@@ -364,7 +368,7 @@ def _rules(caller: Caller) -> AgentRules | None:
 
 
 def _refuse_paths(caller: Caller) -> None:
-    """On the live tree nothing can hold a process to some paths."""
+    """Deny agents with path limits: on the live tree, a process cannot be limited to paths."""
     permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
     if permission is not None and permission.paths is not None:
         raise PermissionDenied(
@@ -380,7 +384,7 @@ def _owner(row: BackgroundProcess) -> str:
 def _record(
     job: BackgroundJob, outcome: str, *, rule: str = "background", change_sets: Sequence[ChangeSet] = ()
 ) -> AuditRecord:
-    """The book says of a process what it did and how it ended, under the call that started it."""
+    """Build the audit record of a process: its changes or its end, under the call that started it."""
     files = [file for change_set in change_sets for file in audit_files(change_set)]
     return AuditRecord(
         caller=job.caller,

@@ -1,4 +1,4 @@
-"""Runs a shell command in the project, as a transaction: its whole effect counts, or nothing of it."""
+"""Runs a shell command in the project as a transaction: all of its effect is kept, or none."""
 
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from toolcrib.tools.shell.shell import TOOL_NAME, CommandRun, Shell
 from toolcrib.tools.tool import Tool, ToolArguments
 
 LONGEST_SECONDS: Final = 600.0
-# For reading a large effect and putting it into the draft, which the command's own time does not count.
+# Time for reading a large effect and adding it to the draft, beyond the command's own limit.
 _AFTERWARDS: Final = 300.0
 _LAST_WORDS: Final = 4_000
 
@@ -32,7 +32,7 @@ class BashArguments(ToolArguments):
 
 
 def bash_with(shell: Shell) -> Tool:
-    """The tool on this shell. Where nothing can be isolated it is shown to no model, and says why when called."""
+    """Build the tool with this shell. Without isolation no model sees it, and a call explains why."""
 
     async def bash(arguments: BashArguments, context: ToolContext) -> dict[str, Any]:
         seconds = _seconds(arguments, context.caller)
@@ -62,14 +62,14 @@ def bash_with(shell: Shell) -> Tool:
 
 
 def _seconds(arguments: BashArguments, caller: Caller) -> float:
-    """As long as was asked for, and no longer than the agent's owner allows."""
+    """Return the requested time, limited by what the agent's owner allows."""
     permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
     most = permission.timeout if permission and permission.timeout else LONGEST_SECONDS
     return min(arguments.timeout or DEFAULT_SECONDS, most)
 
 
 class _CommandEnded(ToolFailed):
-    """A command that was ended before its end, with its last words."""
+    """A command that was ended early, with its last output."""
 
     def __init__(self, message: str, result: CommandResult) -> None:
         super().__init__(message)
@@ -105,7 +105,7 @@ def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
 
 
 def _unkept(place: WorkspacePath, size: int) -> dict[str, Any]:
-    """Something that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
+    """Describe content that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
     return {"path": written(place), "bytes": size}
 
 

@@ -12,9 +12,9 @@ from toolcrib.tools.shell.background_results import process_id, told
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
-# What a pipe holds: more would be taken in part only.
+# The capacity of a pipe: more would be accepted only in part.
 _MOST: Final = 65_536
-# For what it answers.
+# Time to wait for its response.
 _ANSWER_SECONDS: Final = 1.0
 
 
@@ -28,6 +28,8 @@ class BashInputArguments(ToolArguments):
 
 
 def bash_input_with(shell: BackgroundShell) -> Tool:
+    """Build the tool with this shell."""
+
     async def bash_input(arguments: BashInputArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.find(context.caller, process_id(arguments.process_id))
         data = arguments.text.encode()
@@ -44,7 +46,7 @@ def bash_input_with(shell: BackgroundShell) -> Tool:
         toolset="studio",
         description="Write to the standard input of a background process, and read what it answers within a second.",
         category=ToolCategory.EXEC,
-        # Told to a shell, a text is a command.
+        # Text written to a shell is a command.
         danger=Danger.DANGEROUS,
         arguments=BashInputArguments,
         effects=lambda arguments: Effects(command=arguments.text),

@@ -1,4 +1,4 @@
-"""Lists the background processes of a session, and what became of those that have ended."""
+"""Lists the background processes of a session, including those that have ended."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,8 @@ class BashListArguments(ToolArguments):
 
 
 def bash_list_with(shell: BackgroundShell) -> Tool:
+    """Build the tool with this shell."""
+
     async def bash_list(_: BashListArguments, context: ToolContext) -> dict[str, Any]:
         processes = await shell.all_of(context.caller)
         lines = [f"{process.id}  {ending(process)}  {process.command.splitlines()[0]}" for process in processes]

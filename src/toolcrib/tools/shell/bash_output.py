@@ -1,4 +1,4 @@
-"""Reads what a background process has said, from an offset on."""
+"""Reads the output of a background process from an offset on."""
 
 from typing import Any
 
@@ -21,6 +21,8 @@ class BashOutputArguments(ToolArguments):
 
 
 def bash_output_with(shell: BackgroundShell) -> Tool:
+    """Build the tool with this shell."""
+
     async def bash_output(arguments: BashOutputArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.find(context.caller, process_id(arguments.process_id))
         return await told(shell, job, offset=arguments.offset, wait=arguments.wait)

@@ -1,4 +1,4 @@
-"""Starts a command that goes on: a server, a watcher, a shell to talk to."""
+"""Starts a command that keeps running: a server, a watcher, an interactive shell."""
 
 from typing import Any, Final
 
@@ -11,9 +11,9 @@ from toolcrib.tools.shell.background_results import told
 from toolcrib.tools.shell.background_shell import TOOL_NAME, BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
-# For its first words, or its failing at once.
+# Time to wait for first output, or an immediate failure.
 _FIRST_SECONDS: Final = 1.0
-# Taking in a large tree that the history does not know yet takes its time.
+# Importing a large untracked tree takes time.
 _LONGEST: Final = 300.0
 
 
@@ -22,6 +22,8 @@ class BashStartArguments(ToolArguments):
 
 
 def bash_start_with(shell: BackgroundShell) -> Tool:
+    """Build the tool with this shell."""
+
     async def bash_start(arguments: BashStartArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.start(arguments.command, context)
         return await told(

@@ -1,4 +1,4 @@
-"""Ends a background process, and all that it started."""
+"""Stops a background process and everything that it started."""
 
 from typing import Any
 
@@ -18,6 +18,8 @@ class BashStopArguments(ToolArguments):
 
 
 def bash_stop_with(shell: BackgroundShell) -> Tool:
+    """Build the tool with this shell."""
+
     async def bash_stop(arguments: BashStopArguments, context: ToolContext) -> dict[str, Any]:
         wanted = process_id(arguments.process_id)
         job = await shell.stop(context.caller, wanted)

@@ -1,4 +1,4 @@
-"""How what a command did to the tree is told in a result."""
+"""Summarizes what a command did to the tree, for a result."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ MOST_PATHS: Final = 50
 
 
 def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
-    """How many files were made, changed and deleted, and the first of them by name; nothing if none were."""
+    """Count created, changed and deleted files, and list the first paths; empty without changes."""
     changes = [change for change_set in change_sets for change in change_set.changes]
     if not changes:
         return {}

@@ -1,7 +1,7 @@
-"""Names that a background process may not write: those that stand when it begins, and those that come while it runs.
+"""Protected paths of a background process: those that exist when it starts, and those that appear while it runs.
 
-On the live tree nothing is judged before it counts. So what stands under a protected name is fixed in the process's
-view, and what comes up under one is found by looking again and again.
+On the live tree nothing is checked before it is written. So existing protected paths are read-only in the process's
+view, and new ones are found by repeated scans.
 """
 
 import os
@@ -19,7 +19,7 @@ _GIT = ".git"
 
 
 class ProtectedPathWatch:
-    """The closed names of one process's trees. ``rules`` are its agent's; a person's processes are bound by few."""
+    """The protected paths of one process's trees. ``rules`` are its agent's; few apply to a person's processes."""
 
     def __init__(self, shell: Shell, roots: Mapping[WorkspacePath, Path], rules: AgentRules | None) -> None:
         self._shell = shell
@@ -28,7 +28,10 @@ class ProtectedPathWatch:
         self._at_first: frozenset[WorkspacePath] = frozenset()
 
     def protects(self, place: WorkspacePath) -> str | None:
-        """The name by which a place is closed. A repository is for everyone: its files change while it is looked at."""
+        """Return the name that protects a path.
+
+        ``.git`` applies to everyone, because git changes it while it is scanned.
+        """
         if place.name == _GIT:
             return _GIT
         if place.mount is Mount.STATE and place.path == LOGS.path:
@@ -39,15 +42,15 @@ class ProtectedPathWatch:
         return self.protects(place) is not None
 
     def closes_whole(self, root: WorkspacePath) -> bool:
-        """Whether an agent's process may write nothing in a tree: @state, where a workflow runs.
+        """Whether an agent's process may write nothing in a tree: @state with a workflow.
 
-        What it wrote would count at once, and no rule of the workflow could be held against it.
+        Its writes would take effect immediately, without the checks of the workflow.
         """
         is_run = root.mount is Mount.STATE and self._protection is not None
         return is_run and os.path.lexists(self._roots[root] / WORKFLOW.name)
 
     def begin(self) -> dict[WorkspacePath, frozenset[str]]:
-        """What stands under closed names now, below each root."""
+        """Return the existing protected paths, below each root."""
         found = {
             root: self._shell.protected_paths(path, root, self.protects) | _logs(root, path)
             for root, path in self._roots.items()
@@ -56,7 +59,7 @@ class ProtectedPathWatch:
         return found
 
     def new_paths(self) -> list[WorkspacePath]:
-        """What stands under closed names now and did not when it began. Not for people, whom names do not bind."""
+        """Return protected paths that appeared since the start. Empty for people, to whom names do not apply."""
         if self._protection is None:
             return []
         protects = self._protection.protects_writing
@@ -68,7 +71,7 @@ class ProtectedPathWatch:
         return sorted(place for place in now if self._at_first.isdisjoint((place, *place.ancestors)))
 
     def objection(self) -> str | None:
-        """Why the process must end, if it must."""
+        """Return why the process must end, or ``None``."""
         names = self.new_paths()
         if not names:
             return None
@@ -80,7 +83,7 @@ def _place(root: WorkspacePath, path: str) -> WorkspacePath:
 
 
 def _logs(root: WorkspacePath, folder: Path) -> frozenset[str]:
-    """Where Toolcrib writes; made if it is missing, since only what stands there can be fixed."""
+    """Return Toolcrib's log folder. Creates it if missing, because only an existing path can be made read-only."""
     if root.mount is not Mount.STATE:
         return frozenset()
     (folder / LOGS.name).mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""Runs a command of a call in the sandbox, on a workspace, and puts its effect into the call's draft.
+"""Runs a call's command in the sandbox, and imports its effect into the call's draft.
 
-Joins the sandbox, which knows directories, with the workspace, which knows change sets. Commits nothing: the gate does.
+Connects the sandbox, which works on directories, with the workspace, which works on change sets. The gate commits.
 """
 
 import asyncio
@@ -37,27 +37,27 @@ from toolcrib.workspace.fs.mounts import VIEWED
 from toolcrib.workspace.fs.protected_scan import ProtectedPathScanner, Protects
 
 TOOL_NAME: Final = "bash"
-# How many commands run at once: here, and in one workspace. An account has no more than half of what others leave.
+# Concurrent commands: per server, and per workspace. An account gets at most half of what others leave.
 _AT_ONCE: Final = 16
 _IN_ONE: Final = 4
-# How many more wait for their turn in one workspace.
+# Further commands that may wait in one workspace.
 _WAITING_IN_ONE: Final = 32
-# What stands at the root of every view.
+# Names at the root of every view.
 _TAKEN: Final = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "mnt", "proc", "sbin", "sys", "tmp", "usr"})
 _KINDS: Final = {EntryType.FILE: EntryKind.FILE, EntryType.FOLDER: EntryKind.FOLDER, EntryType.LINK: EntryKind.LINK}
-# Whose commits they are: what git would say of a person is in files that are hidden from agents.
+# The author of commits. A person's git identity is in files that are hidden from agents.
 _IDENTITY: Final = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", "agent"), ("EMAIL", "agent@toolcrib.invalid"))
 }
-# Looking at a repository should not change it.
+# Reading a repository must not change it.
 ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """How a command ended, and what of its effect is no part of the draft."""
+    """How a command ended, and which parts of its effect are not in the draft."""
 
     result: CommandResult
     left_out: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class CommandRun:
 
 
 class Shell:
-    """One per server."""
+    """Runs commands for one server."""
 
     def __init__(self, sandbox: Sandbox, staging: Path) -> None:
         self._sandbox = sandbox
@@ -78,28 +78,28 @@ class Shell:
         self._rooms: WeakValueDictionary[WorkspaceId, asyncio.Semaphore] = WeakValueDictionary()
 
     async def probe(self) -> None:
-        """Finds out whether commands can be run here at all."""
+        """Determine whether commands can run here at all."""
         self._off = (await self._sandbox.probe()).reason
 
     def is_offered(self) -> bool:
-        """Whether models are shown the tool; until it is found out, they are."""
+        """Whether models see the tool. True until the probe has run."""
         return self._off is None
 
     @property
     def staging(self) -> Path:
-        """A folder of this process's own."""
+        """The staging directory of this server process."""
         return self._staging.folder
 
     def close(self) -> None:
         self._staging.close()
 
     async def run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
-        """Runs a command to its end. Whatever it changed is in the draft then, if it ended by itself."""
+        """Run a command to its end. If it ended by itself, its changes are in the draft."""
         isolation = await self._sandbox.probe()
         isolation.require()
         context.remarks.isolation = isolation.level
         caller = context.caller
-        # A workspace waits for itself first, so that it cannot fill its account's room with commands that wait.
+        # A workspace waits for itself first, so that it cannot fill its account's queue with waiting commands.
         room = self._rooms.setdefault(caller.workspace_id, asyncio.Semaphore(_IN_ONE))
         with self._in_line(caller.workspace_id):
             async with room, self._room.turn(caller.user_id):
@@ -119,7 +119,7 @@ class Shell:
 
     async def _run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
         base = await CommandBase.capture(context.tree)
-        # From here on: nothing is masked, or copied, of a tree that is not yet what the command began on.
+        # Only now: masks and copies must reflect the tree that the command starts on.
         agent = context.caller.agent
         permission = permission_for(agent.rules, TOOL_NAME) if agent else None
         zones, _ = await asyncio.gather(self.zones(context, permission), base.wait_for_clock_tick())
@@ -141,9 +141,9 @@ class Shell:
     async def zones(
         self, context: ToolContext, permission: ToolPermission | None = None
     ) -> list[tuple[WorkspacePath, ViewMount]]:
-        """The four mounts as the command sees them, the project first: there it starts.
+        """Return the four mounts as the command sees them. The project comes first: the command starts there.
 
-        What the ``paths`` of a permission do not cover is empty there, as what is closed to agents is.
+        Paths outside the permission's ``paths`` are empty, like those protected from agents.
         """
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
@@ -155,8 +155,10 @@ class Shell:
         ]
 
     def _target(self, mount: Mount, root: Path) -> str:
-        """Where a command sees a mount. A person's own directory stays where it is: what is installed there (a virtual
-        environment, a build) has its path written into it."""
+        """Return where a command sees a mount.
+
+        A person's own directory keeps its path, because installed files (a virtual environment, a build) contain it.
+        """
         is_ours = root.is_relative_to(self._data)
         return VIEWED[mount] if is_ours or root.parts[1:2] == () or root.parts[1] in _TAKEN else str(root)
 
@@ -173,19 +175,19 @@ class Shell:
         return {mount: _topmost(masked[mount] | outside[mount]) for mount in masked}
 
     def protected_paths(self, root: Path, place: WorkspacePath, protects: Protects) -> frozenset[str]:
-        """What stands below a mount's root under names that are protected, whatever other names it has."""
+        """Return the protected paths below a mount's root by name, without hard links."""
         return self._hidden.below(root, place, protects, aliases=False)
 
 
 def _topmost(paths: frozenset[str]) -> frozenset[str]:
-    """Without those that lie beneath another."""
+    """Drop paths that are below another one."""
     return frozenset(path for path in paths if not is_masked(path.rpartition("/")[0], paths))
 
 
 async def _adopted(
     effect: FilesystemEffect, roots: dict[str, WorkspacePath], context: ToolContext, base: CommandBase
 ) -> tuple[tuple[str, ...], ImportResult]:
-    """Puts the effect into the draft; says what of it cannot be taken."""
+    """Import the effect into the draft. Also returns what cannot be imported."""
     taken, left_out = _sorted_out(effect, roots)
     if not taken:
         return left_out, ImportResult()
@@ -212,7 +214,7 @@ def _sorted_out(
 
 
 def _judged(caller: Caller, taken: Sequence[tuple[ChangedEntry, WorkspacePath]]) -> Iterator[WorkspacePath]:
-    """The places that only a person can let pass. What nobody can is raised, and nothing of the effect counts."""
+    """Yield the paths that need a person's approval. Raises for what nothing can approve; then no effect is kept."""
     guard = PathGuard(caller, TOOL_NAME)
     for entry, place in taken:
         objection = guard.denial(PathAccess.WRITE, place)

@@ -1,4 +1,4 @@
-"""What of a tree an agent's `paths` do not cover: a command of that agent sees it empty."""
+"""The paths of a tree that an agent's `paths` do not cover. A command of that agent sees them empty."""
 
 import os
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from toolcrib.core.errors import TooLarge
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.policy.permissions import covers_whole, may_cover_below, path_allowed
 
-# Each is a file that must be made for every command.
+# Each one is a file to create for every command.
 MOST: Final = 50_000
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def outside_paths(root: Path, place: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
-    """The paths below ``root``, which is the place ``place``, that are not covered; folders whole where nothing is."""
+    """Return the paths below ``root``, mounted at ``place``, that are not covered; whole folders where possible."""
     if covers_whole(permission, place):
         return frozenset()
     opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
@@ -41,7 +41,7 @@ def _outside(root: int, place: WorkspacePath, permission: ToolPermission) -> Ite
         try:
             opened = os.open(folder or ".", _FOLDER, dir_fd=root)
         except OSError:
-            # Gone, or locked: then nobody can tell what is in it.
+            # It is gone or locked, so that its content is unknown.
             yield folder
             continue
         try:

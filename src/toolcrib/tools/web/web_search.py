@@ -1,4 +1,4 @@
-"""Searches the web with the engines that the operator configured, or by the caller's own key. Made in wiring."""
+"""Searches the web with the engines that the operator configured, or with the caller's own key."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
@@ -35,7 +35,7 @@ class WebSearchArguments(ToolArguments):
 
 
 class OwnKeys(Protocol):
-    """People's own keys to a search engine."""
+    """People's own keys for a search engine."""
 
     @property
     def host(self) -> str: ...
@@ -44,9 +44,9 @@ class OwnKeys(Protocol):
 
 
 def web_search_with(search: FallbackSearch, own: OwnKeys) -> Tool:
-    """The tool on these engines, where the caller's own comes first.
+    """Build the tool with these engines; the caller's own comes first.
 
-    Without any it is shown to no model but of those who have a key, and tells a person what to configure.
+    Without any engine, only models of people with a key see it, and a call explains what to configure.
     """
     contacts = tuple(dict.fromkeys((*search.hosts, own.host)))
 

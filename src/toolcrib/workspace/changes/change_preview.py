@@ -1,4 +1,4 @@
-"""A change set as a person is shown it before it counts: what becomes of each file, with diffs while there is room."""
+"""Renders a change set for an approval: what happens to each file, with diffs within size limits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from toolcrib.workspace.text.comparison import all_compared
 from toolcrib.workspace.text.content import is_binary
 from toolcrib.workspace.text.text_diff import Pair
 
-# A person reads no more, and a row should hold no more. What is beyond is named, or at least counted.
+# Limits for what a person reads and what one database row stores. The rest is named or at least counted.
 _MOST_FILES = 1_000
 _MOST_DIFFS = 100
 _MOST_DIFFED_BYTES = 200_000
@@ -25,9 +25,9 @@ _MOST_COMPARED_BYTES = 4_000_000
 async def preview_changes(
     blobs: BlobStore, tenant: Tenant, change_set: ChangeSet, unkept: UntrackedHash | None = None
 ) -> list[dict[str, Any]]:
-    """Every change of the set, those that were planned first in front; then what its folders bring that are no history.
+    """List every change of the set in planned order, then the untracked content that its folders bring.
 
-    The hash of such a folder is over all that is in it, also what there is no room to name.
+    The hash of an untracked folder covers everything in it, including entries that the preview does not list.
     """
     unkept = unkept or UntrackedHash()
     changes = (*change_set.changes, *unkept.inside)
@@ -88,7 +88,7 @@ def _side(state: EntryState | None) -> dict[str, Any] | None:
 
 
 def _pair(change: FileChange, bodies: Mapping[bytes, bytes]) -> Pair | None:
-    """Both sides of a text, if they are at hand and small."""
+    """Return both sides of a text change if they are loaded and small enough to compare."""
     before, after = _body(change.before, None, bodies), _body(change.after, change.body, bodies)
     if before is None or after is None or before == after:
         return None
@@ -102,6 +102,6 @@ def _body(state: EntryState | None, brought: bytes | None, bodies: Mapping[bytes
     if state is None:
         return b""
     if (known := state.sha256 or state.unkept_sha256) is None:
-        # A folder or a link has no lines; what was not read has some that nobody knows.
+        # Folders and links have no lines. An untracked file has lines, but they were not read.
         return b"" if token_of(state) is None else None
     return brought if brought is not None else bodies.get(known)

@@ -1,4 +1,7 @@
-"""Commits a change set: locks, base check, one transaction, then the disk. The one way a tool ever changes a tree."""
+"""Commits a change set: takes locks, checks the base, writes one transaction, then applies it to disk.
+
+Every change that a tool makes to a workspace goes through this module.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -20,12 +23,15 @@ from toolcrib.workspace.fs.trash import RestoredFromTrash, list_restored, list_t
 from toolcrib.workspace.sync.apply_to_disk import ApplyStep, apply
 from toolcrib.workspace.sync.path_state import disk_matches_head, stat_no_symlinks
 
-# Room that is left to others.
+# Bytes that stay free on the disk for other users.
 _SPARE = 1_000_000
 
 
 class Committer:
-    """Database first, then redo: what is committed is brought to disk, now or by recovery."""
+    """Commits to the database first, then applies to disk.
+
+    If applying fails, reconciliation or crash recovery repeats it.
+    """
 
     def __init__(
         self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
@@ -44,11 +50,18 @@ class Committer:
         call: CallRecord | None = None,
         audit: AuditRecord | None = None,
     ) -> None:
-        """Commits and applies; ``call`` and ``audit`` are written if and only if the set is.
+        """Commit the change set and apply it to disk.
 
-        BaseChanged if the tree has moved on since the set was planned: plan again.
+        Args:
+            needs: The workspace role that the author must have.
+            call: The call record, written in the same transaction.
+            audit: The audit record, written in the same transaction.
+
+        Raises:
+            BaseChanged: The tree changed since the set was planned. Plan it again.
+            ApplyFailed: The set is committed, but the disk could not be written.
         """
-        # A caller who gives up must not leave a change half applied while others wait for its locks.
+        # Shielded: a cancelled caller must not leave a change half applied while others wait for its locks.
         await asyncio.shield(self._commit(tenant, change_set, needs, call, audit))
 
     async def _commit(
@@ -90,7 +103,7 @@ class Committer:
         displaced: Sequence[TrashedFile],
         returned: Sequence[RestoredFromTrash],
     ) -> None:
-        """Says in the same transaction what goes into the trash and what leaves it."""
+        """Record in the same transaction what enters the trash and what leaves it."""
         if returned and not await record_restored(connection, tenant, [one.token for one in returned]):
             raise BaseChanged(f"{shown(returned[0].place)} has left the trash meanwhile.")
         if displaced:
@@ -100,20 +113,20 @@ class Committer:
         try:
             return await in_thread(apply, disk_of, [ApplyStep.of(change) for change in change_set.changes])
         except ToolFailed as error:
-            # It is history already. The marks stay, and whoever looks next tries again.
+            # The change is committed. Its files stay marked as pending, so that the next lookup applies them again.
             raise ApplyFailed(
                 f"The change is committed but could not be put on disk: {error.message} It will be when that is mended."
             ) from error
 
 
 def _parents(change_set: ChangeSet) -> set[WorkspacePath]:
-    """The folders that must still be there for what is put into them."""
+    """Return the folders that must still exist for what is put into them."""
     parents = {change.after.place.parent for change in change_set.changes if change.after is not None}
     return {parent for parent in parents if not parent.is_root}
 
 
 def _check_history(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None]) -> None:
-    """Every change must still stand on the version it was planned on."""
+    """Check that every change is still based on the file's current version."""
     freed = {
         c.before.place for c in change_set.changes if c.before and (not c.after or c.after.place != c.before.place)
     }
@@ -135,9 +148,9 @@ def _check_history(change_set: ChangeSet, found: Mapping[WorkspacePath, File | N
 
 
 def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None], disk_of: WorkspaceDisks) -> None:
-    """The disk must hold what the history says: what someone did behind its back is never overwritten.
+    """Check that the disk matches the history, so that changes made outside Toolcrib are never overwritten.
 
-    Between this look and the rename a program outside could still write; that gap cannot be closed from here.
+    A program outside can still write between this check and the rename. That gap cannot be closed from here.
     """
     _require_room(change_set, disk_of)
     _require_trash(change_set, disk_of)
@@ -150,7 +163,7 @@ def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None
             if not disk_matches_head(disk, file, disk.stat(change.before.place)):
                 raise _moved_on(change.before.place)
             if change.after is None and change.before.kind is EntryKind.FOLDER:
-                # One that goes into the trash takes along what the history does not know.
+                # A folder that goes into the trash takes its untracked content with it.
                 if any(place == change.before.place or change.before.place.is_below(place) for place in displaced):
                     continue
                 inside = {change.before.place.child(entry.name) for entry in disk.entries(change.before.place)}
@@ -163,7 +176,7 @@ def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None
 
 
 def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
-    """Better to refuse now than to have committed what the disk cannot take."""
+    """Fail before the commit if the disk has too little free space for the content."""
     wanted: dict[MountWriter, int] = {}
     for change in change_set.changes:
         if change.body is not None and change.after is not None:
@@ -177,7 +190,7 @@ def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
 
 
 def _require_trash(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
-    """What is displaced must find its way into the trash, and what returns must lie there."""
+    """Check that displaced content can be renamed into the trash, and that restored content is still there."""
     for displaced in list_trashed(change_set):
         if not disk_of.trash.can_rename_from(disk_of(displaced.place)):
             raise ToolFailed(

@@ -1,4 +1,4 @@
-"""A change set in the making. Tools put changes into it; nothing happens until the gate commits it."""
+"""A change set under construction. Tools add changes to it; the gate commits it."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -26,7 +26,7 @@ from toolcrib.workspace.tree import WorkspaceTree
 
 
 class Draft:
-    """Collects changes, each based on what the tree held when it was planned."""
+    """Collects changes, each based on the state of the tree when it was planned."""
 
     def __init__(self, tree: WorkspaceTree) -> None:
         self._tree = tree
@@ -38,11 +38,11 @@ class Draft:
         return not self._changes
 
     def change_set(self, caller: Caller) -> ChangeSet:
-        """What was collected, in the caller's name."""
+        """Return the collected changes with the caller as author."""
         return ChangeSet(author_of(caller), tuple(self._changes))
 
     async def lookup(self, place: WorkspacePath) -> PathState:
-        """What stands where something is about to be put; the folders above are looked at in the same trip."""
+        """Look up a path that is about to be written. Loads the folders above it in the same query."""
         *above, standing = await self._tree.lookup_all([*self._tree.with_scope(place).ancestors, place])
         self._folders.update((folder.place, folder) for folder in above)
         return standing
@@ -56,7 +56,7 @@ class Draft:
         type: FileType = FileType.DOCUMENT,
         retype: bool = False,
     ) -> FileChange:
-        """A file with this content, new or in place of the one that stands there, whose type it keeps unless asked."""
+        """Create a file or replace its content. An existing file keeps its type unless ``retype`` is set."""
         self._tree.check_write(standing.place)
         self._refuse_unwritable(await self._tree.virtual.folder_or(standing))
         file = standing.file
@@ -67,7 +67,7 @@ class Draft:
         return self._add(file, state, body=body, type=file.type if file and not retype else type)
 
     async def mkdir(self, standing: PathState) -> FileId:
-        """A folder and those above it; the one that stands there, if it does."""
+        """Create a folder and its parents. Returns the existing folder if there is one."""
         self._tree.check_write(standing.place)
         _refuse_special_file(standing)
         if standing.exists and not standing.is_folder:
@@ -80,7 +80,7 @@ class Draft:
         return self._add(None, _folder(standing.place), type=FileType.FOLDER).file_id
 
     async def touch(self, standing: PathState) -> FileId:
-        """A new date for what stands there, or an empty file."""
+        """Set a new modification time, or create an empty file."""
         if not standing.exists:
             return (await self.write(standing, b"", content=ContentKind.TEXT)).file_id
         self._tree.check_write(standing.place)
@@ -91,14 +91,17 @@ class Draft:
         return self._add(file, file.state).file_id
 
     async def remove(self, standing: PathState) -> None:
-        """Takes away a file, a link or an empty folder. What was on disk only is taken in first, for undo."""
+        """Remove a file, a link or an empty folder.
+
+        Untracked content is imported first, so that undo can restore it.
+        """
         self._tree.check_write(standing.place)
         file = (await self.ensure_tracked(standing)).file
         assert file is not None
         self._add(file, None)
 
     async def move(self, source: PathState, target: PathState) -> None:
-        """Moves a file, or a folder with all that is in it, to where nothing stands."""
+        """Move a file, or a folder with everything in it, to a free path."""
         destination = target.place
         self._tree.check_write(source.place)
         self._tree.check_write(destination)
@@ -122,14 +125,14 @@ class Draft:
             self._add(child, replace(child.state, place=moved))
 
     async def restore(self, file: File, version: Version) -> FileChange:
-        """What a version held: where the file is now, or, if it was deleted, where it was."""
+        """Restore a version: at the file's current path or, if the file was deleted, at the version's path."""
         place = version.state.place if file.deleted else file.state.place
         self._tree.check_write(place)
         standing = await self._tree.lookup(place)
         if file.deleted and standing.exists:
             raise Conflict(f"{shown(place)} is taken by another file. Move that away first, then restore.")
         if not file.deleted:
-            # What was changed on disk meanwhile has just been booked; the restored version goes on top.
+            # The lookup has just imported changes made on disk. The restored version goes on top of them.
             file = standing.file if standing.file and standing.file.id == file.id else file
         await self._make_parents(place)
         body = await self._tree.history.body(version) if version.state.sha256 else None
@@ -140,7 +143,7 @@ class Draft:
     async def revert(
         self, file: File, state: EntryState | None, body: bytes | None, *, freed: Collection[WorkspacePath]
     ) -> None:
-        """Puts a file back to a state that it had, or takes it away. ``freed``: places that this draft will leave."""
+        """Revert a file to an earlier state, or remove it. ``freed`` are the paths that this draft vacates."""
         for place in {known.place for known in (None if file.deleted else file.state, state) if known is not None}:
             self._tree.check_write(place)
         if state is not None:
@@ -155,17 +158,17 @@ class Draft:
         body: bytes | None = None,
         whatever_its_size: bool = False,
     ) -> FileChange:
-        """A file's step to a state that was worked out elsewhere, by one who asked the guard and knows the parents."""
+        """Add a change to a state computed elsewhere. The caller has already checked the guard and the parents."""
         type_ = file.type if file else FileType.DOCUMENT
         if after is not None and (after.kind is EntryKind.FOLDER) != (type_ is FileType.FOLDER):
             type_ = FileType.FOLDER if after.kind is EntryKind.FOLDER else FileType.DOCUMENT
         return self._add(file, after, body=body, type=type_, whatever_its_size=whatever_its_size)
 
     async def move_to_trash(self, standing: PathState) -> None:
-        """Moves a file, or a folder with all that is in it, into the trash, unread.
+        """Move a file, or a folder with everything in it, into the trash without reading it.
 
-        For what ignore rules keep out of the history; what the history knows inside is deleted there too. Something
-        larger than the trash is not kept: undo will say so.
+        For content that ignore rules keep out of the history. Tracked files inside are deleted from the history too.
+        Something larger than the trash is not kept, and undo reports that.
         """
         self._tree.check_write(standing.place)
         [taken] = await self._tree.track([standing.place], whole=True)
@@ -180,14 +183,14 @@ class Draft:
             self._add(child, None, whatever_its_size=True)
 
     async def _not_in_trash(self, file: File, state: EntryState | None) -> str | None:
-        """Why the content of a state, if the history does not keep it, cannot be had; nothing if it can."""
+        """Explain why untracked content of a state cannot be restored. Returns ``None`` if it can."""
         token = token_of(state)
         if state is None or token is None or (not file.deleted and token == token_of(file.state)):
             return None
         return trash_unavailable_reason((await self._tree.history.trashed([state])).get(token))
 
     async def ensure_tracked(self, standing: PathState) -> PathState:
-        """The same, in the history."""
+        """Return the path state with its file tracked, importing the file if it is only on disk."""
         if standing.file is not None:
             return standing
         [taken] = await self._tree.track([standing.place])
@@ -196,12 +199,12 @@ class Draft:
         return taken
 
     async def _make_parents(self, place: WorkspacePath, freed: Collection[WorkspacePath] = ()) -> None:
-        """Every folder above, made if missing, taken in if it is on disk only."""
+        """Plan every missing folder above the path, and import those that exist only on disk."""
         if not place.ancestors:
             return
         planned = {change.after.place for change in self._changes if change.after is not None}
         if not all(above in self._folders for above in place.ancestors):
-            # Where this draft takes a link away, those below it are not there yet.
+            # Where this draft removes a link, the folders below it do not exist yet.
             found = await self._tree.lookup_all(self._tree.with_scope(place).ancestors, past_links=bool(freed))
             self._folders.update((folder.place, folder) for folder in found)
         for above in (self._folders[folder] for folder in place.ancestors):
@@ -272,6 +275,7 @@ def _refuse_special_file(standing: PathState) -> None:
 
 
 def author_of(caller: Caller) -> Author:
+    """Return the caller as an author."""
     return Author(
         kind=AuthorKind.AGENT if caller.is_agent else AuthorKind.USER,
         user_id=caller.user_id,

@@ -1,7 +1,7 @@
-"""Works out how to take back what some calls did. Plans only: the gate commits it like any other change.
+"""Plans how to undo a set of calls. The gate commits the plan like any other change.
 
-For every file there is one question: has anyone else changed it since? If not, it goes back to the state before the
-first of these calls. If so, both versions are reported and the file is left alone, unless force is used.
+For every file it asks whether someone else changed it since. If not, the file reverts to its state before the first of
+these calls. If so, it reports both versions and leaves the file alone, unless force is used.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _FORGOTTEN = "The version before is too old and was let go of."
 
 @dataclass(frozen=True, slots=True)
 class FileRevert:
-    """A file's way back: to the state of ``version``, or, without one, to not being there."""
+    """Reverts a file to the state of ``version`` or, without one, removes it."""
 
     file: File
     version: Version | None
@@ -32,11 +32,12 @@ class FileRevert:
 
     @property
     def leaves(self) -> bool:
-        """Whether the file will stand at its present place no more."""
+        """Whether the file leaves its current path."""
         return not self.file.deleted and (self.state is None or self.state.place != self.file.state.place)
 
     @property
     def is_idle(self) -> bool:
+        """Whether the file is already in the wanted state."""
         if self.file.deleted or self.state is None:
             return self.file.deleted and self.state is None
         return self.state.place == self.file.state.place and self.state.holds_same_as(self.file.state)
@@ -44,7 +45,7 @@ class FileRevert:
 
 @dataclass(frozen=True, slots=True)
 class UndoConflict:
-    """A file that is left alone, and why. ``ours`` is the last version of the calls, ``theirs`` what came after."""
+    """A file that is left alone, with the reason. ``ours`` is the last version by the calls, ``theirs`` a later one."""
 
     file: File
     reason: str
@@ -54,14 +55,14 @@ class UndoConflict:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What is taken back, and what is not."""
+    """The files to revert, and the conflicts."""
 
     reversals: tuple[FileRevert, ...]
     clashes: tuple[UndoConflict, ...]
 
 
 async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, force: bool) -> UndoPlan:
-    """Decides for each file, then leaves alone what the tree as a whole does not allow."""
+    """Plan the revert of each file, then drop those that conflict with the rest of the tree."""
     clashes = [] if force else [clash for history in histories if (clash := _changed_since(history))]
     left_alone = {clash.file.id for clash in clashes}
     by_id = {history.file.id: history for history in histories}
@@ -78,9 +79,9 @@ async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, f
 
 
 async def draft_undo(tree: WorkspaceTree, draft: Draft, reversals: Sequence[FileRevert]) -> None:
-    """Puts the way back into the draft: folders first, so that what goes into them finds them planned."""
+    """Add the reverts to the draft, folders first, so that files find their parents planned."""
     freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
-    # Where files take each other's places, nothing can simply be renamed: every content is brought along.
+    # When files swap paths, renaming is not enough: every content is written again.
     trades = any(reversal.state is not None and reversal.state.place in freed for reversal in reversals)
     for reversal in sorted(reversals, key=_folders_first):
         body = await _content(tree, reversal, always=trades)
@@ -88,7 +89,7 @@ async def draft_undo(tree: WorkspaceTree, draft: Draft, reversals: Sequence[File
 
 
 async def _content(tree: WorkspaceTree, reversal: FileRevert, *, always: bool) -> bytes | None:
-    """The bytes that must be written, if the file does not hold them where it stands."""
+    """Return the bytes to write, or ``None`` if the file already has them at its current path."""
     version, now = reversal.version, reversal.file.state
     if version is None or version.state.sha256 is None:
         return None
@@ -98,7 +99,7 @@ async def _content(tree: WorkspaceTree, reversal: FileRevert, *, always: bool) -
 
 
 def _changed_since(history: FileTimeline) -> UndoConflict | None:
-    """The clash, if someone else's version stands after the first of ours, and is still to be seen."""
+    """Return a conflict if someone else changed the file after our first version and the change is still visible."""
     first = next(n for n, version in enumerate(history.versions) if version.id in history.ours)
     theirs = [version for version in history.versions[first:] if version.id not in history.ours]
     if not theirs:
@@ -111,7 +112,7 @@ def _changed_since(history: FileTimeline) -> UndoConflict | None:
 
 
 def _is_forgotten(history: FileTimeline) -> bool:
-    """Whether the version before the first of ours was let go of, so that nobody knows what to go back to."""
+    """Whether retention deleted the version before our first one, so that there is nothing to revert to."""
     first = history.versions[0]
     return first.id in history.ours and first.number > 1
 
@@ -122,7 +123,7 @@ def _reversal(history: FileTimeline) -> FileRevert:
 
 
 async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
-    """Reversals to what nobody has any more, or that would lose what nobody could bring back."""
+    """Find reverts whose content is no longer available, or that would lose content for good."""
     trashed = await tree.history.trashed([reversal.state for reversal in reversals if reversal.state is not None])
     refused: dict[FileId, str] = {}
     for reversal in reversals:
@@ -136,10 +137,10 @@ async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[Fi
 
 
 async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
-    """Reversals that would take a folder from under what stays in it, or put something onto what stays."""
+    """Find reverts that would remove a folder with content that stays, or that would land on an occupied path."""
     leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
     freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
-    # A folder that moves, or goes into the trash as a whole, takes along what only the disk knows.
+    # A folder that moves or goes into the trash as a whole takes its untracked content with it.
     folders = [r for r in reversals if r.leaves and r.file.state.kind is EntryKind.FOLDER]
     carriers = [r.file.state.place for r in folders if r.state is not None or token_of(r.file.state) is not None]
     refused: dict[FileId, str] = {}
@@ -164,7 +165,7 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
 
 
 def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
-    """Reversals into a folder, where another puts a file in that folder's place."""
+    """Find reverts into a folder whose path another revert turns into a file."""
     states = [reversal.state for reversal in reversals if reversal.state is not None]
     files = {state.place for state in states if state.kind is not EntryKind.FOLDER}
     return {
@@ -177,7 +178,7 @@ def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
 async def _onto_what_is_brought(
     tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Collection[WorkspacePath]
 ) -> dict[FileId, str]:
-    """Reversals to where a folder that moves back brings something that only the disk knows."""
+    """Find reverts to a path where a folder that moves back brings untracked content."""
     moves = [(r.file.state, r.state.place) for r in reversals if r.leaves and r.state is not None]
     goals = {state.place: goal for state, goal in moves}
     folders = {state.place for state, _ in moves if state.kind is EntryKind.FOLDER}
@@ -198,9 +199,9 @@ async def _onto_what_is_brought(
 def _sources(
     comer: FileRevert, origins: Mapping[WorkspacePath, WorkspacePath], movers: Collection[WorkspacePath]
 ) -> Iterator[tuple[WorkspacePath, bool]]:
-    """From where something would be brought to a file's goal or onto the way there, and whether a folder may be.
+    """Yield current paths of content that would land on a file's target or above it, and if a folder may be there.
 
-    ``movers`` are the folders that move, and ``origins`` the same by where they go.
+    ``movers`` are the folders that move; ``origins`` maps their new paths to the old ones.
     """
     assert comer.state is not None
     goal = comer.state.place
@@ -218,7 +219,7 @@ def _moving_above(place: WorkspacePath, movers: Collection[WorkspacePath]) -> Wo
 async def _stays_inside(
     tree: WorkspaceTree, reversal: FileRevert, leaving: Collection[FileId], carriers: Collection[WorkspacePath]
 ) -> bool:
-    """Whether something stays in a folder that leaves. ``carriers`` leave with what only the disk knows in them."""
+    """Whether something stays in a folder that leaves. ``carriers`` take their untracked content with them."""
     here = reversal.file.state.place
     known = await tree.tracked_below(here)
     if any(file.id not in leaving for file in known):
@@ -237,7 +238,7 @@ def _goes_with(place: WorkspacePath, folder: WorkspacePath) -> bool:
 async def _is_taken(
     tree: WorkspaceTree, reversal: FileRevert, place: WorkspacePath, freed: Collection[WorkspacePath]
 ) -> bool:
-    """Whether something stands where the file has to go, or where a folder above it would have to be."""
+    """Whether something occupies the target path, or a non-folder occupies a path above it."""
     if not reversal.file.deleted and not reversal.leaves:
         return False
     *above, there = await tree.lookup_all([*place.ancestors, place], past_links=True)

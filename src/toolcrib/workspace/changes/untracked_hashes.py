@@ -1,7 +1,7 @@
-"""Hashes of what a change set brings or replaces and the history does not keep, for the person who is asked about it.
+"""Hashes untracked content that a change set brings or replaces, for the person who approves it.
 
-Such a thing is moved as one piece and not read. Before anyone says yes to it, it is: the hash is shown, kept with the
-proposed change, and what is committed must have it.
+Such content is moved as one piece and is normally not read. Before an approval it is hashed: the preview shows the
+hash, the proposed change stores it, and the commit checks it.
 """
 
 from collections.abc import Callable
@@ -20,33 +20,33 @@ from toolcrib.workspace.effects.tree_hash import LARGEST_KEPT, TreeHash, digest_
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
 from toolcrib.workspace.fs.trash import token_of
 
-# How many bytes may be held for diffs, and how many files of one folder are named. Its own hash is over all of them.
+# Bytes kept for diffs, and files listed per preview. A folder's own hash covers all of its files.
 _ROOM: Final = 4_000_000
 _MOST_INSIDE: Final = 500
-# Secrets are mostly ignored, too. Their hashes are shown and their lines are not: an approval is kept.
+# Ignored files are often secrets. Show their hashes but not their lines, because approvals are stored.
 _hides: Final[Callable[[WorkspacePath], str | None]] = ProtectedPaths().protects_reading
 
 
 @dataclass(slots=True)
 class UntrackedHash:
-    """What a person is shown beyond the change set: small contents by their hash, and what folders would bring."""
+    """What the preview shows beyond the change set: small contents by hash, and the files that folders bring."""
 
     bodies: dict[bytes, bytes] = field(default_factory=dict)
     inside: list[FileChange] = field(default_factory=list)
-    # How many more there are in those folders.
+    # How many more files those folders have.
     more: int = 0
     room: int = _ROOM
 
 
 def with_hashes(disk_of: WorkspaceDisks, change_set: ChangeSet) -> tuple[ChangeSet, UntrackedHash]:
-    """The set with the hash of every such content that it brings, and of every such file that it replaces."""
+    """Add hashes of all untracked content that the set brings, and of untracked files that it replaces."""
     unkept = UntrackedHash()
     changes = tuple(_with_hashes(disk_of, change, unkept) for change in change_set.changes)
     return replace(change_set, changes=changes), unkept
 
 
 def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
-    """BaseChanged unless every content that was hashed when it was proposed is the same still."""
+    """Raise ``BaseChanged`` if content that was hashed for the proposal is different now."""
     for change in change_set.changes:
         for state, look in ((change.after, _lying), (change.before, _standing)):
             if state is None or state.unkept_sha256 is None:
@@ -60,6 +60,7 @@ def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
 
 
 def has_hashes(change_set: ChangeSet) -> bool:
+    """Whether the set has hashes of untracked content."""
     return any(
         state is not None and state.unkept_sha256 is not None
         for change in change_set.changes
@@ -91,9 +92,9 @@ def _show(unkept: UntrackedHash, top: WorkspacePath, found: list[TreeHash]) -> N
 
 
 def _made(top: WorkspacePath, one: TreeHash) -> FileChange:
-    """A thing within a folder, as if it were made by a change of its own."""
+    """Represent an entry inside a folder as a change that creates it."""
     place = replace(top, path=f"{top.path}{one.path}")
-    # A special file is shown as an empty one; commands cannot bring any.
+    # A special file is shown as an empty file. Commands cannot create any.
     state = EntryState(place, one.kind or EntryKind.FILE, one.mode & 0o777, one.sha256, one.size, target=one.target)
     body = None if _hides(place) else one.body
     return FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, state, body)
@@ -108,7 +109,7 @@ def _lying(disk_of: WorkspaceDisks, state: EntryState) -> bytes | None:
 
 
 def _standing(disk_of: WorkspaceDisks, state: EntryState, unkept: UntrackedHash | None = None) -> bytes | None:
-    """The hash of a file in the tree; nothing if it cannot be read."""
+    """Hash a file in the tree. Returns ``None`` if it cannot be read."""
     whole, kept = sha256(), bytearray()
     with suppress(ToolFailed, CallDenied):
         for piece in disk_of(state.place).pieces(state.place):

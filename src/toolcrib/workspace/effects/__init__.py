@@ -1,1 +1,1 @@
-"""What a command did to files: import, classification and live trees."""
+"""What commands did to files: import, classification and live trees."""

@@ -1,7 +1,7 @@
-"""Turns what a program did elsewhere into changes of a draft, in bulk. Asks no guard and commits nothing.
+"""Turns the file effects of a command into changes of a draft, in bulk. Commits nothing.
 
-What stood on disk only, and is changed or deleted, is taken in first, so that undo can bring it back; what a program
-outside did before is booked as such first. There is one trip to the database for thousands of places, never one each.
+Untracked content that the command changed or deleted is imported first, so that undo can restore it. Earlier changes by
+outside programs are recorded separately first. One query serves thousands of paths. The caller checks the guard.
 """
 
 import asyncio
@@ -36,35 +36,34 @@ from toolcrib.workspace.sync.path_state import PathState
 from toolcrib.workspace.text.content import decode_content, file_state
 from toolcrib.workspace.tree import WorkspaceTree
 
-# The moment at which a command began, and whether what it touched is still as it was then. Changes nothing.
-
 _NAMED = 5
-# CLOCK_REALTIME_COARSE, by which the kernel dates nodes; Python has no name for it.
+# The clock that the kernel uses for file timestamps. Python does not define the constant.
 CLOCK_REALTIME_COARSE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CommandBase:
-    """What a command began on."""
+    """The point in time and history at which a command started."""
 
     moment: HistorySnapshot
     began_ns: int
 
     @classmethod
     async def capture(cls, tree: WorkspaceTree) -> "CommandBase":
-        """A moment whose whole history is on disk: a command that begins after it sees all that calls did before."""
+        """Capture a moment whose history is fully on disk, so that the command sees all earlier changes."""
         moment = await tree.history.now()
         if moment.any_pending:
             await tree.wait_until_applied()
         return cls(moment, time.time_ns())
 
     async def wait_for_clock_tick(self) -> None:
+        """Wait until the file clock has passed the start."""
         await past(self.began_ns)
 
     async def require_unchanged(
         self, tree: WorkspaceTree, residues: Sequence[PathEffect], standings: Mapping[WorkspacePath, PathState]
     ) -> None:
-        """Conflict, naming the files and who changed them, unless everything that was touched is as it was then."""
+        """Raise ``Conflict``, naming files and authors, if a touched path changed since the command started."""
         later = await tree.history.changed_since(self.moment, [residue.place for residue in residues])
         met = [residue for residue in residues if self._is_in_the_way(residue, standings[residue.place], later)]
         if met:
@@ -72,7 +71,7 @@ class CommandBase:
 
     def _is_in_the_way(self, residue: PathEffect, now: PathState, later: Mapping[WorkspacePath, VersionId]) -> bool:
         if residue.kind is EntryKind.FOLDER and now.is_folder:
-            # What was put into it meanwhile is no matter, nor who made it first.
+            # Files added to the folder meanwhile do not matter, nor who created it first.
             return residue.place in later and now.node is not None and now.node.mode != residue.mode
         if residue.place in later:
             return now.exists or not residue.is_gone
@@ -80,21 +79,21 @@ class CommandBase:
             return residue.was_there and not residue.is_gone
         if not residue.was_there:
             return True
-        # A folder is dated anew by whatever is put into it; that is looked at for itself.
+        # A folder gets a new ctime whenever an entry is added. The entry is checked by itself.
         return now.node is not None and not now.is_folder and now.node.fingerprint.ctime_ns > self.began_ns
 
 
 async def past(moment_ns: int) -> None:
-    """Waits until a moment is past for the kernel too, which dates nodes by a clock that ticks: a few ms.
+    """Wait a few milliseconds until the kernel's coarse file clock has passed a moment.
 
-    Then whatever bears a later date was changed after, and nothing else was.
+    After that, a later timestamp means that the file changed after the moment.
     """
     if time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= moment_ns:
         await asyncio.sleep(time.clock_getres(CLOCK_REALTIME_COARSE))
 
 
 async def overtaken(tree: WorkspaceTree, change_set: ChangeSet) -> Conflict | None:
-    """The conflict, if a place of the set is not any more what the set was planned on."""
+    """Return a conflict if a path of the set is no longer in the state that the set was planned on."""
     places = change_set.paths
     found = {standing.place: standing.file for standing in await tree.lookup_all(places, aliases=True, past_links=True)}
     left = {change.before.place for change in change_set.changes if change.before is not None and change.vacates_path}
@@ -120,7 +119,7 @@ async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, Vers
     )
 
 
-# What one effect may bring into the history: it passes through memory on its way.
+# Limit for one import, because the content passes through memory.
 MOST_BYTES: Final = 200_000_000
 _CHUNK: Final = 2_000
 _MOST_RULES: Final = 100_000
@@ -129,7 +128,7 @@ _LINK_MODE: Final = 0o777
 
 @dataclass(frozen=True, slots=True)
 class _EffectStep:
-    """A file's next state, and its bytes if they are new."""
+    """A file's next state, with its bytes if they are new."""
 
     file: File | None
     after: EntryState | None
@@ -138,7 +137,7 @@ class _EffectStep:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What the history does not keep of what was adopted: places, with their sizes."""
+    """Paths whose content the history does not keep, with their sizes."""
 
     unkept: tuple[tuple[WorkspacePath, int], ...] = ()
 
@@ -146,13 +145,13 @@ class ImportResult:
 async def import_effects(
     tree: WorkspaceTree, draft: Draft, residues: Iterable[PathEffect], base: CommandBase, bulk: UntrackedFiles
 ) -> ImportResult:
-    """Puts the residues into the draft. Conflict if others changed one of the places since ``base``."""
+    """Add the path effects to the draft. Raises ``Conflict`` if others changed one of the paths since ``base``."""
     last = _last(residues)
     shares, found = await _shared_out(tree, last)
     wanted = shares.kept + [unit.top for unit in shares.made] + shares.gone
     for residue in wanted:
         _refuse_unsayable(residue)
-    # Asked for themselves: their folder may not be on disk, so that no look at it would find them.
+    # Query virtual files separately: their folder may be missing on disk, so a lookup would not find them.
     _refuse_virtual(await tree.virtual.among(residue.place for residue in wanted))
     _refuse_too_much(shares.kept)
     above = {folder for residue in wanted if not residue.is_gone for folder in residue.place.ancestors} - found.keys()
@@ -178,9 +177,9 @@ def _refuse_virtual(places: Collection[WorkspacePath]) -> None:
 async def _shared_out(
     tree: WorkspaceTree, last: Mapping[WorkspacePath, PathEffect]
 ) -> tuple[EffectClassification, dict[WorkspacePath, PathState]]:
-    """What the history keeps and what it does not, and what stands at those places now.
+    """Classify effects into tracked and untracked, and load the current path states.
 
-    What it knows by its content already it goes on keeping, whatever the rules say.
+    A file whose content is already in the history stays tracked, whatever the ignore rules say.
     """
     disks = await tree.disks()
     after, before = GitignoreRules(partial(_rules, last, disks)), GitignoreRules(partial(_rules, {}, disks))
@@ -202,7 +201,7 @@ def _is_kept(standing: PathState) -> bool:
 
 
 def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, place: WorkspacePath) -> bytes | None:
-    """The ignore rules at a place, as the program left them."""
+    """Read the ignore rules at a path as the command left them."""
     residue = last.get(place)
     if residue is not None and (residue.is_gone or residue.kind is not EntryKind.FILE):
         return None
@@ -216,7 +215,7 @@ def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, pl
 
 
 async def _displace(tree: WorkspaceTree, draft: Draft, gone: Sequence[PathEffect]) -> None:
-    """Into the trash goes what the program removed and the history does not keep, folders as one piece."""
+    """Move untracked content that the command removed into the trash, folders as one piece."""
     if not gone:
         return
     for standing in await tree.track([residue.place for residue in gone], whole=True, aliases=True):
@@ -234,7 +233,7 @@ async def _move(
     units: Sequence[EffectUnit],
     found: Mapping[WorkspacePath, PathState],
 ) -> tuple[tuple[WorkspacePath, int], ...]:
-    """By way of the trash comes what the program made and the history does not keep."""
+    """Move untracked content that the command created through the trash into the tree."""
     if not units:
         return ()
     states = await in_thread(bulk.states, units)
@@ -245,14 +244,14 @@ async def _move(
             draft.add_change(file, None, whatever_its_size=True)
             file = None
         rows.append(displaced(draft.add_change(file, state, whatever_its_size=True).file_id, state))
-    # Written down first: what a crash leaves in the trash without a row would never be removed.
+    # Record the rows first: an entry without a row, left by a crash, would never be removed from the trash.
     trash = await tree.stage(rows)
     await in_thread(bulk.move, trash, units, states)
     return tuple((state.place, state.size) for state in states)
 
 
 def _last(residues: Iterable[PathEffect]) -> dict[WorkspacePath, PathEffect]:
-    """What is left in the end where something was removed and something else put in its place."""
+    """Reduce to the final effect per path, for paths that were removed and then created again."""
     last: dict[WorkspacePath, PathEffect] = {}
     for residue in residues:
         was_there = residue.was_there or (residue.place in last and last[residue.place].was_there)
@@ -261,14 +260,14 @@ def _last(residues: Iterable[PathEffect]) -> dict[WorkspacePath, PathEffect]:
 
 
 def _to_keep(residues: Iterable[PathEffect]) -> list[WorkspacePath]:
-    """Where something stood, of which undo will be asked."""
+    """Return paths with earlier content, which undo must be able to restore."""
     return [residue.place for residue in residues if residue.was_there]
 
 
 async def _found(
     tree: WorkspaceTree, above: Iterable[WorkspacePath], residues: Iterable[PathEffect]
 ) -> dict[WorkspacePath, PathState]:
-    """What stands at all these places now. In a folder that is not there yet nothing does: nobody need look."""
+    """Look up all paths, level by level. Skips the content of folders that do not exist yet."""
     folders = {residue.place for residue in residues if residue.kind is EntryKind.FOLDER}
     missing: set[WorkspacePath] = set()
     found: dict[WorkspacePath, PathState] = {}
@@ -299,7 +298,7 @@ async def _taken_in(
     *,
     whole: bool = False,
 ) -> dict[WorkspacePath, PathState]:
-    """Those of these places that are on disk only, brought into the history."""
+    """Import those of the paths that exist only on disk."""
     unknown = sorted(place for place in places if found[place].file is None and found[place].exists)
     taken: dict[WorkspacePath, PathState] = {}
     for start in range(0, len(unknown), _CHUNK):
@@ -326,7 +325,7 @@ def _steps_of(residue: PathEffect, standing: PathState) -> list[_EffectStep]:
     if file is None:
         return [step]
     if step.after.kind is not file.state.kind and EntryKind.FOLDER in (step.after.kind, file.state.kind):
-        # Others may stand in a folder, so it does not become something else: it goes, and another thing comes.
+        # A folder may contain other files, so it does not change its kind: it is deleted and a new file is created.
         return [_EffectStep(file, None), replace(step, file=None)]
     return [] if step.after.holds_same_as(file.state) else [step]
 

@@ -1,6 +1,6 @@
-"""A program's stay on the live tree: the tree is taken in before, and what changed is booked whenever one looks.
+"""Tracks trees that a background process changes directly. Imports them before it starts, then commits changes.
 
-Commits as ``Reconciler`` does, which also decides whose doing a change was. Runs no program and knows none.
+``Reconciler`` commits the changes and decides who the author of each change is.
 """
 
 import asyncio
@@ -29,28 +29,27 @@ from toolcrib.workspace.sync.path_state import differs_by_stat
 from toolcrib.workspace.sync.reconcile import Reconciler
 from toolcrib.workspace.workspace_services import WorkspaceServices
 
-# What stands in some trees on disk, as far as the history would keep it, and what is different the next time.
-
 _MOST_RULES: Final = 100_000
 _KINDS: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
 
 _Stamp = tuple[int, ...]
-# The number of a tree's root, and a path below it. No places: most are only looked at, and places take their time.
+# Index of a root, and a path below it. Not ``WorkspacePath``: a scan visits many entries, and objects cost time.
 _Key = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class TreeScan:
-    """Every place with how it looks, and those whose content is too large to be kept."""
+    """Every tracked path with its disk entry, and the paths whose content is too large to keep."""
 
     nodes: dict[WorkspacePath, DiskEntry]
     too_large: tuple[WorkspacePath, ...]
 
 
 class TreeSnapshot:
-    """Counts some trees again and again. ``known`` are places that the history keeps, whatever the rules say.
+    """Scans trees repeatedly and finds the differences.
 
-    What is ``closed`` is left out, with all that is in it.
+    ``known`` are paths that the history keeps, whatever the ignore rules say. ``closed`` paths are skipped with
+    everything below them.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class TreeSnapshot:
         self._last: dict[_Key, _Stamp] = {}
 
     def scan(self) -> TreeScan:
-        """What stands there now."""
+        """Return the current entries."""
         self._last, too_large = self._walked()
         looks = ((place, self._disk_of(place).stat(place)) for place in map(self._place, self._last))
         return TreeScan({place: node for place, node in looks if node is not None}, tuple(map(self._place, too_large)))
 
     def changed_paths(self) -> list[WorkspacePath]:
-        """Where something else stands than the last time, or nothing any more."""
+        """Return paths that changed or disappeared since the last scan."""
         before = self._last
         self._last, _ = self._walked()
         different = {key for key, stamp in self._last.items() if before.get(key) != stamp}
@@ -117,7 +116,7 @@ class TreeSnapshot:
             return []
 
     def _heed_rules(self, folder: _Key, entries: Sequence[tuple[str, os.stat_result]]) -> None:
-        """What was judged by rules that are others now is judged anew."""
+        """Clear cached decisions when the ignore rules of a folder change."""
         stamp: _Stamp = next((_stamp(seen) for name, seen in entries if name == RULES), ())
         if self._rules.get(folder, ()) != stamp:
             self._rules[folder] = stamp
@@ -146,13 +145,16 @@ def _rules_at(disk_of: WorkspaceDisks, place: WorkspacePath) -> bytes | None:
 
 
 def _stamp(seen: os.stat_result) -> _Stamp:
-    """What differs whenever the node does. Of a folder not its dates: what is put into it is counted for itself."""
+    """Return a value that changes whenever the entry does.
+
+    Ignores a folder's timestamps: its entries are scanned too.
+    """
     if stat.S_ISDIR(seen.st_mode):
         return (seen.st_mode,)
     return seen.st_mode, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
-# What is taken in before a program may work on a tree: it must be read once, and is held in the database.
+# Limits for the import before a process starts: everything is read once and stored in the database.
 MOST_PLACES: Final = 100_000
 MOST_BYTES: Final = 1_000_000_000
 _AT_ONCE: Final = 1_000
@@ -160,7 +162,7 @@ _BYTES_AT_ONCE: Final = 50_000_000
 
 
 class LiveTreeTracker:
-    """The trees below ``roots``, as the history knows them and as they are."""
+    """Keeps the history of the trees below ``roots`` up to date while a process changes them."""
 
     def __init__(
         self,
@@ -181,14 +183,19 @@ class LiveTreeTracker:
     async def start(
         self, *, closed: Callable[[WorkspacePath], bool], max_file_bytes: int, all_were_known: bool = False
     ) -> tuple[WorkspacePath, ...]:
-        """Takes in what the history does not know, so that all can be brought back. Returns what is too large for it.
+        """Import untracked files, so that everything can be restored. Returns paths that are too large to keep.
 
-        What is ``closed`` the program cannot, or may not, change. TooLarge if it is too much. ``all_were_known`` when
-        an earlier stay began that came to no good end: then this is its last look.
+        Args:
+            closed: Returns whether a path is one that the process cannot or may not change.
+            max_file_bytes: Size limit of one tracked file.
+            all_were_known: An earlier process ended without its last scan; this scan replaces it.
+
+        Raises:
+            TooLarge: There are too many files or bytes to import.
         """
         files = [file for root in self._roots for file in await self._files.below(self._tenant, root)]
         known = {file.state.place: file for file in files if token_of(file.state) is None}
-        # Of what the history does not keep it knows nothing but that it is there.
+        # For untracked entries the history records only that they exist.
         whole = {file.state.place for file in files if token_of(file.state) is not None}
         census = self._census = TreeSnapshot(
             self._disk_of,
@@ -209,7 +216,7 @@ class LiveTreeTracker:
         return counted.too_large
 
     async def commit_changes(self) -> tuple[ChangeSet, ...]:
-        """Books what changed since the last look. One at a time: each begins where the other ended."""
+        """Commit what changed since the last scan. Serialized: each scan starts where the previous one ended."""
         assert self._census is not None
         async with self._looking:
             changed = await in_thread(self._census.changed_paths)
@@ -236,7 +243,7 @@ def _refuse_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
 
 
 def _batches(different: dict[WorkspacePath, DiskEntry]) -> Iterator[list[WorkspacePath]]:
-    """Few enough at once that their contents fit into memory; folders before what they hold."""
+    """Split paths so that the contents of a batch fit into memory; folders come before their content."""
     batch: list[WorkspacePath] = []
     size = 0
     for place in sorted(different):
@@ -249,9 +256,7 @@ def _batches(different: dict[WorkspacePath, DiskEntry]) -> Iterator[list[Workspa
         yield batch
 
 
-# Moves into the trash what a program put where nobody may without being asked. For the server itself, not for
-# calls.
-
+# The author of changes that the server makes itself.
 _SYSTEM = Author(AuthorKind.SYSTEM)
 
 
@@ -262,7 +267,10 @@ async def quarantine_untracked(
     disk_of: WorkspaceDisks,
     places: Sequence[WorkspacePath],
 ) -> tuple[WorkspacePath, ...]:
-    """Moves away those of these places that the history does not know. What it knows came through the gate."""
+    """Move untracked entries at these paths into the trash. Tracked files came through the gate and stay.
+
+    For the server itself: removes what a process created at paths that require approval. Returns the moved paths.
+    """
     unknown = [place for place in places if not await _is_known(shelves, tenant, place)]
     nodes = await in_thread(lambda: {place: disk_of(place).stat(place) for place in unknown})
     whole = [
@@ -282,7 +290,7 @@ async def quarantine_untracked(
 
 
 async def _is_known(shelves: WorkspaceServices, tenant: Tenant, place: WorkspacePath) -> bool:
-    """Whether the history has it, or a folder around it as a whole."""
+    """Whether the path is tracked, or belongs to a folder that is recorded as a whole."""
     *above, file = (await shelves.files.lookup(tenant, [*place.ancestors, place], WorkspaceRole.VIEWER)).files
     return file is not None or any(folder is not None and token_of(folder.state) is not None for folder in above)
 

@@ -1,4 +1,7 @@
-"""What a program did to places, told without knowing the program or the history. Values only."""
+"""The effect of a command on single paths, and its classification into tracked and untracked files.
+
+Values and rules only; independent of the sandbox that reports the effects.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,11 +21,12 @@ from toolcrib.workspace.fs.trash import TrashDirectory, token_of, untracked_stat
 
 @dataclass(frozen=True, slots=True)
 class PathEffect:
-    """What a program left at one place. ``kind`` is none if nothing stands there any more.
+    """What a command left at one path. ``kind`` is ``None`` if nothing is there any more.
 
-    ``was_there``: something stood there when the program began; ``was_folder``: a folder did, and is gone. ``open``
-    gives a file's bytes, for as long as whoever tells of it keeps them; without it the bytes are those that stood there
-    before.
+    Attributes:
+        was_there: Something existed at the path when the command started.
+        was_folder: A folder existed there and is gone.
+        open: Opens the file's bytes while the reporter keeps them. ``None`` means that the bytes did not change.
     """
 
     place: WorkspacePath
@@ -39,12 +43,9 @@ class PathEffect:
         return self.kind is None
 
 
-# What a program made and the history shall not keep, on its way into the tree: by way of the trash, as one piece.
-
-
 @dataclass(frozen=True, slots=True)
 class EffectUnit:
-    """A thing that is moved as one piece: a file, or a new folder with all that the program made in it."""
+    """A file, or a new folder with everything the command created in it, that moves as one piece."""
 
     top: PathEffect
     inner: tuple[PathEffect, ...] = ()
@@ -55,17 +56,20 @@ class EffectUnit:
 
 
 class UntrackedFiles:
-    """Where a program's own bytes lie: for each of a workspace's trees, the directory in which it wrote."""
+    """Access to untracked files that a command wrote: for each mount, the directory it wrote to.
+
+    They move into the tree through the trash, each as one piece.
+    """
 
     def __init__(self, written: Mapping[str, Path]) -> None:
         self._written = written
 
     def states(self, units: Iterable[EffectUnit]) -> list[EntryState]:
-        """The state of each unit as it will stand in the tree. Moves nothing yet."""
+        """Return the state that each unit will have in the tree. Moves nothing yet."""
         return [self._state(unit) for unit in units]
 
     def move(self, trash: TrashDirectory, units: Sequence[EffectUnit], states: Sequence[EntryState]) -> None:
-        """Puts the units into the trash, each under its token."""
+        """Move the units into the trash, each under its token."""
         for unit, state in zip(units, states, strict=True):
             token = token_of(state)
             assert token is not None
@@ -88,25 +92,22 @@ class UntrackedFiles:
 
 
 def displaced(file_id: FileId, state: EntryState) -> TrashedFile:
-    """The row of something that lies in the trash until it is put into the tree."""
+    """Return the trash row of content that waits in the trash until it is moved into the tree."""
     token = token_of(state)
     assert token is not None
     return TrashedFile(token, file_id, state.place, state.kind, state.mode, state.size)
 
 
 def _lock_again(written: Path, unit: EffectUnit) -> None:
-    """Gives back the modes that reading has changed."""
+    """Restore the modes that reading has changed."""
     for residue in reversed(unit.inner):
         if residue.kind not in (None, EntryKind.LINK) and residue.mode & 0o700 != 0o700:
             os.chmod(written / residue.place.path[1:], residue.mode, follow_symlinks=True)
 
 
-# Shares out what a program left: what the history keeps, and what is moved unread. Decides by rules and sizes only.
-
-
 @dataclass(frozen=True, slots=True)
 class EffectClassification:
-    """``kept`` with their content, ``made`` moved into the tree and ``gone`` moved out of it, each as one piece."""
+    """Effects by treatment: ``kept`` with content, ``made`` moved into the tree and ``gone`` moved out as one piece."""
 
     kept: list[PathEffect] = field(default_factory=list)
     made: list[EffectUnit] = field(default_factory=list)
@@ -120,9 +121,9 @@ def classify(
     max_file_bytes: int,
     known: Collection[WorkspacePath],
 ) -> EffectClassification:
-    """By the rules as the program left them; of what it removed, as it found them.
+    """Classify by ignore rules and sizes: ``after`` applies to what remains, ``before`` to what the command removed.
 
-    ``known`` are places whose content the history has: there the rules do not count.
+    ``known`` are paths whose content the history has; ignore rules do not apply to them.
     """
     shares = EffectClassification()
     whole: dict[WorkspacePath, list[PathEffect]] = {}

@@ -1,4 +1,4 @@
-"""Hashes what stands below a root, whatever its owner has locked. Follows no link and leaves every mode as it was."""
+"""Hashes a file tree even if its owner locked parts of it. Follows no links and restores every mode."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from toolcrib.core.paths import WorkspacePath
 from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
 from toolcrib.workspace.fs.mount_reader import held
 
-# The bytes of larger files are not kept: nobody reads them as a diff.
+# Larger files are not kept in memory, because they are not shown as a diff.
 LARGEST_KEPT: Final = 200_000
 _CHUNK: Final = 1 << 20
 _OPEN: Final = 0o700
@@ -22,7 +22,7 @@ _KINDS: Final = {stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.FOLDER, s
 
 @dataclass(frozen=True, slots=True)
 class TreeHash:
-    """One thing: where below the top it stands (the top itself: nowhere), what it is and what it holds."""
+    """One entry: its path below the top (empty for the top itself), kind, mode and content hash."""
 
     path: str
     kind: EntryKind | None
@@ -34,20 +34,20 @@ class TreeHash:
 
 
 def digest_of(found: Sequence[TreeHash]) -> bytes:
-    """The hash of a file's bytes; of a folder, one over the names, kinds, modes and contents of all that is in it."""
+    """Hash a file's bytes or, for a folder, the names, kinds, modes and contents of everything in it."""
     top, *inside = found
     if top.kind is not EntryKind.FOLDER:
         return top.sha256 or sha256(os.fsencode(top.target or "")).digest()
     whole = sha256()
     for one in inside:
         held_there = one.sha256.hex() if one.sha256 else one.target or ""
-        # No name and no target holds a NUL, so no two folders are written alike.
+        # Names and targets contain no NUL, so different folders never produce the same input.
         whole.update(os.fsencode("\0".join((one.path, one.kind or "", f"{one.mode:o}", held_there, ""))))
     return whole.digest()
 
 
 class TreeHasher:
-    """Goes through one thing and all in it. Keeps the bytes of small files while there is ``room`` for them."""
+    """Hashes one entry and everything below it. Keeps the bytes of small files while ``room`` lasts."""
 
     def __init__(self, descent: ConfinedRoot, *, room: int) -> None:
         self._descent = descent
@@ -55,7 +55,7 @@ class TreeHasher:
         self._locked: list[tuple[WorkspacePath, int]] = []
 
     def hashed(self, place: WorkspacePath) -> list[TreeHash]:
-        """The top first, then the others by their paths. OSError if something cannot be read."""
+        """Return the top first, then the others sorted by path. Raises ``OSError`` if something cannot be read."""
         with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
             seen = os.fstat(node)
             target = os.readlink("", dir_fd=node) if stat.S_ISLNK(seen.st_mode) else None
@@ -96,7 +96,7 @@ class TreeHasher:
         return TreeHash(path, kind, mode, size, whole.digest(), body=bytes(kept) if keeps else None)
 
     def _open(self, place: WorkspacePath, flags: int) -> int:
-        """What stands there, opened; unlocked first if its owner has locked it."""
+        """Open a path, unlocking its mode first if its owner has locked it."""
         try:
             return self._descent.open(place, flags)
         except PermissionError:
@@ -108,7 +108,7 @@ class TreeHasher:
 
     @contextmanager
     def _locking_again(self) -> Iterator[None]:
-        """What was unlocked on the way stays so until all that is in it was read, and is locked again then."""
+        """Restore the modes of unlocked entries after everything below them was read."""
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
-"""Opens what stands at a place and never leaves the root. Reads and writes no content.
+"""Opens paths without ever leaving the mount root. Reads and writes no content.
 
-A path is not checked first and opened afterwards. It is opened under restrictions, by openat2 or one
-component at a time, so that nobody can swap a folder for a link in between. Callers get a descriptor.
+A path is not checked first and opened later. It is opened under restrictions, by openat2 or one component at a time, so
+that a folder cannot be swapped for a link in between. Callers get a file descriptor.
 """
 
 import errno
@@ -16,8 +16,8 @@ from toolcrib.core.files import FOLDER_MODE
 from toolcrib.core.paths import WorkspacePath, mount_root, shown
 from toolcrib.workspace.fs import syscalls
 
-# The three things to open: a node whatever it is (a link too), a folder to work in, a file to read.
-# NONBLOCK: a FIFO must not hang us. NOCTTY: a terminal must not become ours.
+# Flags for three uses: any entry including a link, a folder to work in, a file to read. NONBLOCK: opening a FIFO must
+# not hang. NOCTTY: a terminal must not become our controlling terminal.
 OPEN_PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 OPEN_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -30,7 +30,7 @@ _MOST_STEPS = 256
 
 
 class ConfinedRoot:
-    """The way from one root, held open, down to whatever stands below it."""
+    """Opens paths below one root directory, which it keeps open."""
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
         self._root = os.open(root, OPEN_DIR_FLAGS)
@@ -39,26 +39,29 @@ class ConfinedRoot:
 
     @property
     def root(self) -> int:
-        """The root's own descriptor."""
+        """The file descriptor of the root."""
         return self._root
 
     def close(self) -> None:
+        """Close the root. Later opens fail."""
         if self._root >= 0:
             os.close(self._root)
-        # The number may soon be another file's.
+        # The kernel may soon reuse the number for another file.
         self._root = -1
         self._opener = _ClosedOpener()
 
     def __del__(self) -> None:
-        # Roots are shared: whoever lets go last closes it.
+        # Roots are shared: the last reference closes the descriptor.
         if hasattr(self, "_opener"):
             self.close()
 
     def open(self, place: WorkspacePath, flags: int) -> int:
-        """A descriptor of what stands at ``place``, which the caller closes.
+        """Open ``place`` and return a descriptor, which the caller closes.
 
-        A link on the way is ``SymlinkNotFollowed`` or, if it leads out of the mount, ``PathOutsideMount``, as is the
-        border of another file system. Every other failure is the kernel's ``OSError``.
+        Raises:
+            SymlinkNotFollowed: A link is on the way.
+            PathOutsideMount: A link leads out of the mount, or another file system is mounted on the way.
+            OSError: Every other failure.
         """
         require_normal(place)
         try:
@@ -74,7 +77,7 @@ class ConfinedRoot:
             raise
 
     def folder(self, place: WorkspacePath, mode: int = FOLDER_MODE) -> int:
-        """A descriptor of the folder at ``place``. It is made if missing, and so are those above it."""
+        """Open the folder at ``place``, creating it and its parents if they are missing."""
         try:
             return self.open(place, OPEN_DIR_FLAGS)
         except FileNotFoundError:
@@ -95,10 +98,10 @@ class ConfinedRoot:
         return opened
 
     def link_met(self, place: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
-        """What to say of a link on the way to ``place``: that it leads out, or only that it is not followed.
+        """Build the error for a link on the way to ``place``: it leads out of the mount, or it is not followed.
 
-        Only words depend on this. Nothing is opened by way of a link, and a link that is gone by now is
-        described as one that stays inside.
+        Only the message depends on this. Nothing is opened through a link, and a link that is gone by now is described
+        as one that stays inside.
         """
         met: WorkspacePath | None = None
         here, ahead = mount_root(place.mount, place.scope), list(place.parts)
@@ -133,19 +136,19 @@ class ConfinedRoot:
 
 
 def require_normal(place: WorkspacePath) -> None:
-    """Places come normalised from the path languages. One that does not must not get past us either."""
+    """Reject a path that is not normalized. Parsers normalize every path; this check is the second barrier."""
     if _NOT_NORMALIZED.search(place.path):
         raise PathOutsideMount(f"{place.path!r} is outside the workspace: it is not normal. Name it plainly.")
 
 
 class _ConfinedOpener(Protocol):
-    """Opens a relative path beneath a root. A link is ELOOP, another mount EXDEV."""
+    """Opens a relative path beneath a root. Fails with ELOOP at a link and EXDEV at another mount."""
 
     def open(self, path: str, flags: int) -> int: ...
 
 
 class _Openat2Opener:
-    """openat2: one call, whatever the depth."""
+    """Opens with openat2: one system call for any depth."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -156,19 +159,19 @@ class _Openat2Opener:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-        # A program can make trees deeper than one path may say; step by step every part is short again.
+        # A program can create trees deeper than PATH_MAX. Component by component, every part is short again.
         return _ComponentOpener(self._root).open(path, flags)
 
 
 class _ComponentOpener:
-    """One openat with O_NOFOLLOW per component, where openat2 is missing."""
+    """Opens with one O_NOFOLLOW openat per component, where openat2 is missing."""
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._mount = _mount_of(root)
 
     def open(self, path: str, flags: int) -> int:
-        # A folder is entered like those above it, and opened from within.
+        # Enter the last folder like those above it, then open "." from within.
         *folders, last = [*path.split("/"), "."] if flags & os.O_DIRECTORY else path.split("/")
         at = self._root
         try:
@@ -179,7 +182,7 @@ class _ComponentOpener:
                 at = below
             opened = os.open(last, flags | os.O_NOFOLLOW, dir_fd=at)
         except OSError:
-            # Not even what is missing in another mount is told.
+            # A missing file in another mount also reports EXDEV, so that errors reveal nothing about it.
             self._require_same_mount(at, path)
             raise
         finally:
@@ -193,7 +196,7 @@ class _ComponentOpener:
         return opened
 
     def _require_same_mount(self, reached: int, path: str) -> None:
-        """Going down never comes back to a mount once left: where one arrives speaks for the whole way."""
+        """Check the final mount only: a path that goes down never returns to a mount that it left."""
         if _mount_of(reached) != self._mount:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
 
@@ -204,7 +207,7 @@ class _ClosedOpener:
 
 
 def _folder_in(above: int, name: str) -> int:
-    """The folder of that name. Opened whatever it is and looked at then, so that no swap comes between."""
+    """Open any entry by name, then check that it is a folder, so that no swap comes in between."""
     opened = os.open(name, OPEN_PATH_FLAGS, dir_fd=above)
     mode = os.fstat(opened).st_mode
     if stat.S_ISDIR(mode):
@@ -215,7 +218,7 @@ def _folder_in(above: int, name: str) -> int:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Which mount a descriptor lies in. Where /proc does not say: which device, blind to bind mounts."""
+    """Return the mount of a descriptor. Without /proc: its device, which does not distinguish bind mounts."""
     try:
         with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as info:
             return next(line for line in info if line.startswith("mnt_id"))
@@ -224,7 +227,7 @@ def _mount_of(descriptor: int) -> str:
 
 
 def _made(name: str, above: int) -> bool:
-    """Make a folder unless something stands there already, and say whether it was made."""
+    """Create a folder unless something exists there. Returns whether it was created."""
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     except FileExistsError:
@@ -234,7 +237,7 @@ def _made(name: str, above: int) -> bool:
 
 
 def _settle(folder: int, mode: int) -> None:
-    """Give a new folder its mode, whatever the umask; a group that it inherits stays inherited."""
+    """Set a new folder's mode independent of the umask; keeps an inherited set-group-ID bit."""
     inherited = os.fstat(folder).st_mode & stat.S_ISGID
     os.fchmod(folder, inherited | mode & 0o777)
     os.fsync(folder)

@@ -1,4 +1,4 @@
-"""What was seen on disk: an entry of a folder, and a node with its fingerprint. Looks at nothing itself."""
+"""Values for what was seen on disk: a directory entry, and a disk entry with its fingerprint."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ _BIGGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class DirEntry:
-    """A name in a folder. ``kind`` is ``None`` for a special file: a FIFO, a socket, a device."""
+    """A name in a folder. ``kind`` is ``None`` for a special file: a FIFO, a socket or a device."""
 
     name: str
     kind: EntryKind | None
@@ -22,7 +22,7 @@ class DirEntry:
 
 @dataclass(frozen=True, slots=True)
 class DiskEntry:
-    """What stands at a place. ``kind`` is ``None`` for a special file; ``target`` is where a link points."""
+    """The entry at a path. ``kind`` is ``None`` for a special file; ``target`` is where a link points."""
 
     kind: EntryKind | None
     mode: int
@@ -36,7 +36,7 @@ class DiskEntry:
 
 
 def node_of(seen: os.stat_result, *, seen_ns: int, target: str | None = None) -> DiskEntry:
-    """The node that ``seen`` describes. ``seen_ns`` is the time just before it was asked for."""
+    """Convert a stat result. ``seen_ns`` is the time just before the stat call."""
     return DiskEntry(
         kind=_KINDS.get(stat.S_IFMT(seen.st_mode)),
         mode=seen.st_mode & 0o777,
@@ -53,10 +53,12 @@ def node_of(seen: os.stat_result, *, seen_ns: int, target: str | None = None) ->
 
 
 def entry_of(found: os.DirEntry[str]) -> DirEntry:
+    """Convert an entry of ``os.scandir``."""
     return DirEntry(found.name, entry_kind(found))
 
 
 def entry_kind(found: os.DirEntry[str]) -> EntryKind | None:
+    """Return the kind of a directory entry; ``None`` for a special file."""
     if found.is_file(follow_symlinks=False):
         return EntryKind.FILE
     if found.is_dir(follow_symlinks=False):
@@ -65,10 +67,13 @@ def entry_kind(found: os.DirEntry[str]) -> EntryKind | None:
 
 
 def _wrapped(inode: int) -> int:
-    """An inode as a signed 64-bit number, which is what the database keeps."""
+    """Convert an inode to the signed 64-bit number that the database stores."""
     return inode if inode <= _BIGGEST else inode - 2**64
 
 
 def _clamped(time_ns: int) -> int:
-    """Anyone can date a file past 2262, where nanoseconds no longer fit; its ctime still tells it apart."""
+    """Clamp a timestamp.
+
+    Files can be dated past 2262, where nanoseconds overflow; their ctime still identifies them.
+    """
     return max(-_BIGGEST, min(time_ns, _BIGGEST))

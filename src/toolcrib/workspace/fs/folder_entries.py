@@ -1,4 +1,4 @@
-"""Which places a folder's listing shows, in their order. Blocks on the disk, so it runs in a thread."""
+"""Lists a folder from disk in display order. Blocks on the disk, so call it in a thread."""
 
 from itertools import chain, islice
 
@@ -10,7 +10,7 @@ from toolcrib.workspace.fs.mount_writer import MountWriter
 def first_places(
     disk: MountWriter | None, folder: WorkspacePath, known: dict[str, EntryKind], *, recursive: bool, limit: int | None
 ) -> list[WorkspacePath]:
-    """The first places of a listing, folders first. Only of those is it asked whether they can be named."""
+    """Return the first paths of a listing, folders first. Checks only as many names as it returns."""
     names = disk.names(folder, recursive=recursive) if disk else ()
     kinds = known | {path: kind for path, _, kind in names if kind is not None}
     folders = sorted(path for path, kind in kinds.items() if kind is EntryKind.FOLDER)
@@ -22,9 +22,9 @@ def first_places(
 
 
 def places_in(disk: MountWriter, folder: WorkspacePath, *, recursive: bool) -> dict[WorkspacePath, EntryKind]:
-    """What stands on disk in a folder, by place."""
+    """Return the entries of a folder on disk by path."""
     found = disk.walk(folder) if recursive else ((folder.child(e.name), e) for e in disk.entries(folder))
-    # What no path language can say cannot be asked for either: special files, and names that are not text.
+    # Skip what no path can name: special files, and names that are not text.
     depth = len(folder.parts)
     return {
         place: entry.kind

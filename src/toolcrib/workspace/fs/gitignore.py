@@ -1,8 +1,8 @@
-"""Which places ignore rules keep out of the history: by the .gitignore files of every folder above.
+"""Decides which paths the history ignores, by the .gitignore files of every folder above.
 
-As git reads them: the rule nearest to a place decides, the last one of a file, and nothing below an ignored folder can
-be taken out of it again. Git's own folder is no matter of theirs. The rules may be an attacker's: they are matched in
-linear time, their number and size are bounded, and all of them together get a few seconds.
+Follows git: the nearest file decides, its last matching rule wins, and nothing below an ignored folder can be
+re-included. The .git folder is exempt. Rules are untrusted input: they are matched in linear time, their number and
+size are bounded, and all of them together have a time budget.
 """
 
 import time
@@ -17,13 +17,13 @@ RULES: Final = ".gitignore"
 _GIT: Final = ".git"
 _ZONES: Final = (Mount.PROJECT, Mount.CENTRAL)
 _SECONDS: Final = 10.0
-# Of all files together: what they take in memory lasts as long as one call.
+# Limits over all files together. The parsed rules stay in memory for one call.
 _MOST_RULES: Final = 10_000
 _MOST_FILES: Final = 1_000
 
 
 class GitignoreRules:
-    """``read`` gives the rules that stand at a place, if any do."""
+    """Ignore rules of a tree. ``read`` returns the content of a .gitignore file, or ``None``."""
 
     def __init__(self, read: Callable[[WorkspacePath], bytes | None]) -> None:
         self._read = read
@@ -33,7 +33,7 @@ class GitignoreRules:
         self._seconds = 0.0
 
     def ignores(self, place: WorkspacePath, *, folder: bool) -> bool:
-        """Whether the history shall not keep what stands at a place."""
+        """Whether the history ignores a path."""
         if place.is_root or place.mount not in _ZONES or _GIT in place.parts:
             return False
         if folder:
@@ -49,7 +49,7 @@ class GitignoreRules:
         return known
 
     def _judged(self, place: WorkspacePath, end: str) -> bool:
-        """By the rules of the folders above, the nearest first."""
+        """Apply the rules of the folders above, nearest first."""
         for folder in (*reversed(place.ancestors), mount_root(place.mount, place.scope)):
             rules = self._rules_of(folder)
             if rules is None:

@@ -1,4 +1,4 @@
-"""The half of the disk that looks: reads, lists and walks one mount's tree. Changes nothing and follows no link."""
+"""Reads, lists and walks one mount's tree. Follows no links; ``MountWriter`` adds the changes."""
 
 import errno
 import os
@@ -26,8 +26,7 @@ from toolcrib.core.paths import WorkspacePath, shown
 from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
 from toolcrib.workspace.fs.disk_entries import DirEntry, DiskEntry, entry_kind, entry_of, node_of
 
-# What the kernel's refusals mean to whoever asked. Chooses words; opens nothing.
-
+# What an errno means to the caller. The error chooses the message; nothing is opened for it.
 _FULL = "{path} was not changed. Free some space, then try again."
 _DENIED = "The operating system denies access to {path}. Correct its owner or mode, then try again."
 _MEANWHILE = "{path}, or a folder above it, was changed meanwhile. Look again, then repeat."
@@ -56,7 +55,7 @@ _MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
 
 @contextmanager
 def explaining(place: WorkspacePath) -> Iterator[None]:
-    """Turn the kernel's refusals of a change at ``place`` into ours."""
+    """Translate an ``OSError`` from a change at ``place`` into a Toolcrib error."""
     try:
         yield
     except OSError as error:
@@ -64,7 +63,7 @@ def explaining(place: WorkspacePath) -> Iterator[None]:
 
 
 def explain(error: OSError, place: WorkspacePath) -> NoReturn:
-    """Raise what ``error`` means, or itself where it is no matter of the caller's or of the tree's."""
+    """Raise the error that ``error`` means. Re-raises it if neither the caller nor the tree caused it."""
     if error.errno not in _MEANINGS:
         raise error
     meaning, words = _MEANINGS[error.errno]
@@ -77,7 +76,7 @@ _SMALL = 1 << 16
 
 
 class MountReader:
-    """One mount's tree on disk, confined to a root descriptor that is held open."""
+    """One mount's tree on disk, confined to a root descriptor that stays open."""
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
         self._descent = ConfinedRoot(root, openat2=openat2)
@@ -92,7 +91,7 @@ class MountReader:
         self.close()
 
     def stat(self, place: WorkspacePath) -> DiskEntry | None:
-        """What stands at ``place``, be it a link; ``None`` if nothing does."""
+        """Return the entry at ``place``, without following a link; ``None`` if there is none."""
         try:
             opened = self._descent.open(place, OPEN_PATH_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
@@ -105,9 +104,15 @@ class MountReader:
             os.close(opened)
 
     def read(self, place: WorkspacePath, *, limit: int, hard_links: bool = True) -> tuple[bytes, DiskEntry]:
-        """A file's bytes, at most ``limit`` of them, and the node as it was just before they were read.
+        """Return a file's bytes and its disk entry from just before they were read.
 
-        Without ``hard_links`` a file of several names is refused: one of the others may be protected.
+        Args:
+            limit: The most bytes to read.
+            hard_links: Whether to read a file with several names. One of the others may be protected.
+
+        Raises:
+            TooLarge: The file has more than ``limit`` bytes.
+            ProtectedPath: The file has several names and ``hard_links`` is false.
         """
         opened = self._open_file(place)
         try:
@@ -123,7 +128,7 @@ class MountReader:
         return body, node
 
     def pieces(self, place: WorkspacePath, *, hard_links: bool = True) -> Iterator[bytes]:
-        """A file's bytes one piece after the other, so that its size does not matter."""
+        """Yield a file's bytes in chunks, for files of any size."""
         with held(self._open_file(place)) as opened:
             _require_readable(place, node_at(opened), hard_links=hard_links)
             while piece := os.read(opened, _CHUNK):
@@ -132,7 +137,7 @@ class MountReader:
     def read_head(
         self, place: WorkspacePath, spans: Iterable[tuple[int, int]], *, hard_links: bool = True
     ) -> list[bytes]:
-        """Some pieces of a file, each from an offset and at most so long: for who knows where to look."""
+        """Read parts of a file, each given as offset and maximum length."""
         opened = self._open_file(place)
         try:
             seen = os.fstat(opened)
@@ -142,21 +147,21 @@ class MountReader:
                 raise hard_link_error(place)
             if seen.st_size > _SMALL:
                 return [os.pread(opened, length, offset) for offset, length in spans]
-            # All of it is had in less time than a few pieces. One that grows meanwhile is read as far as it was.
+            # One read is faster than several small ones. If the file grows meanwhile, the extra bytes are ignored.
             body = os.pread(opened, seen.st_size, 0)
             return [body[offset : offset + length] for offset, length in spans]
         finally:
             os.close(opened)
 
     def entries(self, place: WorkspacePath) -> list[DirEntry]:
-        """What a folder holds, in no particular order and without our own temporaries."""
+        """List a folder in no particular order, without Toolcrib's temporary files."""
         with held(self._open_folder(place)) as opened, os.scandir(opened) as found:
             return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
 
     def stats(self, place: WorkspacePath) -> list[tuple[str, os.stat_result]]:
-        """What a folder holds, each with what the system says of it, without our own temporaries.
+        """List a folder with stat results, without Toolcrib's temporary files.
 
-        For who goes through very many to find a few that are different. What vanishes is passed over.
+        Fast enough for large scans that look for a few changes. Skips entries that vanish meanwhile.
         """
         found: list[tuple[str, os.stat_result]] = []
         with held(self._open_folder(place)) as opened, os.scandir(opened) as entries:
@@ -169,9 +174,9 @@ class MountReader:
         return found
 
     def walk(self, place: WorkspacePath) -> Iterator[tuple[WorkspacePath, DirEntry]]:
-        """Everything below a folder, each folder before what it holds.
+        """Yield everything below a folder, each folder before its content.
 
-        One that vanishes meanwhile, may not be opened or lies in another mount is named and not entered.
+        A folder that vanishes, cannot be opened or is another mount is yielded but not entered.
         """
         return self._walk(place, self.entries(place))
 
@@ -190,11 +195,11 @@ class MountReader:
                 entries = self.entries(folder)
 
     def symlink_error(self, place: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
-        """What to say of the link at ``place``, or on the way to it."""
+        """Build the error for the link at ``place``, or on the way to it."""
         return self._descent.link_met(place)
 
     def names(self, place: WorkspacePath, *, recursive: bool = True) -> Iterator[tuple[str, str, EntryKind | None]]:
-        """What ``walk`` finds, as bare paths, names and kinds: for who goes through very many to keep a few."""
+        """Yield what ``walk`` yields as plain paths, names and kinds. Cheaper when most results are dropped."""
         folder, opened = place, self._open_folder(place)
         pending: list[WorkspacePath] = []
         while True:
@@ -217,11 +222,11 @@ class MountReader:
 
     @property
     def root(self) -> int:
-        """The root's own descriptor, which stays open as long as this does."""
+        """The root's descriptor. It stays open as long as this object."""
         return self._descent.root
 
     def free_bytes(self) -> int:
-        """How many bytes still fit."""
+        """Return the free space in bytes."""
         found = os.statvfs(self._descent.root)
         return found.f_bavail * found.f_frsize
 
@@ -254,7 +259,7 @@ class MountReader:
 
 @contextmanager
 def held(descriptor: int) -> Iterator[int]:
-    """A descriptor, closed at the end."""
+    """Close the descriptor at the end of the block."""
     try:
         yield descriptor
     finally:
@@ -262,8 +267,8 @@ def held(descriptor: int) -> Iterator[int]:
 
 
 def node_at(descriptor: int) -> DiskEntry:
-    """What a descriptor stands for, as it is now."""
-    # Before the stat: a change after this moment must not look as if it had been seen.
+    """Return the disk entry of a descriptor."""
+    # Taken before the stat, so that a later change never looks as if it had been seen.
     seen_ns = time.time_ns()
     seen = os.fstat(descriptor)
     target = os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(seen.st_mode) else None
@@ -280,11 +285,12 @@ def _require_readable(place: WorkspacePath, node: DiskEntry, *, hard_links: bool
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is that of a file in the making."""
+    """Whether a name belongs to a temporary file of Toolcrib."""
     return TEMPORARY.fullmatch(name) is not None
 
 
 def hard_link_error(place: WorkspacePath) -> ProtectedPath:
+    """Build the error for a file with several names."""
     return ProtectedPath(
         f"{shown(place)} has several names (hard links), and one of them may be protected."
         " Copy the file, then read the copy."
@@ -296,11 +302,12 @@ def _not_regular(place: WorkspacePath) -> ToolFailed:
 
 
 def too_large(place: WorkspacePath, size: str, limit: int) -> TooLarge:
+    """Build the error for a file that exceeds a limit."""
     return TooLarge(f"{shown(place)} has {size} bytes; the limit is {limit:,}. Search in it instead.")
 
 
 def _bytes_of(file: int, size: int, limit: int) -> bytes:
-    """The bytes of ``file``; of one that grows under our eyes no more than one past ``limit``."""
+    """Read a file. If it grows meanwhile, stop one byte past ``limit``."""
     body = os.read(file, min(size, limit) + 1)
     if len(body) == size:
         return body

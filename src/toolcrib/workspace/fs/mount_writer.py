@@ -1,4 +1,4 @@
-"""The only module that changes the tree on disk; its half that looks is ``view``. Knows no history and no policy."""
+"""Changes files on disk. No other module writes to a mount; policy and history are the caller's concern."""
 
 import errno
 import os
@@ -37,14 +37,14 @@ _RESERVED = re.compile(rf"/{TEMPORARY.pattern}(?:/|\Z)")
 
 
 class MountWriter(MountReader):
-    """A tree that can be changed. A change is there whole or not at all; once a call returns it survives a crash."""
+    """A mount's tree that can be changed. Each change is atomic, and durable when the call returns."""
 
     def __init__(self, root: Path, *, writable: bool = True, openat2: bool | None = None) -> None:
         super().__init__(root, openat2=openat2)
         self._writable = writable
 
     def write(self, place: WorkspacePath, body: bytes, *, mode: int) -> DiskEntry:
-        """Put a file at ``place``, new or in the place of another. Missing folders are made."""
+        """Create or replace a file. Creates missing parent folders."""
         with self._changing(place) as folder:
             self._require_replaceable(place, folder)
             with _temporary(folder) as name, held(os.open(name, _NEW_FILE, 0o600, dir_fd=folder)) as file:
@@ -56,9 +56,9 @@ class MountWriter(MountReader):
                 return node_at(file)
 
     def write_all(self, contents: Sequence[tuple[WorkspacePath, bytes, int]]) -> list[DiskEntry]:
-        """The same for many files with their modes: two syncs of the whole file system instead of two for each.
+        """Write many files with two syncs of the file system instead of two per file.
 
-        Each file is there whole or not at all, also if the machine stops: no name is changed before all bytes are safe.
+        Each file is atomic even if the machine stops: no file is renamed before all bytes are durable.
         """
         names: list[str] = []
         try:
@@ -89,10 +89,9 @@ class MountWriter(MountReader):
                 return node_at(file)
 
     def append(self, place: WorkspacePath, line: bytes) -> int:
-        """Add to the end of a log, made if missing, and say how long it is then.
+        """Append to a log file, creating it if missing. Returns its new length.
 
-        For what we write down ourselves and keep no history of. Lines of several writers do not mix; the last ones
-        may be lost if the machine stops.
+        For logs without a history. Lines of several writers do not mix; the last ones may be lost if the machine stops.
         """
         with self._changing(place) as folder, held(os.open(place.name, _LOG, 0o644, dir_fd=folder)) as file:
             self._require_plain(place, os.fstat(file).st_mode)
@@ -100,13 +99,13 @@ class MountWriter(MountReader):
             return os.fstat(file).st_size
 
     def make_folder(self, place: WorkspacePath, *, mode: int) -> DiskEntry:
-        """Make a folder and those above it. One that exists stays as it is."""
+        """Create a folder and its parents. An existing folder stays unchanged."""
         self._require_writable(place)
         with explaining(place), held(self._descent.folder(place, mode)) as folder:
             return node_at(folder)
 
     def make_link(self, place: WorkspacePath, target: str) -> DiskEntry:
-        """Put a symbolic link at ``place``, new or in the place of a file or link. Nobody follows it."""
+        """Create a symbolic link, or replace a file or link with one. Toolcrib never follows it."""
         with self._changing(place) as folder:
             self._require_replaceable(place, folder, links=True)
             with _temporary(folder) as name:
@@ -117,7 +116,7 @@ class MountWriter(MountReader):
                     return node_at(link)
 
     def rename(self, source: WorkspacePath, destination: WorkspacePath, *, into: "MountWriter | None" = None) -> None:
-        """Move a file, link or folder to where nothing is yet, here or on another disk. Missing folders are made."""
+        """Move a file, link or folder to a free path, here or in another mount. Creates missing parent folders."""
         self._require_changeable(source)
         if into is None and destination.is_below(source):
             raise Conflict(f"{shown(source)} cannot be moved into itself. Choose a path outside it.")
@@ -130,10 +129,10 @@ class MountWriter(MountReader):
             os.fsync(here)
 
     def can_rename_into(self, other: "MountWriter") -> bool:
-        """Whether a rename from here to there is possible. The kernel is asked: mount points of one device refuse."""
+        """Whether a rename from here to there is possible. Tries it: mount points of one device fail with EXDEV too."""
         name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
         try:
-            # The kernel compares the mounts before it looks for the name, which nobody has.
+            # The kernel compares the mounts before it looks up the name, which does not exist.
             renameat2(self._descent.root, name, other._descent.root, name, flags=RENAME_NOREPLACE)
         except FileNotFoundError:
             return True
@@ -143,19 +142,19 @@ class MountWriter(MountReader):
         return False
 
     def normalize(self, place: WorkspacePath, *, imported: bool, setgid_folders: bool = False) -> None:
-        """Take from what stands at ``place``, and all in it, what may not reach the host; see ``Normalizer``."""
+        """Strip what must not reach the host from ``place`` and everything below; see ``Normalizer``."""
         self._require_changeable(place)
         with explaining(place):
             Normalizer(self._descent, imported=imported, setgid_folders=setgid_folders).normalize(place)
 
     def hashed(self, place: WorkspacePath, *, room: int = 0) -> list[TreeHash]:
-        """What stands at ``place`` and all in it, hashed; with the bytes of small files while there is ``room``."""
+        """Hash ``place`` and everything below. Includes the bytes of small files while ``room`` lasts."""
         self._require_changeable(place)
         with explaining(place):
             return TreeHasher(self._descent, room=room).hashed(place)
 
     def gives_group(self, place: WorkspacePath) -> bool:
-        """Whether what is made in the folder around ``place`` gets that folder's group, or would if it were there."""
+        """Whether new entries beside ``place`` inherit the folder's group. Checks the nearest folder that exists."""
         try:
             with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as folder:
                 return bool(os.fstat(folder).st_mode & stat.S_ISGID)
@@ -163,7 +162,7 @@ class MountWriter(MountReader):
             return not place.parent.is_root and self.gives_group(place.parent)
 
     def set_mode(self, place: WorkspacePath, mode: int) -> DiskEntry:
-        """Give a file or folder its permissions."""
+        """Set the permissions of a file or folder."""
         with self._standing(place) as node:
             current = os.fstat(node).st_mode
             inherited = current & stat.S_ISGID if stat.S_ISDIR(current) else 0
@@ -172,14 +171,14 @@ class MountWriter(MountReader):
             return node_at(node)
 
     def set_times(self, place: WorkspacePath) -> DiskEntry:
-        """Date a file or folder as changed now."""
+        """Set the modification time of a file or folder to now."""
         with self._standing(place) as node:
             os.utime(_handle(node))
             _flush(node)
             return node_at(node)
 
     def remove(self, place: WorkspacePath) -> None:
-        """Remove a file, a link or an empty folder. Nothing there is fine."""
+        """Remove a file, a link or an empty folder. A missing path is not an error."""
         self._require_changeable(place)
         with explaining(place):
             try:
@@ -191,12 +190,12 @@ class MountWriter(MountReader):
                 os.fsync(above)
 
     def remove_whole(self, place: WorkspacePath) -> None:
-        """Remove what stands at ``place`` with all that is in it. Links are removed, not followed."""
+        """Remove ``place`` with everything below it. Links are removed, not followed."""
         self._require_changeable(place)
         node = self.stat(place)
         folders = [place] if node is not None and node.kind is EntryKind.FOLDER else []
         for folder in folders:
-            # Whoever owns a folder may open it up, and we made or were given all that is here.
+            # The owner of a folder may change its mode, and the server owns everything here.
             self.set_mode(folder, 0o700)
             folders += [folder.child(entry.name) for entry in self.entries(folder) if entry.kind is EntryKind.FOLDER]
         for folder in reversed(folders):
@@ -206,9 +205,9 @@ class MountWriter(MountReader):
         self.remove(place)
 
     def sweep(self, folder: WorkspacePath) -> int:
-        """Remove the temporaries that a crash left directly in ``folder``, and say how many.
+        """Remove temporary files that a crash left directly in ``folder``. Returns their number.
 
-        Only for recovery, while nobody writes there: a temporary may be the start of somebody's file.
+        For crash recovery only, while nothing else writes there: a temporary file may belong to a write in progress.
         """
         self._require_writable(folder)
         with explaining(folder):
@@ -226,14 +225,14 @@ class MountWriter(MountReader):
 
     @contextmanager
     def _changing(self, place: WorkspacePath) -> Iterator[int]:
-        """The folder that holds ``place``, made if missing, while something in it is changed."""
+        """Open the parent folder of ``place`` for a change, creating it if missing."""
         self._require_changeable(place)
         with explaining(place), held(self._descent.folder(place.parent)) as folder:
             yield folder
 
     @contextmanager
     def _standing(self, place: WorkspacePath) -> Iterator[int]:
-        """The file or folder at ``place``, while something about it is changed."""
+        """Open the file or folder at ``place`` for a change of its metadata."""
         self._require_writable(place)
         try:
             opened = self._descent.open(place, OPEN_PATH_FLAGS)
@@ -269,7 +268,7 @@ class MountWriter(MountReader):
         self._require_plain(place, occupant.st_mode)
 
     def _require_plain(self, place: WorkspacePath, mode: int) -> None:
-        """Refuse what is neither a file nor a folder."""
+        """Raise unless the mode is a regular file or a folder."""
         if stat.S_ISLNK(mode):
             raise self._descent.link_met(place)
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -278,7 +277,7 @@ class MountWriter(MountReader):
 
 @contextmanager
 def _temporary(folder: int) -> Iterator[str]:
-    """A name for what will be renamed into its place. If it comes to nothing, nothing is left."""
+    """Yield a temporary name for a file that is renamed afterwards. Removes the file on failure."""
     name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
     try:
         yield name
@@ -295,12 +294,12 @@ def _write_all(file: int, body: bytes) -> None:
 
 
 def _handle(node: int) -> str:
-    """A path to the node itself, wherever it was moved. Its owner may change what nobody may open."""
+    """Return a path to the open entry itself, even if it was moved. Works without read permission."""
     return f"/proc/self/fd/{node}"
 
 
 def _flush(node: int) -> None:
-    # What may not be opened is left to the kernel, which writes it out in its own time.
+    # An unreadable file cannot be opened for fsync; the kernel flushes it later.
     with suppress(PermissionError), held(os.open(_handle(node), OPEN_FILE_FLAGS)) as readable:
         os.fsync(readable)
 

@@ -1,4 +1,4 @@
-"""Where a workspace's trees lie on this node, and their open roots."""
+"""Maps mounts to directories on this node, and caches their open roots."""
 
 import threading
 from collections import OrderedDict
@@ -13,15 +13,15 @@ from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.trash import TrashDirectory
 from toolcrib.workspace.packages.package_folders import PackageFolders
 
-# Where commands see the mounts.
+# Where commands in the sandbox see the mounts.
 VIEWED = {mount: f"/{mount}" for mount in Mount}
 
-# Roots held open at once. An evicted one closes when the last who uses it lets go.
+# Roots kept open at once. An evicted root closes with its last reference.
 _OPEN_ROOTS = 512
 
 
 class MountTable:
-    """Gives the disk that a place is on."""
+    """Opens and caches the mounts of all workspaces."""
 
     def __init__(self, data_dir: Path, *, openat2: bool | None = None) -> None:
         self._data_dir = data_dir
@@ -31,7 +31,7 @@ class MountTable:
         self._lock = threading.Lock()
 
     def disk(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> MountWriter:
-        """The disk of a place's mount; ``tree`` is where @project lies if it is the user's own directory."""
+        """Return the disk of a path's mount. ``tree`` is the user's own directory for @project, if there is one."""
         package = self.packages.current(workspace_id) if place.mount is Mount.PKG else None
         key = (workspace_id, tree, place.mount_key, package)
         with self._lock:
@@ -45,27 +45,27 @@ class MountTable:
             return disk
 
     def disks_of(self, workspace_id: WorkspaceId, tree: str | None) -> "WorkspaceDisks":
-        """The same, for all places of one workspace."""
+        """Return the disks of one workspace, keyed by path."""
         return WorkspaceDisks(self, workspace_id, tree)
 
     def root(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> Path:
-        """The directory of a place's mount, made if it is ours: for programs that work on it."""
+        """Return the directory of a path's mount for programs that run in it. Creates it if Toolcrib owns it."""
         self.disk(workspace_id, tree, place)
         return self._root(workspace_id, tree, place).resolve()
 
     def forget(self, workspace_id: WorkspaceId) -> None:
-        """Closes the roots of a workspace that is deleted."""
+        """Close the roots of a deleted workspace."""
         with self._lock:
             for key in [key for key in self._disks if key[0] == workspace_id]:
                 del self._disks[key]
 
     def trash(self, workspace_id: WorkspaceId) -> TrashDirectory:
-        """Where the workspace's displaced files lie on this node."""
+        """Return the workspace's trash directory on this node."""
         root = self._data_dir / "workspaces" / str(workspace_id) / "trash"
         return TrashDirectory(root, make=partial(make_private, root, self._data_dir), openat2=self._openat2)
 
     def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
-        """Where an absolute path of this machine, or of a command's view, lies in a mount; only by its words."""
+        """Convert an absolute path of this machine, or of the sandbox, to one below a mount. Compares text only."""
         root = self._root(workspace_id, tree, mount_root(mount))
         for known in (root.absolute(), root.resolve(), Path(VIEWED[mount])):
             if path == str(known) or path.startswith(f"{known}/"):

@@ -1,6 +1,6 @@
-"""Takes from files what must not reach the host: set-id bits, devices, capabilities, access lists, foreign owners.
+"""Strips what must not reach the host: set-id bits, devices, capabilities, ACLs and foreign owners.
 
-Works by descriptors and through no link, before what it works on is renamed to where others can reach it.
+Works on descriptors and through no link, before the entry is renamed to where others can reach it.
 """
 
 import errno
@@ -17,17 +17,20 @@ from toolcrib.workspace.fs.mount_reader import held
 _SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 _DEVICES: Final = frozenset({stat.S_IFCHR, stat.S_IFBLK})
 _PLAIN: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
-# The last are the marks of the copy-on-write view; where a thing ends up they mean nothing, or the wrong thing.
+# The last one marks overlay entries. Outside the overlay it means nothing, or the wrong thing.
 _ATTRIBUTES: Final = ("security.capability", "system.posix_acl_", "user.overlay.")
 _OPEN: Final = 0o700
 
 
 class Normalizer:
-    """Normalises what stands below one root.
+    """Normalizes entries below one root.
 
-    What is ``imported`` was made by a command: it is given to the root's owner, and holds plain files only. What is not
-    stood on the host before: its FIFOs and sockets stay, and what others own there is left to them. Folders keep the
-    group that they give on if ``setgid_folders``: then those around them have it too.
+    Args:
+        descent: The root to work in.
+        imported: The entry was created by a command: it gets the root's owner and keeps regular files only. Otherwise
+            it
+            was on the host before: its FIFOs and sockets stay, and entries of other owners are left alone.
+        setgid_folders: Folders keep their set-group-ID bit, because the folders around them have it too.
     """
 
     def __init__(self, descent: ConfinedRoot, *, imported: bool, setgid_folders: bool = False) -> None:
@@ -38,7 +41,7 @@ class Normalizer:
         self._owner = found.st_uid, found.st_gid
 
     def normalize(self, place: WorkspacePath) -> None:
-        """``place`` and all that is below it. OSError if something imported cannot be made harmless."""
+        """Normalize ``place`` and everything below. Raises ``OSError`` if an imported entry cannot be made harmless."""
         with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as above:
             found = os.stat(place.name, dir_fd=above, follow_symlinks=False)
             self._settle(above, place.name, found)
@@ -47,7 +50,7 @@ class Normalizer:
             folders += [folder.child(name) for name in self._within(folder)]
 
     def _within(self, place: WorkspacePath) -> list[str]:
-        """Settles what is directly in a folder, and tells which folders are there."""
+        """Normalize the entries of a folder and return the names of its subfolders."""
         try:
             with self._opened(place) as folder, os.scandir(folder) as entries:
                 found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
@@ -81,7 +84,7 @@ class Normalizer:
 
     @contextmanager
     def _opened(self, place: WorkspacePath) -> Iterator[int]:
-        """A folder, also one that its owner has locked, which is locked again afterwards."""
+        """Open a folder, unlocking its mode if its owner locked it. Restores the mode afterwards."""
         try:
             opened = self._descent.open(place, OPEN_DIR_FLAGS)
         except PermissionError:

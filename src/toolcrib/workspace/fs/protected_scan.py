@@ -1,6 +1,7 @@
-"""Which places of a tree an agent's programs may not see, or not write; what has not changed is not walked again.
+"""Finds the paths of a tree that an agent's programs may not read or write. Rescans only what changed.
 
-By their names, and by being another name (a hard link) of such a file. What cannot be looked into is hidden whole.
+A path is protected by its name, or as another name (a hard link) of a protected file. A folder that cannot be read is
+hidden as a whole.
 """
 
 import os
@@ -17,7 +18,7 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.policy.protected_paths import ProtectedPaths, is_suspect
 
 _TREES: Final = 64
-# A change within this time of our looking could bear the same dates (a kernel tick is up to 10 ms).
+# A change this soon after the scan could have the same timestamps (a kernel tick is up to 10 ms).
 _TICK_NS: Final = 20_000_000
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVERYTHING: Final = ProtectedPaths()
@@ -27,7 +28,7 @@ Protects = Callable[[WorkspacePath], str | None]
 
 @dataclass(frozen=True, slots=True)
 class _ScannedFolder:
-    """What was seen in a folder: its folders and what is closed to some agent, as paths; its files by their inodes."""
+    """A scanned folder: its subfolders and its protected entries as paths, and its files by inode."""
 
     dates: tuple[int, int, int]
     seen_ns: int
@@ -40,14 +41,14 @@ class _ScannedFolder:
 
 
 class ProtectedPathScanner:
-    """Remembers trees folder by folder, so that an unchanged one costs a look at each of its folders."""
+    """Caches scans folder by folder, so that an unchanged tree costs one stat per folder."""
 
     def __init__(self) -> None:
         self._trees: OrderedDict[Path, _ScannedTree] = OrderedDict()
         self._lock = threading.Lock()
 
     def below(self, root: Path, place: WorkspacePath, protects: Protects, *, aliases: bool = True) -> frozenset[str]:
-        """The paths below ``root``, which is the place ``place``, that are protected; with ``aliases``, by any name."""
+        """Return the protected paths below ``root``, which is mounted at ``place``. ``aliases`` includes hard links."""
         with self._lock:
             tree = self._trees.setdefault(root, _ScannedTree())
             self._trees.move_to_end(root)
@@ -93,7 +94,7 @@ class _ScannedTree:
         return frozenset(hidden | set(_aliases(fresh, linked)) - {""})
 
     def _folder(self, root: int, path: str) -> _ScannedFolder | None:
-        """The folder as it is now; none if it cannot be looked into, or is none any more."""
+        """Return the folder's current scan, or ``None`` if it cannot be read or is gone."""
         try:
             found = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             known = self._folders.get(path)
@@ -126,7 +127,7 @@ def _seen(root: int, path: str) -> _ScannedFolder:
 
 
 def _several_names(root: int, path: str) -> Iterator[int]:
-    """The inode of a closed file that has other names too."""
+    """Yield the inode of a protected file that has other names."""
     try:
         found = os.stat(path, dir_fd=root, follow_symlinks=False)
     except OSError:

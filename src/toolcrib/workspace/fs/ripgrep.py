@@ -1,6 +1,7 @@
-"""Runs ripgrep in a mount's root and reads what it finds. Nothing of it is believed: it opens files by path.
+"""Runs ripgrep in a mount's root and parses its output.
 
-Whoever uses a hit reads the line again through the disk, which cannot be led out of the mount.
+The output is not trusted, because ripgrep opens files by path. Callers read each line again through the confined
+reader.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.fair_queue import FairQueue
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-# Of a longer line only its number is told.
+# For longer lines ripgrep reports only the number.
 LONGEST_LINE = 4_096
-# Larger files are not searched. The history does not take them in either.
+# Larger files are not searched. The history does not track them either.
 LARGEST_FILE = 256_000_000
 OMITTED = b"[Omitted long"
 
@@ -32,12 +33,12 @@ _OPTIONS = (
 _FOUND = re.compile(rb"\./([^\0\n]*)\0(\d+):(\d+):([^\n]*)\n")
 _PIPE = 1 << 18
 _LITTLE = 1 << 13
-# Searches at once on one server. Each uses every core for a moment.
+# Concurrent searches per server. Each uses every core for a moment.
 _AT_ONCE = 8
 
 
 class RipgrepHit(NamedTuple):
-    """A line that ripgrep says it found: in which file, seen from the root, its number and where it begins."""
+    """A line that ripgrep reports: the file's path from the root, the line number and the byte offset."""
 
     path: bytes
     number: bytes
@@ -46,7 +47,7 @@ class RipgrepHit(NamedTuple):
 
 
 class Ripgrep:
-    """The program, found once."""
+    """The ripgrep program, located once."""
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -54,6 +55,7 @@ class Ripgrep:
 
     @classmethod
     def found(cls) -> Self:
+        """Locate the program. Raises ``Misconfigured`` if it is missing."""
         program = shutil.which("rg")
         if program is None:
             raise Misconfigured("ripgrep is missing: there is no `rg` on the PATH. Install it, then start again.")
@@ -69,10 +71,12 @@ class Ripgrep:
         eager: bool = False,
         names: Sequence[str] = (),
     ) -> AsyncIterator["RipgrepProcess"]:
-        """Lines that match ``expression``, in order of their paths or, quicker, in none.
+        """Search for lines that match ``expression``.
 
-        ``eager``: each line is told at once, which costs more if they are many.
-        ``names`` are globs, without regard to case: only files with such a name are searched.
+        Args:
+            in_order: Report in path order. Slower.
+            eager: Report each line immediately. Costs more if there are many.
+            names: Case-insensitive globs; only files with a matching name are searched.
         """
         command = [self._program, *_OPTIONS]
         command += ["--sort=path"] if in_order else []
@@ -87,7 +91,7 @@ class Ripgrep:
 
 
 class RipgrepProcess:
-    """One search that is under way."""
+    """One running search."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -97,24 +101,25 @@ class RipgrepProcess:
         self.is_done = False
 
     async def hits(self, seconds: float) -> list[RipgrepHit]:
-        """What was found since; nothing if that is nothing for so many ``seconds``, or if all was told."""
+        """Return new hits. Empty after ``seconds`` without any, or at the end of the output."""
         if self.is_done or not await _readable(self._output, seconds):
             return []
-        # Read here, where nobody closes it meanwhile.
+        # Read on the event loop, so that the descriptor cannot be closed meanwhile.
         piece = os.read(self._output, _PIPE)
         self.is_done = not piece
         whole, newline, rest = piece.rpartition(b"\n")
         text, self._rest = (self._rest + whole + newline, rest) if newline else (b"", self._rest + piece)
-        # A little is taken apart in less time than handing it to a thread takes.
+        # For little text, parsing takes less time than a thread switch.
         return await in_thread(_told, text) if len(text) > _LITTLE else _told(text)
 
     @property
     def was_refused(self) -> bool:
-        """Whether ripgrep could not make anything of the expression."""
+        """Whether ripgrep rejected the expression."""
         assert self._process.stderr is not None
         return self.is_done and self._process.wait() == 2 and bool(self._process.stderr.read())
 
     def end(self) -> None:
+        """Kill the search."""
         self._process.kill()
         self._process.communicate()
 
@@ -124,10 +129,10 @@ def _told(text: bytes) -> list[RipgrepHit]:
 
 
 def _started(command: Sequence[str], disk: MountWriter) -> subprocess.Popen[bytes]:
-    # The arguments are a list and no shell is asked; a pattern cannot become an option.
+    # The arguments are a list and no shell runs; a pattern cannot become an option.
     return subprocess.Popen(  # noqa: S603
         command,
-        # The root itself, wherever its name leads by now.
+        # The root directory itself, even if its path changed.
         cwd=f"/proc/self/fd/{disk.root}",
         env={},
         stdin=subprocess.DEVNULL,
@@ -138,7 +143,7 @@ def _started(command: Sequence[str], disk: MountWriter) -> subprocess.Popen[byte
 
 
 async def _readable(descriptor: int, seconds: float) -> bool:
-    """Waits without a thread until there is something to read, or an end."""
+    """Wait without a thread for data or the end of the output."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)

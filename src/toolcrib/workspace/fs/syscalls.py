@@ -1,4 +1,4 @@
-"""openat2 and renameat2, which Python does not offer. Knows nothing of workspaces."""
+"""System calls that Python does not offer: openat2, renameat2 and syncfs."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ RENAME_NOREPLACE = 0x01
 _SYS_OPENAT2 = 437
 _SYS_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
 
-# The kernel answers EAGAIN while a rename runs beside us, and EINTR on a signal. Both pass.
+# The kernel returns EAGAIN during a concurrent rename and EINTR on a signal. Both are temporary.
 _PASSING = (errno.EAGAIN, errno.EINTR)
 _MOST_TRIES = 128
 
@@ -50,7 +50,7 @@ _renameat2.restype = ctypes.c_long
 
 
 def openat2(folder: int, path: str, *, flags: int, resolve: int) -> int:
-    """Open ``path``, resolved from the descriptor ``folder`` under the restrictions of ``resolve``."""
+    """Open ``path`` relative to the descriptor ``folder``, under the restrictions of ``resolve``."""
     how = _how(flags, resolve)
     name = os.fsencode(path)
     for _ in range(_MOST_TRIES):
@@ -77,14 +77,14 @@ def renameat2(folder: int, name: str, to_folder: int, to_name: str, *, flags: in
 
 
 def syncfs(descriptor: int) -> None:
-    """Returns when all that was written to the file system of ``descriptor`` is safe."""
+    """Flush the file system of ``descriptor`` to disk."""
     if _libc.syncfs(descriptor) != 0:
         raise _failure("")
 
 
 @cache
 def has_openat2() -> bool:
-    """Whether the kernel (5.6 and later) and the seccomp filter above us let openat2 through."""
+    """Whether the kernel (5.6 and later) and an outer seccomp filter allow openat2."""
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(openat2(root, ".", flags=os.O_PATH | os.O_CLOEXEC, resolve=RESOLVE_BENEATH))
@@ -97,7 +97,7 @@ def has_openat2() -> bool:
 
 @cache
 def _how(flags: int, resolve: int) -> _OpenHow:
-    """The kernel only reads it, so that one per combination serves every thread."""
+    """Build the struct once per combination. The kernel only reads it, so that threads can share it."""
     return _OpenHow(flags, 0, resolve)
 
 

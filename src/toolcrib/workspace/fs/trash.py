@@ -1,9 +1,8 @@
-"""Keeps displaced files that the history does not keep. Moves them aside and back; knows no rows and no expiry.
+"""Keeps displaced content that the history does not store. Moves it aside and back by rename.
 
-The content of a file too large for the history, or of something that ignore rules keep out of it, is in one place
-only: where it stands, or here. A state with such a content bears a *token* as its target, and here the content lies
-under that token. Beside it stands the inode, which a rename does not change. So whoever meets a half-done change knows
-from its states and the disk alone what is to be moved where.
+The content of a file that is too large or ignored exists only once: in the tree or in the trash. Its state has a
+*token* as target, and the trash stores the content under that token. The target also records the inode, which a rename
+keeps. So the states and the disk are enough to finish a half-done change.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,37 +22,38 @@ _PREFIX = "trash:"
 
 
 class TrashDirectory:
-    """One workspace's trash on this node. Beside the mounts, so that no path language reaches it."""
+    """One workspace's trash on this node. It is outside the mounts, so that no workspace path reaches it."""
 
     def __init__(self, root: Path, *, make: Callable[[], None], openat2: bool | None = None) -> None:
-        """``make`` makes ``root`` when something is first put there, if it is missing."""
+        """Prepare the trash. ``make`` creates ``root`` before the first use, if it is missing."""
         self._root = root
         self._make = make
         self._openat2 = openat2
         self._opened: MountWriter | None = None
 
     def can_rename_from(self, disk: MountWriter) -> bool:
-        """Whether what stands on this disk can be renamed into here; another file system's cannot."""
+        """Whether entries of this disk can be renamed into the trash. Another file system's cannot."""
         return disk.can_rename_into(self._disk)
 
     def holds(self, token: UUID) -> bool:
+        """Whether the trash has content under a token."""
         return self._root.exists() and self._disk.stat(_lying(token)) is not None
 
     def move_in(self, disk: MountWriter, place: WorkspacePath, token: UUID) -> None:
-        """Moves what stands at ``place`` aside. A rename: at every moment it is there or here, and whole."""
+        """Move ``place`` into the trash. A rename: the content is always complete, there or here."""
         disk.rename(place, _lying(token), into=self._disk)
 
     def move_out(self, disk: MountWriter, token: UUID, place: WorkspacePath) -> None:
-        """Moves it back, to where nothing stands, without set-id bits and the like: whoever made them."""
+        """Move content back to a free path. Strips set-id bits and the like."""
         self._disk.normalize(_lying(token), imported=False, setgid_folders=disk.gives_group(place))
         self._disk.rename(_lying(token), place, into=disk)
 
     def hashed(self, token: UUID, *, room: int = 0) -> list[TreeHash]:
-        """What lies here under a token, and all in it, by its content."""
+        """Hash the content under a token, and everything below it."""
         return self._disk.hashed(_lying(token), room=room)
 
     def delete(self, token: UUID) -> None:
-        """Removes it for good, with all that is in it. Nothing there is fine."""
+        """Delete the content under a token for good. A missing token is not an error."""
         if self._root.exists():
             self._disk.remove_whole(_lying(token))
 
@@ -66,29 +66,26 @@ class TrashDirectory:
 
 
 def _lying(token: UUID) -> WorkspacePath:
-    # The mount is of no importance: the disk is the trash's own.
+    # The mount does not matter: the trash has its own disk.
     return mount_root(Mount.STATE).child(str(token))
 
 
-# States whose content the history does not keep
-
-
 def token_of(state: EntryState | None) -> UUID | None:
-    """What the content lies under if it is displaced; nothing for a state whose content the history keeps."""
+    """Return the trash token of a state, or ``None`` if the history stores its content."""
     if state is None or state.kind is EntryKind.LINK or state.target is None:
         return None
     return UUID(state.target.removeprefix(_PREFIX).partition(":")[0])
 
 
 def is_same_inode(state: EntryState, node: DiskEntry | None) -> bool:
-    """Whether a node is the very file or folder that a state without kept content speaks of."""
+    """Whether a disk entry is the very file or folder that an untracked state describes."""
     assert state.target is not None
     inode = int(state.target.rpartition(":")[2])
     return node is not None and node.kind is state.kind and node.fingerprint.inode == inode
 
 
 def untracked_state(place: WorkspacePath, node: DiskEntry, *, size: int | None = None) -> EntryState:
-    """The state of a file, or of a folder with all that is in it, whose content the history shall not keep."""
+    """Build the state of a file, or of a whole folder, whose content the history does not store."""
     assert node.kind in (EntryKind.FILE, EntryKind.FOLDER)
     return EntryState(
         place=place,
@@ -101,7 +98,7 @@ def untracked_state(place: WorkspacePath, node: DiskEntry, *, size: int | None =
 
 
 def list_trashed(change_set: ChangeSet) -> list[TrashedFile]:
-    """What a set puts into the trash."""
+    """List what a change set moves into the trash."""
     return [
         TrashedFile(token, change.file_id, state.place, state.kind, state.mode, state.size)
         for change in change_set.changes
@@ -110,7 +107,7 @@ def list_trashed(change_set: ChangeSet) -> list[TrashedFile]:
 
 
 def list_restored(change_set: ChangeSet) -> list["RestoredFromTrash"]:
-    """What a set brings back from the trash."""
+    """List what a change set restores from the trash."""
     return [
         RestoredFromTrash(token, change.after.place)
         for change in change_set.changes
@@ -119,7 +116,7 @@ def list_restored(change_set: ChangeSet) -> list["RestoredFromTrash"]:
 
 
 def trash_unavailable_reason(entry: TrashEntry | None) -> str | None:
-    """Why something cannot be brought back from the trash; nothing if it can."""
+    """Explain why content cannot be restored from the trash. Returns ``None`` if it can."""
     if entry is None:
         return "Its content is neither in the history nor in the trash."
     if entry.gone_at is None:
@@ -131,7 +128,7 @@ def trash_unavailable_reason(entry: TrashEntry | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RestoredFromTrash:
-    """Something that leaves the trash, and where it goes."""
+    """Content that leaves the trash, and the path where it goes."""
 
     token: UUID
     place: WorkspacePath

@@ -1,4 +1,4 @@
-"""Installs packages into workspaces, and begins runs of their workflows."""
+"""Installs packages into workspaces, and starts runs of their workflows."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,7 @@ from toolcrib.workspace.packages.package_archive import package_in
 
 
 class PackageInstaller:
-    """A workspace's package: its row, its agents and its files, which change together."""
+    """Changes a workspace's package: its row, its agents and its files together."""
 
     def __init__(self, rows: PackageStore, files: FileStore, mounts: MountTable, *, node: str) -> None:
         self.rows = rows
@@ -28,13 +28,18 @@ class PackageInstaller:
         self._node = node
 
     async def require_installer(self, tenant: Tenant) -> None:
-        """Forbidden for others than owners, and Superseded elsewhere than at home: before an archive is taken."""
+        """Check role and home node before an archive is accepted.
+
+        Raises:
+            Forbidden: The caller is not an owner.
+            Superseded: The workspace lives on another node.
+        """
         await self._home(tenant, WorkspaceRole.OWNER)
 
     async def install(self, tenant: Tenant, archive: bytes) -> Package:
-        """Adds what an archive holds, or another version of what is there; for owners."""
+        """Install a package archive, or replace the installed version. Owners only."""
         await self._home(tenant, WorkspaceRole.OWNER)
-        # Who gives up must not leave files without their row.
+        # Shielded: a cancelled request must not leave files without their row.
         return await asyncio.shield(self._install(tenant, await package_in(archive)))
 
     async def _install(self, tenant: Tenant, contents: PackageContents) -> Package:
@@ -52,7 +57,7 @@ class PackageInstaller:
             raise
 
     async def remove(self, tenant: Tenant, name: str) -> None:
-        """Removes a package with its agents; for owners."""
+        """Remove a package with its agents. Owners only."""
         await self._home(tenant, WorkspaceRole.OWNER)
 
         async def take_away() -> None:
@@ -61,14 +66,14 @@ class PackageInstaller:
         await asyncio.shield(self.rows.remove(tenant, name, take_away))
 
     async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes, Workflow]:
-        """What a run of a package begins with."""
+        """Return the document and the workflow that a run of a package starts with."""
         document, workflow = await self.rows.workflow(tenant, name)
         if document is None or workflow is None:
             raise BadArguments({"package": f"{name!r} has no workflow.md, so there is nothing to run."})
         return document, workflow
 
     async def begin(self, tenant: Tenant, session_id: SessionId, document: bytes) -> None:
-        """Puts the workflow's document into the session's @state."""
+        """Write the workflow document into the session's @state."""
         home = await self._home(tenant, WorkspaceRole.MEMBER)
         place = replace(WORKFLOW, scope=str(session_id))
         disk = self._mounts.disk(tenant.workspace_id, home.tree, place)

@@ -1,7 +1,7 @@
-"""Reads the archive of an agent package: zip, tar or tar.gz. Pure, hostile input throughout, so it runs in a worker.
+"""Parses the archive of an agent package: zip, tar or tar.gz. Runs in a worker, because the input is untrusted.
 
-Every bound is on what was really unpacked, never on what a header promises. Only plain files are taken: an archive with
-a link, a device, a set-id bit or a path that leads out is refused whole.
+Every limit applies to what was really unpacked, never to what a header promises. Only regular files are accepted: an
+archive with a link, a device, a set-id bit or a path that leads out is rejected as a whole.
 """
 
 import io
@@ -33,7 +33,7 @@ MOST_AGENTS: Final = 50
 MOST_NODES: Final = 1_000
 MOST_EDGES: Final = 5_000
 _LONGEST_DOCUMENT: Final = 100_000
-# Names of folders count as entries, too.
+# Folders count as entries, too.
 _MOST_ENTRIES: Final = 2 * MOST_FILES
 _TAR_BLOCKS: Final = 2_000 * _MOST_ENTRIES
 
@@ -52,7 +52,7 @@ _UNREADABLE: Final = (
 
 
 async def package_in(archive: bytes) -> PackageContents:
-    """What an archive holds; BadArguments says what is wrong with it."""
+    """Parse an archive in a worker. Raises ``BadArguments`` with what is wrong with it."""
     plain = await in_worker(plainly_read, archive)
     return PackageContents(
         name=plain["name"],
@@ -69,7 +69,7 @@ async def package_in(archive: bytes) -> PackageContents:
 
 
 def plainly_read(archive: bytes) -> dict[str, Any]:
-    """The same as plain values, which a worker can give back."""
+    """Parse an archive into plain values that a worker can return."""
     files = _unpacked(archive)
     name, version = _manifest(files)
     document = files.get(_DOCUMENT)
@@ -115,7 +115,7 @@ def _from_zip(archive: bytes) -> Iterator[tuple[str, bytes]]:
             raise _too_much()
         left = MOST_BYTES
         for entry in entries:
-            # What the archive says, not what the library made of it: that ends names at a NUL.
+            # The name as stored in the archive: the library cuts names at a NUL.
             name = entry.orig_filename
             _refuse_special(name, entry.external_attr >> 16)
             if entry.flag_bits & 0x1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -150,7 +150,7 @@ def _from_tar(archive: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _inflated(archive: bytes) -> bytes:
-    """A tar's own bytes. A bomb is not unpacked any further than the most that is taken."""
+    """Decompress a tar.gz. Stops at the size limit, so that a decompression bomb does no harm."""
     if not archive.startswith(b"\x1f\x8b"):
         return archive
     inflater = zlib.decompressobj(wbits=31)
@@ -161,7 +161,7 @@ def _inflated(archive: bytes) -> bytes:
 
 
 def _refuse_special(name: str, mode: int) -> None:
-    # Archives of systems without such modes have none at all.
+    # Archives of systems without Unix modes have none at all.
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _bad(f"{name[:200]!r} is no plain file: links, devices and the like are not taken")
     if mode & _SET_ID:
@@ -169,7 +169,7 @@ def _refuse_special(name: str, mode: int) -> None:
 
 
 def _path(name: str) -> str:
-    """A name as it stands in @pkg; refused unless it is spelled exactly so."""
+    """Check that a name is a valid path in @pkg, spelled in its normal form."""
     try:
         path = parse_mounted(f"@pkg/{name}").path
     except (BadArguments, PathOutsideMount) as error:
@@ -192,7 +192,7 @@ def _manifest(files: dict[str, bytes]) -> tuple[str, str]:
 
 
 def _agents(files: dict[str, bytes]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Name, definition and rules of each."""
+    """Return name, definition and rules of each agent."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for path, body in sorted(files.items()):
         named = _AGENT.fullmatch(path)
@@ -225,7 +225,7 @@ def _workflow(document: bytes, files: dict[str, bytes]) -> Workflow:
     graph, schema = _object(files, _GRAPH), _object(files, _SCHEMA)
     if schema is not None and (flaw := schema_error(schema)):
         raise _bad(f"{_SCHEMA}: {flaw}")
-    # Without a graph nothing follows the step at which it begins.
+    # Without a graph there is only the starting step.
     workflow = (
         Workflow(start, frozenset({start}), frozenset(), schema) if graph is None else _graph(graph, start, schema)
     )

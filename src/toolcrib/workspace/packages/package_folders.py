@@ -1,6 +1,6 @@
-"""Where installed packages lie on this node: each unpacked in a folder of its own, and a link to the one that counts.
+"""Stores installed packages on this node: each in its own folder, with a link to the current one.
 
-The link is replaced in one step, so that every process of the node sees one package or the other whole as @pkg.
+The link is replaced atomically, so that every process sees either the old or the new package as @pkg.
 """
 
 import os
@@ -17,18 +17,18 @@ from toolcrib.runtime.private_directory import make_private
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
 _FOLDERS, _CURRENT = "packages", "package"
-# Room that is left to others.
+# Bytes that stay free on the disk for other users.
 _SPARE = 1_000_000
 
 
 class PackageFolders:
-    """The packages of the workspaces of one data directory."""
+    """The package folders of all workspaces in one data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
 
     def current(self, workspace_id: WorkspaceId) -> Path | None:
-        """The package that @pkg shows."""
+        """Return the folder that @pkg shows."""
         above = self._above(workspace_id)
         try:
             return above / os.readlink(above / _CURRENT)
@@ -36,9 +36,11 @@ class PackageFolders:
             return None
 
     def put(self, workspace_id: WorkspaceId, files: Sequence[tuple[str, bytes]]) -> Path | None:
-        """Unpacks files and makes @pkg show them; gives what it showed before. One at a time for a workspace.
+        """Unpack files and make @pkg show them.
 
-        What it showed before stays until the next package comes, for who is just reading it.
+        Returns the previous folder. Call it for one package at a time per workspace.
+
+        The previous folder stays until the next installation, for readers that still use it.
         """
         above, before = self._above(workspace_id), self.current(workspace_id)
         folder = above / _FOLDERS / token_hex(16)
@@ -47,7 +49,7 @@ class PackageFolders:
             with MountWriter(folder) as disk:
                 if disk.free_bytes() < sum(len(body) for _, body in files) + _SPARE:
                     raise ToolFailed("The disk is full: the package does not fit. Nothing was changed.")
-                # Not as @pkg, which nobody writes.
+                # Not as @pkg, which is read-only.
                 disk.write_all([(WorkspacePath(Mount.PROJECT, f"/{path}"), body, FILE_MODE) for path, body in files])
             self.show(workspace_id, folder)
         except BaseException:
@@ -55,12 +57,12 @@ class PackageFolders:
             raise
         for other in folder.parent.iterdir():
             if other not in (folder, before):
-                # We wrote all that is in it, and there is no link among it.
+                # Toolcrib wrote everything in it, and there are no links.
                 shutil.rmtree(other, ignore_errors=True)
         return before
 
     def show(self, workspace_id: WorkspaceId, folder: Path | None) -> None:
-        """Makes @pkg show a folder, or nothing."""
+        """Make @pkg show a folder, or nothing."""
         above = self._above(workspace_id)
         if folder is None:
             (above / _CURRENT).unlink(missing_ok=True)

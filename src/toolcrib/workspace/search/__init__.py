@@ -1,1 +1,1 @@
-"""Searching a workspace: by content, by path, by what a file is. Changes nothing."""
+"""Searching a workspace: by content, by path and by file properties."""

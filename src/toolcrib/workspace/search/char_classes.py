@@ -1,7 +1,7 @@
-"""Which characters one step of a pattern can take, exactly within ASCII and roughly beyond it.
+"""Which characters one step of a pattern matches: exact within ASCII, approximate beyond it.
 
-Within ASCII every engine and every locale agree. Beyond, what a letter is and what its other case is depends on the
-engine, its version and the database's locale: there only PostgreSQL is asked.
+Within ASCII every engine and locale agree. Beyond, letters and cases depend on the engine, its version and the
+database's locale, so that only PostgreSQL decides.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits, hexdigits, whitespace
 
 ASCII = frozenset(range(128))
-# What some file that is not quite text may have in place of a character.
+# Represents a character of a file that is not valid text.
 REPLACEMENT = "\ufffd"
 
 
@@ -19,10 +19,10 @@ def codes(text: str) -> frozenset[int]:
 
 WORD = codes(ascii_letters + digits + "_")
 DIGIT = codes(digits)
-# Some locales add U+001C to U+001F. Lines that have them are not plain, so that this need not be known.
+# Some locales add U+001C to U+001F. Lines with those characters are never treated as plain, so it does not matter.
 SPACE = codes(whitespace)
 
-# ``punct`` is missing: locales do not agree on it.
+# ``punct`` is missing because locales do not agree on it.
 NAMED = {
     "alnum": codes(ascii_letters + digits),
     "alpha": codes(ascii_letters),
@@ -37,9 +37,9 @@ NAMED = {
     "xdigit": codes(hexdigits),
 }
 
-# Characters beyond ASCII whose other case is in it, in locales that know of it.
+# Non-ASCII characters whose other case is in ASCII, in some locales.
 _CROSSING = {0x130: "iI", 0x131: "iI", 0x17F: "sS", 0x212A: "kK"}
-# Alphabets whose cases no later Unicode will touch: Latin-1 and Latin Extended-A, Greek, Cyrillic.
+# Alphabets whose case mappings are stable in Unicode: Latin-1, Latin Extended-A, Greek, Cyrillic.
 _SETTLED = (range(0xC0, 0x180), range(0x391, 0x3CA), range(0x400, 0x460))
 
 
@@ -47,8 +47,10 @@ _SETTLED = (range(0xC0, 0x180), range(0x391, 0x3CA), range(0x400, 0x460))
 class CharClass:
     """One character out of a set.
 
-    ``beyond`` are those outside ASCII: none, these, or (``None``) any of them may be meant.
-    ``certain``: whether the ASCII part is exact.
+    Attributes:
+        ascii: The matching ASCII characters.
+        beyond: The matching characters outside ASCII: none, these, or possibly any (``None``).
+        certain: Whether the ASCII part is exact.
     """
 
     ascii: frozenset[int] = frozenset()
@@ -61,7 +63,7 @@ class CharClass:
 
     @property
     def is_sure_everywhere(self) -> bool:
-        """Whether every engine takes the same characters for it, on any line at all."""
+        """Whether every engine matches the same characters, on any line."""
         one = self.beyond is not None and len(self.beyond) <= 1 and REPLACEMENT not in self.beyond
         return self.certain and one and ord("\r") not in self.ascii
 
@@ -70,7 +72,7 @@ ANY = CharClass(ASCII, None)
 
 
 def one(char: str, *, ignore_case: bool) -> CharClass:
-    """Just this character or, without regard to case, its other case too."""
+    """Match this character or, with ``ignore_case``, its other case too."""
     code = ord(char)
     if code < 128:
         return CharClass(_both_cases({code}) if ignore_case else frozenset({code}))
@@ -86,7 +88,7 @@ def one(char: str, *, ignore_case: bool) -> CharClass:
 def several(
     ranges: Iterable[tuple[int, int]], sets: Iterable[CharClass], *, negated: bool, ignore_case: bool
 ) -> CharClass:
-    """A bracket: characters from ``ranges``, both ends included, and from ``sets``; or all others."""
+    """Build a bracket expression from inclusive ``ranges`` and from ``sets``, possibly negated."""
     inside: set[int] = set()
     beyond = negated
     certain = True
@@ -94,7 +96,7 @@ def several(
         inside.update(range(low, min(high, 127) + 1))
         beyond |= high > 127
         if ignore_case and (crossing := [code for code in _CROSSING if low <= code <= high]):
-            # Whether their ASCII partners are meant, PostgreSQL knows. For narrowing down, all may be.
+            # Only PostgreSQL knows whether the ASCII partners match. For a prefilter, assume that they do.
             certain = False
             inside.update(*(codes(_CROSSING[code]) for code in crossing))
     for each in sets:

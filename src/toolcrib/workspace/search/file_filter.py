@@ -1,4 +1,4 @@
-"""Which files a search looks into: those that are meant, can be named, and may be read."""
+"""Selects the files that a search reads: matching the path pattern, nameable and readable by the caller."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -13,31 +13,33 @@ from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.workspace.fs.mount_writer import MountWriter, is_temporary
 from toolcrib.workspace.tree import WorkspaceTree
 
-# Which paths a ``path_pattern`` means: SQL LIKE with ``*`` for ``%``, or a part of the path. Case does not count.
-
 _PIECE = re.compile(r"\\(.)|([%*])|(_)|(.)", re.DOTALL)
-# The end of a name that ripgrep can be given as it stands.
+# A name suffix that ripgrep accepts unescaped.
 _ENDING = re.compile(r".*[%*]([A-Za-z0-9.\-]+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A path pattern, read. ``ending`` is how the name of every file it means ends, where that is certain."""
+    """A parsed path pattern. ``ending`` is the suffix that every matching name certainly has."""
 
     expressions: ExpressionSet
     ending: str = ""
 
     def means(self, path: str) -> bool:
+        """Whether the pattern matches a path."""
         return self.expressions.any(path)
 
 
 def likeness(pattern: str) -> LikePattern:
-    """``%.rs``, ``src/*``, ``/src/%``; without a wildcard, any path that contains it."""
+    """Parse a ``path_pattern``: SQL LIKE with ``*`` for ``%``, such as ``%.rs``, ``src/*`` or ``/src/%``.
+
+    Case-insensitive. Without a wildcard it matches any path that contains it.
+    """
     text = pattern.strip().removeprefix("./")
     if "%" not in text and "*" not in text:
         return LikePattern(_compiled(f".*{literal_expression(text)}.*"))
     if not text.startswith(("/", "%", "*")):
-        # It may begin at any folder.
+        # It may start at any folder.
         text = f"%/{text}"
     ending = _ENDING.fullmatch(text)
     return LikePattern(_compiled(_expression(text)), ending[1] if ending else "")
@@ -58,12 +60,12 @@ def _compiled(expression: str) -> ExpressionSet:
 
 
 def order_of(path: str) -> str:
-    """By this, paths sort folder by folder, as names do and as ripgrep walks."""
+    """Sort key that orders paths folder by folder, as ripgrep walks them."""
     return path.replace("/", "\0")
 
 
 class FileFilter:
-    """Says of a path whether it is searched. ``elsewhere`` are those of which the disk does not tell the truth."""
+    """Decides whether a path is searched. ``elsewhere`` are paths whose content on disk is not current."""
 
     def __init__(self, tree: WorkspaceTree, paths: LikePattern | None, elsewhere: Collection[str]) -> None:
         self._tree = tree
@@ -72,18 +74,18 @@ class FileFilter:
 
     @property
     def name_globs(self) -> tuple[str, ...]:
-        """The same for ripgrep, which may search more than this."""
+        """Globs for ripgrep, which may select more files than this filter."""
         return (f"*{self._paths.ending}",) if self._paths and self._paths.ending else ()
 
     def place(self, path: str) -> WorkspacePath | None:
-        """The place of a path on disk, if it is searched."""
+        """Return the workspace path of a path on disk if it is searched."""
         if path in self._elsewhere or not self._means(path) or not can_be_named(path):
             return None
         place = WorkspacePath(Mount.PROJECT, path)
         return place if self._may_read(place) else None
 
     def readable(self, files: Iterable[File]) -> list[File]:
-        """Of files that do not stand on disk, those that are searched."""
+        """Return those files without content on disk that are searched."""
         return [
             file
             for file in files
@@ -93,7 +95,10 @@ class FileFilter:
         ]
 
     async def withheld(self, disk: MountWriter, off_disk: Iterable[File]) -> int:
-        """How many files are meant and may not be read. All count: a number of those that match would tell of them."""
+        """Count selected files that the caller may not read.
+
+        Counts all: a count of matching ones would reveal content.
+        """
         if not self._tree.is_an_agents:
             return 0
         paths = await in_thread(self._files, disk)
@@ -117,7 +122,7 @@ class FileFilter:
 
 
 def can_be_named(path: str) -> bool:
-    """Whether a path found on disk can be written down, and is not one of our own temporaries."""
+    """Whether a path found on disk is a valid name and not a temporary file of Toolcrib."""
     return all(map(_is_name, path[1:].split("/")))
 
 

@@ -1,4 +1,4 @@
-"""Finds files and folders by their paths, kinds and sizes. First the page, then what the history says of it."""
+"""Finds files and folders by path, kind and size. Selects on disk first, then loads the page from the history."""
 
 import re
 import sys
@@ -16,8 +16,6 @@ from toolcrib.workspace.search.file_filter import can_be_named, order_of
 from toolcrib.workspace.sync.path_state import PathState
 from toolcrib.workspace.tree import WorkspaceTree
 
-# Glob patterns over paths. ``*`` and ``?`` stay within a name, ``**`` spans folders, ``{a,b}`` is either.
-
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATTERNS = 200
 
@@ -26,13 +24,16 @@ Matches = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class GlobSet:
-    """Patterns, read: some look at the name alone, the others at each folder on the way."""
+    """Parsed globs: some match the name alone, the others each component of the path.
+
+    ``*`` and ``?`` stay within a name, ``**`` spans folders, ``{a,b}`` is either.
+    """
 
     of_names: Matches | None
     of_paths: tuple[tuple[Matches | None, ...], ...]
 
     def match(self, path: str, name: str) -> bool:
-        """Whether any of them means the node of this name at this path."""
+        """Whether any pattern matches this path and name."""
         if self.of_names is not None and self.of_names(name):
             return True
         if not self.of_paths:
@@ -42,7 +43,10 @@ class GlobSet:
 
 
 def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
-    """BadArguments for what could lead out of the workspace, or means nothing."""
+    """Parse glob patterns relative to ``base``.
+
+    Raises ``BadArguments`` for an invalid pattern, such as one with "..".
+    """
     of_names: list[str] = []
     of_paths: list[tuple[Matches | None, ...]] = []
     made = _either(patterns)
@@ -58,7 +62,7 @@ def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
             of_names.append(glob_expression(steps[0]))
             continue
         if steps[-1] == "**":
-            # What lies below a folder, and not the folder.
+            # Match what is below a folder, not the folder itself.
             steps.append("*")
         above = () if pattern.startswith("/") else tuple(_exactly(part) for part in base.parts)
         of_paths.append((*above, *(None if step == "**" else name_matcher(step) for step in steps)))
@@ -66,7 +70,7 @@ def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
 
 
 def name_matcher(pattern: str) -> Matches:
-    """Shell wildcards over one name: ``*``, ``?`` and ``[…]``. BadArguments for a pattern that is too large."""
+    """Compile shell wildcards over one name: ``*``, ``?`` and ``[…]``. Raises ``BadArguments`` if it is too large."""
     return _matching([glob_expression(pattern)])
 
 
@@ -82,7 +86,7 @@ def _exactly(name: str) -> Matches:
 
 
 def _either(patterns: Sequence[str]) -> list[str]:
-    """The patterns with every choice of their braces made."""
+    """Expand the braces of the patterns."""
     made: list[str] = []
     pending = list(reversed(patterns))
     while pending:
@@ -99,9 +103,9 @@ def _either(patterns: Sequence[str]) -> list[str]:
 
 
 def _means(steps: tuple[Matches | None, ...], parts: list[str]) -> bool:
-    """Whether the steps lead exactly to the end of a path. ``None`` is any number of folders.
+    """Whether the steps match a whole path. ``None`` matches any number of folders.
 
-    When a later step fails, only the last ``None`` need be tried again: those before it took as little as they could.
+    When a later step fails, only the last ``None`` needs another try: earlier ones matched as little as possible.
     """
     at = step = 0
     resume: tuple[int, int] | None = None
@@ -125,13 +129,13 @@ def _nothing(_: str) -> bool:
     return False
 
 
-# How many places the history is asked about at once, when it decides which of them are wanted.
+# Paths per query when the history decides which of them match.
 _CHUNK = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class FindCriteria:
-    """What ``find`` asks of a file or folder. Both sizes are included, and only files have one."""
+    """The criteria of ``find``. Both size limits are inclusive and apply to files only."""
 
     name: Matches | None = None
     type: FileType | None = None
@@ -140,22 +144,24 @@ class FindCriteria:
 
     @property
     def concern_size(self) -> bool:
+        """Whether there is a size limit."""
         return self.min_size is not None or self.max_size is not None
 
     def suit_kind(self, kind: EntryKind | None) -> bool:
-        """Before the history is asked: a folder is a folder, and only files have other types, and sizes."""
+        """Prefilter by kind, before the history is queried. Only files have sizes and types other than folder."""
         if kind is None or (self.concern_size and kind is not EntryKind.FILE):
             return False
         return self.type is None or (self.type is FileType.FOLDER) == (kind is EntryKind.FOLDER)
 
     def suit_size(self, size: int) -> bool:
+        """Whether a size is within the limits."""
         return (self.min_size or 0) <= size and (self.max_size is None or size <= self.max_size)
 
 
 async def matching_globs(
     tree: WorkspaceTree, base: WorkspacePath, globs: GlobSet, *, limit: int | None
 ) -> list[PathState]:
-    """What stands below ``base`` and is meant by a pattern, by path, folder by folder; virtual files too."""
+    """Return path states below ``base`` that match a glob, in path order, including virtual files."""
     base, disk = await _folder(tree, base)
     off_disk = await tree.off_disk(base)
     found = await in_thread(_sorted, disk, base, lambda path, name, kind: kind and globs.match(path, name))
@@ -169,7 +175,7 @@ async def matching_globs(
 async def with_traits(
     tree: WorkspaceTree, base: WorkspacePath, traits: FindCriteria, *, recursive: bool, limit: int | None
 ) -> list[PathState]:
-    """What stands below ``base`` on disk, or is virtual, and has these traits, by path, folder by folder."""
+    """Return path states below ``base`` that match the criteria, in path order, including virtual files."""
     base, disk = await _folder(tree, base)
     off_disk = await tree.off_disk(base, recursive=recursive)
     virtual = {file.state.place.path: file.state for file in off_disk if file.is_virtual}
@@ -196,7 +202,7 @@ async def _of_type(
     type_: FileType | None,
     limit: int | None,
 ) -> list[PathState]:
-    """Only the history knows one type of file from another, so it is asked until there are enough."""
+    """Filter by file type, which only the history knows. Queries in chunks until there are enough."""
     found: list[PathState] = []
     while (limit is None or len(found) < limit) and (chunk := await in_thread(_taken, places, _CHUNK)):
         standings = await tree.path_states(chunk, off_disk, nodes_of_all=True)
@@ -216,7 +222,7 @@ def _of_size(
 
 
 async def _folder(tree: WorkspaceTree, place: WorkspacePath) -> tuple[WorkspacePath, MountWriter | None]:
-    """The folder at a place, as ``ls`` would list it, and its disk; none for a virtual one, which is on no disk."""
+    """Return the folder as ``ls`` would list it, and its disk. A virtual folder has no disk."""
     tree.check_read(place)
     standing = await tree.view(place)
     if not standing.exists and not place.is_root:

@@ -1,8 +1,7 @@
-"""Finds the lines that match a pattern: ripgrep on the tree, PostgreSQL for what only it can judge.
+"""Finds lines that match a pattern: with ripgrep on disk, and PostgreSQL where only it can decide.
 
-Every line is read again through the disk before it is given out, so nothing is believed of what ripgrep saw on a path
-that somebody swapped meanwhile. Matches come by path, folder by folder, then by line; those in virtual files come last,
-so that talk about a word does not take the place of where it is used.
+Every line is read again through the confined reader, so that a path swapped during the search reveals nothing. Matches
+are ordered by path, folder by folder, then by line. Matches in virtual files, such as chats, come last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,19 +28,19 @@ from toolcrib.workspace.search.hit_verification import (
 from toolcrib.workspace.search.regex_translation import EVERYTHING, plan_search, to_postgres_regex
 from toolcrib.workspace.tree import WorkspaceTree
 
-# How long a whole search may take.
+# Time limit of one search.
 SECONDS = 8.0
-# No result holds more, whatever was asked for.
+# The most matches in one result.
 MOST_MATCHES = 100_000
-# How long a page is looked for in order, on one core, before all is searched at once, on every core.
+# Seconds to search in order on one core, before searching everything on every core.
 _PATIENCE = 0.05
-# What PostgreSQL judges in one statement, in characters.
+# Characters that PostgreSQL matches in one statement.
 _BATCH = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class GrepQuery:
-    """What is searched for, where, how much around it is wanted, and how many matches at most."""
+    """What to search for, in which files, with how many context lines and matches."""
 
     pattern: str
     ignore_case: bool = True
@@ -52,7 +51,7 @@ class GrepQuery:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """``withheld`` is how many files the caller may not read, whatever is in them."""
+    """The matches. ``withheld`` counts files that the caller may not read, whatever is in them."""
 
     matches: list[MatchedLine]
     timed_out: bool
@@ -71,7 +70,10 @@ class GrepSearch:
         self._timed_out = False
 
     async def answer(self) -> GrepMatches:
-        """BadArguments for what is no pattern. A search that takes too long gives what it found until then."""
+        """Run the search.
+
+        Raises ``BadArguments`` for an invalid pattern. After the time limit, returns what was found.
+        """
         root = mount_root(Mount.PROJECT)
         disk = await self._tree.disk_at(root)
         off_disk = await self._tree.off_disk(root)
@@ -80,13 +82,13 @@ class GrepSearch:
         readable = selection.readable(off_disk)
         stored: list[MatchedLine] = []
         try:
-            # PostgreSQL refuses what is no pattern, whoever would have searched.
+            # PostgreSQL validates the pattern, whichever engine searches.
             await self._matching([])
             stored = await self._in_stored([file for file in readable if not file.is_virtual])
             await self._on_disk(reader)
         except TimedOut:
             self._timed_out = True
-        # What was found on disk is in order already.
+        # Matches on disk are already in order.
         matches = self._found
         if stored:
             matches = sorted(matches + stored, key=lambda match: (order_of(match.place.path), match.number))
@@ -104,14 +106,14 @@ class GrepSearch:
         return len(self._found) >= self._question.limit
 
     async def _on_disk(self, reader: HitVerifier) -> None:
-        """A page in order, if it comes quickly; else all at once; or in order after all, if that is too much."""
+        """Search in order if that is fast; else everything at once; if that finds too much, in order after all."""
         if self._question.limit < MOST_MATCHES and await self._in_order(reader, patience=_PATIENCE):
             return
         if not await self._at_once(reader):
             await self._in_order(reader)
 
     async def _in_order(self, reader: HitVerifier, *, patience: float | None = None) -> bool:
-        """Searches in the order of the answer, and stops when that is full. Whether it sufficed."""
+        """Search in result order until the result is full. Returns whether that succeeded."""
         self._found.clear()
         until = self._deadline if patience is None else min(monotonic() + patience, self._deadline)
         async with self._tree.ripgrep.search(
@@ -127,12 +129,12 @@ class GrepSearch:
                 if monotonic() >= until:
                     if len(self._found) * 10 < self._question.limit:
                         return False
-                    # Who has found a tenth by now finds the rest soon enough.
+                    # With a tenth found by now, the rest will come soon enough.
                     until = self._deadline
             return self._is_full or not run.was_refused or await self._unaided(reader)
 
     async def _at_once(self, reader: HitVerifier) -> bool:
-        """Finds everything first, then puts it in order and reads it again, as far as needed. Whether it sufficed."""
+        """Find all hits first, then sort and verify as many as needed. Returns whether that succeeded."""
         self._found.clear()
         hits: list[RipgrepHit] = []
         async with self._tree.ripgrep.search(
@@ -153,7 +155,7 @@ class GrepSearch:
         return True
 
     async def _unaided(self, reader: HitVerifier) -> bool:
-        """For what is too large for ripgrep: PostgreSQL judges every line."""
+        """Let PostgreSQL match every line, for an expression that is too large for ripgrep."""
         self._approach = EVERYTHING
         return await self._in_order(reader)
 
@@ -162,7 +164,7 @@ class GrepSearch:
         self._found += await self._judged(candidates)
 
     async def _in_stored(self, files: Sequence[File]) -> list[MatchedLine]:
-        """Matches in what does not stand on disk yet."""
+        """Find matches in content that is not on disk yet."""
         found: list[MatchedLine] = []
         for file in files:
             if file.state.sha256 is not None and file.state.content is not ContentKind.BINARY:
@@ -170,7 +172,7 @@ class GrepSearch:
         return found
 
     async def _in_virtual(self, files: Sequence[File], *, most: int) -> list[MatchedLine]:
-        """Matches in chats and agents, by path. PostgreSQL, which has them, says which ones are worth reading."""
+        """Find matches in chats and agents, by path. PostgreSQL preselects the files."""
         found: list[MatchedLine] = []
         if not files or most <= 0 or self._timed_out:
             return found
@@ -181,7 +183,7 @@ class GrepSearch:
                 seconds=max(self._seconds_left, 0),
             )
             for file in sorted((file for file in files if file.id in matching), key=lambda file: file.state.place):
-                # One that is too large to be read, or was deleted just now, has nothing for us.
+                # A file that is too large to read, or was deleted just now, has no matches.
                 with suppress(NotFound, TooLarge):
                     found += await self._in_body(file, await self._tree.head_content(file))
                 if len(found) >= most:
@@ -194,7 +196,7 @@ class GrepSearch:
         return await self._judged(await in_thread(_every_line, file, body, self._question.around))
 
     async def _judged(self, candidates: CandidateLines) -> list[MatchedLine]:
-        """Those that match, after asking PostgreSQL about the doubtful ones."""
+        """Return the matches, after PostgreSQL has checked the doubtful ones."""
         if not candidates.doubts:
             return candidates.matches
         refuted = set(candidates.doubts)
@@ -204,9 +206,9 @@ class GrepSearch:
         return [match for index, match in enumerate(candidates.matches) if index not in refuted]
 
     async def _matching(self, lines: list[str]) -> list[int]:
-        """Which of these lines PostgreSQL's own regular expressions match."""
+        """Return the numbers of the lines that PostgreSQL's regular expressions match."""
         self._require_time()
-        # The empty lines at the end make sure that there is something to split, and that the pattern is looked at.
+        # The empty lines at the end ensure that there is something to split, so that PostgreSQL checks the pattern.
         numbers = await self._tree.lines_matching(
             "\n".join([*lines, "", ""]),
             to_postgres_regex(self._question.pattern),
@@ -222,7 +224,7 @@ class GrepSearch:
 
 
 def _every_line(file: File, body: bytes, around: ContextLines) -> CandidateLines:
-    """All lines of a stored file, for PostgreSQL to judge."""
+    """Return all lines of a stored file as candidates for PostgreSQL."""
     candidates, lines = CandidateLines(), TextLines(body)
     for number in range(1, len(lines) + 1):
         candidates.add(match_in(lines, number, file.state.place, around), lines.text(number))
@@ -230,14 +232,14 @@ def _every_line(file: File, body: bytes, around: ContextLines) -> CandidateLines
 
 
 def _in_order(hits: Sequence[RipgrepHit]) -> list[RipgrepHit]:
-    """By path, folder by folder. Ripgrep tells a file's lines together and in their order."""
+    """Sort by path, folder by folder. Ripgrep reports a file's lines together and in order."""
     files = [(path.replace(b"/", b"\0"), list(group)) for path, group in groupby(hits, key=attrgetter("path"))]
     files.sort(key=itemgetter(0))
     return [hit for _, group in files for hit in group]
 
 
 def _batches(doubts: Mapping[int, str]) -> Iterator[list[int]]:
-    """In pieces that one statement can take."""
+    """Split the doubtful lines into batches that fit one statement."""
     batch: list[int] = []
     size = 0
     for index, text in doubts.items():

@@ -1,4 +1,7 @@
-"""Reads what ripgrep found again, through the disk. A line that is not there is dropped."""
+"""Reads the lines that ripgrep found again, through the confined reader. Drops a line that is not there.
+
+Also defines lines as a search counts and shows them: from 1, without line ends, in Unicode.
+"""
 
 import os
 from collections.abc import Sequence
@@ -15,15 +18,13 @@ from toolcrib.workspace.search.file_filter import FileFilter
 from toolcrib.workspace.search.regex_translation import SearchPlan
 from toolcrib.workspace.text.content import SNIFFED, is_binary
 
-# The lines of a text as a search counts and shows them: from 1, without their ends, in Unicode.
-
-# More of a line than this tells nobody anything.
+# More characters of a line do not help a reader.
 _SHOWN = 2_000
 _MARK = b"\xef\xbb\xbf"
 
 
 class TextLines:
-    """What a text holds between newlines. A carriage return before one belongs to it, a byte order mark to nothing."""
+    """Lines of a text, split at newlines. Drops a carriage return before a newline and a leading byte order mark."""
 
     def __init__(self, body: bytes) -> None:
         self._lines = body.split(b"\n")
@@ -34,20 +35,20 @@ class TextLines:
         return len(self._lines)
 
     def raw(self, number: int) -> bytes | None:
-        """A line as it stands in the file, but for the newline; ``None`` if there is none."""
+        """Return a line as stored, without its newline; ``None`` if there is none."""
         return self._lines[number - 1] if 0 < number <= len(self._lines) else None
 
     def text(self, number: int) -> str:
-        """A line as a pattern is matched against it."""
+        """Return a line in the form that patterns match."""
         return line_text(self._lines[number - 1], number)
 
     def shown(self, first: int, last: int) -> list[str]:
-        """The lines between two numbers, both included, as far as they exist."""
+        """Return the lines between two numbers, both inclusive, as far as they exist."""
         return [shown(self.text(number)) for number in range(max(1, first), min(last, len(self)) + 1)]
 
 
 def line_text(line: bytes, number: int) -> str:
-    """A line as it stands in a file, without its end and its mark, in Unicode."""
+    """Decode a line, without its carriage return and byte order mark."""
     line = line.removesuffix(b"\r")
     if number == 1:
         line = line.removeprefix(_MARK)
@@ -55,7 +56,7 @@ def line_text(line: bytes, number: int) -> str:
 
 
 def shown(line: str) -> str:
-    """A line as it is given out: one that is endless ends."""
+    """Shorten a very long line for display."""
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}… [{len(line) - _SHOWN:,} more characters]"
 
 
@@ -64,7 +65,7 @@ _PATH = attrgetter("path")
 
 @dataclass(frozen=True, slots=True)
 class ContextLines:
-    """How many lines are wanted before and after a match."""
+    """How many lines to return before and after a match."""
 
     before: int = 0
     after: int = 0
@@ -74,7 +75,7 @@ _NOTHING = ContextLines()
 
 
 class MatchedLine(NamedTuple):
-    """A line that matches, and those around it. A tuple, since there may be very many."""
+    """A matching line with its context. A tuple, because there may be very many."""
 
     place: WorkspacePath
     number: int
@@ -85,12 +86,13 @@ class MatchedLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CandidateLines:
-    """Lines that are there. ``doubts`` has the whole text of those, by index, that PostgreSQL must still judge."""
+    """Verified lines. ``doubts`` maps the index of lines that PostgreSQL must still check to their whole text."""
 
     matches: list[MatchedLine] = field(default_factory=list)
     doubts: dict[int, str] = field(default_factory=dict)
 
     def add(self, match: MatchedLine, doubt: str | None = None) -> None:
+        """Add a line. ``doubt`` is its whole text if PostgreSQL must still check it."""
         if doubt is not None:
             self.doubts[len(self.matches)] = doubt
         self.matches.append(match)
@@ -98,7 +100,7 @@ class CandidateLines:
 
 @dataclass(frozen=True, slots=True)
 class HitVerifier:
-    """Reads hits again for one search. ``hard_links``: whether files of several names may be read."""
+    """Verifies hits for one search. ``hard_links`` allows reading files with several names."""
 
     disk: MountWriter
     selection: FileFilter
@@ -106,7 +108,7 @@ class HitVerifier:
     hard_links: bool
 
     def candidates(self, hits: Sequence[RipgrepHit], approach: SearchPlan) -> CandidateLines:
-        """Hits of one file stand together; each file is read once."""
+        """Verify hits, which are grouped by file, so that each file is read once."""
         found = CandidateLines()
         for path, group in groupby(hits, key=_PATH):
             place = self.selection.place(f"/{os.fsdecode(path)}")
@@ -121,20 +123,20 @@ class HitVerifier:
         try:
             (self._from_the_whole if whole else self._from_pieces)(place, hits, approach, found)
         except (ToolFailed, CallDenied):
-            # Gone, swapped for something else, or never to be read.
+            # The file is gone, replaced, or not readable for the caller.
             return
 
     def _from_pieces(
         self, place: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
     ) -> None:
-        """Reads no more than the lines themselves, and what tells text from other things."""
+        """Read only the lines themselves, and enough of the start to detect binary files."""
         places = [(max(0, int(offset) - 1), len(text) + 2) for _, _, offset, text in hits]
         start, *pieces = self.disk.read_head(place, [(0, SNIFFED), *places], hard_links=self.hard_links)
         if is_binary(start):
             return
         for (_, told, offset, line), piece in zip(hits, pieces, strict=True):
             there = line if offset == b"0" else b"\n" + line
-            # Up to the newline that ends it, or to the end of the file.
+            # The line ends at a newline or at the end of the file.
             if piece.startswith(there + b"\n") or piece == there:
                 number = int(told)
                 text = line_text(line, number)
@@ -143,7 +145,7 @@ class HitVerifier:
     def _from_the_whole(
         self, place: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
     ) -> None:
-        """For who wants the lines around, or a line that is too long to be told."""
+        """Read the whole file, for context lines or for a line that is too long for ripgrep to report."""
         body, _ = self.disk.read(place, limit=LARGEST_FILE, hard_links=self.hard_links)
         if is_binary(body):
             return
@@ -161,7 +163,7 @@ class HitVerifier:
 
 
 def match_in(lines: TextLines, number: int, place: WorkspacePath, around: ContextLines) -> MatchedLine:
-    """A line as it is given out."""
+    """Build the match of a line with its context."""
     return MatchedLine(
         place,
         number,

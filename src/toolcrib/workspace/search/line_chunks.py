@@ -1,4 +1,4 @@
-"""The texts of many files, in passages of whole lines: what a search reads. Matches nothing itself."""
+"""Reads the texts of many files in chunks of whole lines, for a search to match."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.text.content import is_binary
 from toolcrib.workspace.tree import WorkspaceTree
 
-# How much is read before somebody looks at it. A line longer than this is searched in parts.
+# Bytes per chunk. A longer line is searched in parts.
 _MOST = 1 << 20
 
 Skips = Callable[[str], bool]
@@ -20,7 +20,7 @@ Skips = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class LineChunk:
-    """Some lines of a file, the first of which has the number ``line``, counted from 1."""
+    """Some lines of a file. ``line`` is the number of the first one, counted from 1."""
 
     place: WorkspacePath
     line: int
@@ -32,9 +32,9 @@ class LineChunk:
 
 
 async def passages(tree: WorkspaceTree, top: WorkspacePath, *, skips: Skips) -> AsyncGenerator[list[LineChunk]]:
-    """The texts of a file, or of those below a folder by path, as the caller may read them.
+    """Yield the text of a file, or of all files below a folder by path, as far as the caller may read them.
 
-    What ``skips`` names is left out with all that is below it, and so is what may not be read and what is no text.
+    Leaves out names that ``skips`` selects with everything below them, unreadable files and binary files.
     """
     tree.check_read(top)
     standing = await tree.lookup(top)
@@ -59,7 +59,7 @@ def _files_below(disk: MountWriter, folder: WorkspacePath, skips: Skips) -> list
     pending = [folder]
     while pending:
         here = pending.pop()
-        # A folder that vanished, may not be opened or lies in another mount has nothing for us.
+        # Ignore a folder that vanished, cannot be opened or is another mount.
         with suppress(ToolFailed, PathOutsideMount):
             for entry in disk.entries(here):
                 if skips(entry.name) or not is_valid_name(entry.name):
@@ -81,7 +81,7 @@ def _is_skipped(place: WorkspacePath, top: WorkspacePath, skips: Skips) -> bool:
 
 
 class _ChunkReader:
-    """Reads files from disk, one after the other, about a megabyte at a time."""
+    """Reads files from disk one after the other, about a megabyte at a time."""
 
     def __init__(self, tree: WorkspaceTree, disk: MountWriter, places: Sequence[WorkspacePath]) -> None:
         self._tree = tree
@@ -89,7 +89,7 @@ class _ChunkReader:
         self._passages = self._read_all(places)
 
     def next(self) -> list[LineChunk]:
-        """The next passages; none when everything is read."""
+        """Return the next chunks; empty when everything is read."""
         batch: list[LineChunk] = []
         size = 0
         for passage in self._passages:
@@ -101,14 +101,14 @@ class _ChunkReader:
 
     def _read_all(self, places: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
         for place in places:
-            # What may not be read, or is gone by now, is left out: the others still count.
+            # Leave out files that are unreadable or gone; the others still count.
             with suppress(ToolFailed, CallDenied):
                 self._tree.check_read(place)
                 yield from _passages_of(place, self._disk.pieces(place, hard_links=self._tree.reads_hard_links))
 
 
 def _passages_of(place: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[LineChunk]:
-    """A text in passages that end where a line does; nothing of what is not text."""
+    """Split a text into chunks that end at a line end. Yields nothing for binary content."""
     number, rest = 1, b""
     for index, piece in enumerate(pieces):
         if index == 0 and is_binary(piece):

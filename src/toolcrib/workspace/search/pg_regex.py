@@ -1,7 +1,7 @@
-"""Reads a PostgreSQL regular expression as far as ripgrep can mean the same by it. Knows neither engine.
+"""Parses PostgreSQL regular expressions, as far as ripgrep can express the same.
 
-What is read here is the advanced form (ARE) of PostgreSQL's documentation, 9.7.3. Lookaround and back references are
-recognised as such; everything rarer, and whatever PostgreSQL would refuse, is ``NotTranslatable``.
+Parses the advanced form (ARE) of PostgreSQL's documentation, 9.7.3. Recognizes lookaround and back references as such.
+Everything rarer, and every invalid pattern, raises ``NotTranslatable``.
 """
 
 import re
@@ -10,11 +10,9 @@ from enum import Enum
 
 from toolcrib.workspace.search.char_classes import ANY, ASCII, DIGIT, NAMED, SPACE, WORD, CharClass, one, several
 
-# What a pattern is made of, as far as both engines speak of it.
-
 
 class NotTranslatable(Exception):
-    """Only PostgreSQL can say what this means, or that it means nothing."""
+    """Only PostgreSQL can evaluate this pattern, or reject it."""
 
 
 class RegexAnchor(Enum):
@@ -23,7 +21,7 @@ class RegexAnchor(Enum):
 
 
 class WordBoundary(Enum):
-    """A place between a word and what is none; ``\\b`` is taken for PostgreSQL's ``\\y``."""
+    r"""A word boundary. ``\b`` is treated as PostgreSQL's ``\y``."""
 
     EITHER = "y"
     NEITHER = "Y"
@@ -32,7 +30,7 @@ class WordBoundary(Enum):
 
 
 class PostgresOnly(Enum):
-    """What PostgreSQL alone judges: a look around, which takes no character, or a reference back."""
+    """Constructs that only PostgreSQL evaluates: lookaround, which consumes no character, and back references."""
 
     LOOK = "look"
     REFERENCE = "reference"
@@ -40,7 +38,7 @@ class PostgresOnly(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegexRepeat:
-    """``high`` is ``None`` without a limit. Greedy or not is the same to whoever asks only whether a line matches."""
+    """A repetition; ``high`` is ``None`` without a limit. Greediness does not matter for whether a line matches."""
 
     item: "Node"
     low: int
@@ -63,18 +61,22 @@ Node = CharClass | RegexAnchor | WordBoundary | PostgresOnly | RegexRepeat | Reg
 _OPTIONS = re.compile(r"\(\?([a-z]+)\)")
 _BOUND = re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}")
 _NAME = re.compile(r":([a-z]+):\]")
-# What follows a bracket's second ``[`` if it opens the name of a class or of a character.
+# Characters that follow a bracket's second ``[`` if it opens a character class or a named character.
 _NAMES = (".", "=", ":")
 _LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
 _MOST_REPEATS = 255
 _CONTROL = {"a": "\a", "e": "\x1b", "f": "\f", "r": "\r", "t": "\t", "v": "\v"}
 _SHORTHANDS = {"d": DIGIT, "s": SPACE, "w": WORD}
-# Options that say how newlines are taken. A line has none.
+# Options about newlines. They have no effect, because a line has none.
 _NO_MATTER = frozenset("smnpwt")
 
 
 def parsed(pattern: str, *, ignore_case: bool) -> tuple[Node, bool]:
-    """The pattern as a tree, and whether case is ignored in it, which it may say itself; or NotShared."""
+    """Parse the pattern into a tree. Also returns whether it ignores case, which the pattern itself may set.
+
+    Raises:
+        NotTranslatable: Only PostgreSQL can evaluate the pattern.
+    """
     if pattern.startswith("***"):
         raise NotTranslatable
     if options := _OPTIONS.match(pattern):
@@ -261,7 +263,7 @@ class _RegexParser:
         return ord(self._escaped(self._next()) if char == "\\" else char)
 
     def _one(self, char: str) -> CharClass:
-        # No line holds a newline, and no text a NUL.
+        # No line contains a newline, and no text a NUL.
         if char in "\n\0":
             raise NotTranslatable
         return one(char, ignore_case=self._ignore_case)

@@ -1,8 +1,7 @@
-"""Decides how a pattern is searched for: what ripgrep is asked, and which of its answers are final.
+"""Plans a search: which expression ripgrep gets, and which of its hits are final.
 
-On a plain line (``is_plain``) ripgrep's answer is exact wherever the two languages share the pattern. On other lines
-it errs on the side of finding: what it finds there, PostgreSQL confirms. So the matches are PostgreSQL's own, and
-ripgrep only makes them quick to find.
+On a plain line (``is_plain``) ripgrep's result is exact wherever both languages agree on the pattern. On other lines it
+may find too much, and PostgreSQL confirms the hits. So the matches are PostgreSQL's, and ripgrep makes them fast.
 """
 
 import re
@@ -25,9 +24,9 @@ from toolcrib.workspace.search.pg_regex import (
 )
 
 _NEWLINE = ord("\n")
-# Without regard to case, ripgrep takes the long s and the Kelvin sign for these; PostgreSQL does not.
+# With ignored case, ripgrep also matches the long s and the Kelvin sign with these. PostgreSQL does not.
 _FOLDED_FROM_AFAR = codes("sSkK")
-# A character beyond ASCII, or what is left of one, in bytes.
+# A byte of a character beyond ASCII.
 _BEYOND = r"\x80-\xFF"
 _NOT_PLAIN = re.compile(rb"[\0\x1c-\x1f\x80-\xff]|\r\Z")
 _LITERAL_DIRECTOR = "***="
@@ -35,7 +34,7 @@ _OTHER_LANGUAGES = re.compile(r"\(\?[a-z]*[beq]")
 
 
 class MatchCertainty(IntEnum):
-    """On which lines ripgrep's answer is final."""
+    """The lines on which ripgrep's result is final."""
 
     NO_LINE = 0
     PLAIN_LINES = 1
@@ -44,21 +43,22 @@ class MatchCertainty(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """``expression`` is for ripgrep: it finds every line that matches, and on lines out of ``reach`` some others."""
+    """How to search: ``expression`` finds every matching line and, on lines outside ``reach``, possibly others."""
 
     expression: str
     reach: MatchCertainty
 
     def settles(self, line: bytes) -> bool:
-        """Whether that ripgrep found this line is enough."""
+        """Whether ripgrep's hit on this line is final."""
         return self.reach is MatchCertainty.EVERY_LINE or (self.reach is MatchCertainty.PLAIN_LINES and is_plain(line))
 
 
-# Finds every line. All is left to PostgreSQL.
+# Finds every line and leaves all matching to PostgreSQL.
 EVERYTHING = SearchPlan("", MatchCertainty.NO_LINE)
 
 
 def plan_search(pattern: str, *, ignore_case: bool) -> SearchPlan:
+    """Plan the search for a PostgreSQL pattern. Falls back to ``EVERYTHING`` if it cannot be translated."""
     try:
         node, ignore_case = parsed(pattern, ignore_case=ignore_case)
         _require_anchors_at_the_ends(node)
@@ -66,17 +66,17 @@ def plan_search(pattern: str, *, ignore_case: bool) -> SearchPlan:
         expression = writer.written(node)
     except (NotTranslatable, RecursionError):
         return EVERYTHING
-    # As an option of the whole: ripgrep finds no literal to look for in letters that are folded one by one.
+    # As one option for the whole: ripgrep cannot extract a literal to search for from letters folded one by one.
     return SearchPlan(f"(?i){expression}" if ignore_case else expression, writer.reach)
 
 
 def is_plain(line: bytes) -> bool:
-    """Whether a line is the same to every engine and locale: ASCII, and without a carriage return at its end."""
+    """Whether every engine and locale treat a line alike: ASCII, without a carriage return at its end."""
     return _NOT_PLAIN.search(line) is None
 
 
 def to_postgres_regex(pattern: str) -> str:
-    """The pattern with ``\\b`` as PostgreSQL spells a word boundary; in brackets it stays a backspace."""
+    r"""Spell ``\b`` as PostgreSQL's word boundary. In brackets it stays a backspace."""
     if pattern.startswith(_LITERAL_DIRECTOR) or _OTHER_LANGUAGES.match(pattern):
         return pattern
     return _WORDS_AND_BRACKETS.sub(lambda found: r"\y" if found[0] == r"\b" else found[0], pattern)
@@ -89,7 +89,10 @@ _WORDS_AND_BRACKETS = re.compile(
 
 
 def _require_anchors_at_the_ends(node: Node, *, first: bool = True, last: bool = True) -> None:
-    """Elsewhere they make no sense, and ripgrep takes some of them otherwise: ``$^`` on an empty line, for one."""
+    """Raise for an anchor elsewhere.
+
+    There it is pointless, and ripgrep differs: ``$^`` on an empty line, for example.
+    """
     match node:
         case RegexAnchor.START if not first:
             raise NotTranslatable
@@ -107,7 +110,7 @@ def _require_anchors_at_the_ends(node: Node, *, first: bool = True, last: bool =
 
 
 class _RipgrepRegexWriter:
-    """Writes a parsed pattern in ripgrep's language, and lowers ``reach`` by whatever it cannot write exactly."""
+    """Writes a parsed pattern in ripgrep's syntax. Lowers ``reach`` for what it cannot write exactly."""
 
     def __init__(self, *, ignore_case: bool) -> None:
         self.reach = MatchCertainty.EVERY_LINE
@@ -124,13 +127,13 @@ class _RipgrepRegexWriter:
             case RegexChoice():
                 return f"(?:{'|'.join(map(self.written, node.branches))})"
             case RegexAnchor.START:
-                # A byte order mark stands before the first line, not in it.
+                # A byte order mark comes before the first line and is not part of it.
                 self._reaches(MatchCertainty.PLAIN_LINES)
                 return r"(?:^\x{FEFF}?)"
             case RegexAnchor.END:
                 return r"(?:\r?$)"
             case WordBoundary():
-                # Alone, with nothing beside it that is certainly a word.
+                # There is no character beside it that is certainly part of a word.
                 self._reaches(MatchCertainty.NO_LINE)
                 return ""
             case PostgresOnly.LOOK:
@@ -157,7 +160,7 @@ class _RipgrepRegexWriter:
             if not inside:
                 raise NotTranslatable
             return self._letter(chars.ascii) or f"[{inside}]"
-        # One character is up to four bytes.
+        # One character has up to four bytes.
         others = f"(?-u:[{_BEYOND}]{{1,4}})" if beyond is None else f"[{re.escape(beyond)}]"
         return f"(?:(?-u:[{inside}])|{others})" if inside else others
 
@@ -173,7 +176,7 @@ class _RipgrepRegexWriter:
         return f"(?:{self.written(item)}){sign}"
 
     def _letter(self, found: frozenset[int]) -> str | None:
-        """A single character, spelt so that ripgrep sees it is one; of a letter in both cases, one of them."""
+        """Write a single character as a literal. For a letter in both cases, write one of them."""
         spellings = {chr(code).lower() if self._ignore_case else chr(code) for code in found}
         return _spelt(ord(spellings.pop())) if len(spellings) == 1 else None
 
@@ -188,7 +191,7 @@ class _RipgrepRegexWriter:
 
 
 def _is_at_a_word(boundary: WordBoundary, before: tuple[Node, ...], after: tuple[Node, ...]) -> bool:
-    """Whether an ASCII letter, digit or underscore stands beside it: then ripgrep's ``\\b`` is no stricter."""
+    r"""Whether an ASCII word character is beside the boundary: then ripgrep's ``\b`` is not stricter."""
     starts = bool(after) and _is_word(_edge(after[0], at=0))
     ends = bool(before) and _is_word(_edge(before[-1], at=-1))
     match boundary:
@@ -209,7 +212,7 @@ def _is_word(found: frozenset[int] | None) -> bool:
 
 
 def _edge(node: Node, *, at: int) -> frozenset[int] | None:
-    """The characters with which a node must begin (``at`` 0) or end (-1), if they are certain and all in ASCII."""
+    """Return the characters that a pattern must begin (``at`` 0) or end (-1) with, if all are certain and ASCII."""
     match node:
         case CharClass():
             return node.ascii if node.is_ascii else None
@@ -226,7 +229,7 @@ def _edge(node: Node, *, at: int) -> frozenset[int] | None:
 
 
 def _bytes(chars: CharClass) -> str:
-    """The ASCII part of a set, as ranges. A newline is in none; a NUL stands for some character that is not known."""
+    """Write the ASCII part of a set as ranges, without the newline. A NUL represents unknown characters."""
     found = chars.ascii - {_NEWLINE} | ({0} if chars.beyond is None else frozenset())
     ranges: list[tuple[int, int]] = []
     for code in sorted(found):

@@ -1,1 +1,1 @@
-"""Disk against history: reconcile, apply and crash recovery."""
+"""Keeps disk and history in step: reconcile, apply and crash recovery."""

@@ -1,4 +1,7 @@
-"""Makes the disk hold what the history says. Decides nothing: whoever calls holds the locks and checked the base."""
+"""Applies committed changes to disk, in an order that survives moves, swaps and crashes.
+
+The caller holds the locks and has checked the base.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +19,12 @@ from toolcrib.workspace.fs.mounts import WorkspaceDisks
 from toolcrib.workspace.fs.trash import is_same_inode, token_of
 from toolcrib.workspace.sync.path_state import disk_matches_state, stat_no_symlinks
 
-# In which order what moves can be renamed, so that nothing is put where it is taken along. Touches no disk.
-
 
 class RenameOrder:
-    """What one set moves from where to where. ``folders``: which of it are folders, by where they come from."""
+    """Computes the order of renames in a set, so that no folder takes along what belongs elsewhere.
+
+    ``goals`` maps each old path to its new one; ``folders`` are the old paths of folders. Touches no disk.
+    """
 
     def __init__(self, goals: Mapping[WorkspacePath, WorkspacePath], folders: Collection[WorkspacePath]) -> None:
         self._goals = goals
@@ -36,15 +40,15 @@ class RenameOrder:
                 self._leaving[folder].append(place)
 
     def carrier(self, place: WorkspacePath) -> WorkspacePath | None:
-        """The folder that takes it where it goes, if one does."""
+        """Return the folder whose rename also moves this path, if there is one."""
         return self._carriers.get(place)
 
     def leaving(self, folder: WorkspacePath) -> Collection[WorkspacePath]:
-        """What leaves a folder for somewhere else than the folder takes it."""
+        """Return the paths in a folder that move elsewhere than the folder."""
         return self._leaving.get(folder, ())
 
     def __iter__(self) -> Iterator[WorkspacePath]:
-        """Each after what it waits for. Folders that wait for each other have no turn, and files that do the last."""
+        """Yield each path after those it waits for. Folders in a cycle are left out; files in a cycle come last."""
         waits = {place: self._waits_for(place) for place in self._goals}
         last: list[WorkspacePath] = []
         while waits:
@@ -58,7 +62,7 @@ class RenameOrder:
                 sorter.done(*ready)
                 for place in ready:
                     del waits[place]
-            # Nothing goes into a file, and who wants its place does not find it free: files make nobody wait.
+            # Nothing goes into a file, and a rename onto its path fails: so others need not wait for files.
             last += [place for place in waits if place not in self._folders]
             waits = {
                 place: {other for other in others if other in waits and other in self._folders} - cycle
@@ -68,7 +72,7 @@ class RenameOrder:
         yield from last
 
     def _waits_for(self, place: WorkspacePath) -> set[WorkspacePath]:
-        """What stands where it goes or would take it along from there, what takes it along, and what must not come."""
+        """Return what occupies the target or its parents, what moves the path along, and what must leave it first."""
         goal = self._goals[place]
         waits = {above for above in (*goal.ancestors, goal) if above in self._goals}
         waits.update(self.leaving(place))
@@ -77,16 +81,15 @@ class RenameOrder:
         return waits
 
 
-# Opens folders that are locked against their owner while a change is brought to disk, and locks them again.
-
+# Owner permissions that a folder needs while its content changes.
 OPEN = 0o700
 
 
 @contextmanager
 def temporarily_writable(disk_of: WorkspaceDisks, places: Collection[WorkspacePath]) -> Iterator[None]:
-    """Lets us, who own them, change what is in the folders above these places, whatever their modes are.
+    """Make the folders above these paths writable for the owner, and restore their modes afterwards.
 
-    Where the change itself gives a folder a mode, that counts afterwards.
+    A mode that the change itself sets on a folder stays.
     """
     was: dict[WorkspacePath, int] = {}
     above = {folder for place in places for folder in place.ancestors}
@@ -109,13 +112,13 @@ def _depth(place: WorkspacePath) -> int:
     return len(place.parts)
 
 
-# More contents than this are made safe all together.
+# More contents than this are synced together.
 _MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """One file's way on disk: from the state it was left in to its head. ``body`` is the head's content."""
+    """The step of one file on disk, from its earlier state to its head. ``body`` is the head's content."""
 
     file_id: FileId
     version_id: VersionId
@@ -125,6 +128,7 @@ class ApplyStep:
 
     @classmethod
     def of(cls, change: FileChange) -> "ApplyStep":
+        """Build the step of a change."""
         return cls(change.file_id, change.version_id, change.before, change.after, change.body)
 
     @property
@@ -137,29 +141,29 @@ class ApplyStep:
 
 
 def apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
-    """Brings every step to its end, whatever part of it was done before. Doing it twice is harmless.
+    """Complete every step, whatever part of it was done before. Idempotent.
 
-    What is displaced or deleted goes first, so that no moving folder takes it along; then whatever can be renamed is;
-    then places are freed, new folders made and contents written: so one set can free a place and take it.
+    Displaced and deleted files go first, so that no moving folder takes them along. Then everything is renamed that can
+    be. Then paths are freed, folders created and contents written. So one set can free a path and use it again.
     """
     try:
         return _apply(disk_of, steps)
     except ToolFailed:
-        # A folder may be locked against its owner, which a program can do and undo.
+        # A program may have locked a folder against its owner. Retry with the folders writable.
         with temporarily_writable(disk_of, {state.place for step in steps for state in step.states}):
             return _apply(disk_of, steps)
 
 
 def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
     wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
-    # What moves is renamed, if it finds its place free: then a folder takes along what only the disk knows in it.
+    # Moves are renames if the target is free: then a folder takes its untracked content along.
     written = {step.after.place: step.after.kind for step in steps if step.after is not None and not step.moves}
     _displace(disk_of, steps)
     for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
         _free(disk_of, place, written)
     _rename_all(disk_of, steps)
     for step in (step for step in steps if step.moves and token_of(step.before) is not None):
-        # What could not be renamed, since another stands in its way, and has no content that could be written.
+        # It could not be renamed because the target is occupied, and it has no stored content to write.
         if is_same_inode(_before(step), stat_no_symlinks(disk_of(_before(step).place), _before(step).place)):
             _set_aside(disk_of, step)
     for place in _deepest_first(_before(step).place for step in steps if _is_left_over(disk_of, step)):
@@ -178,7 +182,7 @@ def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedF
 
 
 def _displace(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
-    """Moves into the trash what nobody could write again, files before the folders that go as a whole."""
+    """Move untracked content into the trash, files before the folders that move as a whole."""
     displaced = [step for step in steps if token_of(step.before) not in (None, token_of(step.after))]
     for step in sorted(displaced, key=lambda step: -len(_before(step).place.parts)):
         for mover in (other for other in steps if other.moves and _before(other).place.is_below(_before(step).place)):
@@ -188,32 +192,32 @@ def _displace(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
 
 def _set_aside(disk_of: WorkspaceDisks, step: ApplyStep) -> None:
     token, place = token_of(step.before), _before(step).place
-    # If it lies in the trash already, then what stands there is something else.
+    # If the content is already in the trash, something else is at the path.
     if token is None or disk_of.trash.holds(token) or stat_no_symlinks(disk_of(place), place) is None:
         return
     disk_of.trash.move_in(disk_of(place), place, token)
 
 
 def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
-    """Whether what a step found still stands there, though it shall not.
+    """Whether the earlier state of a step is still on disk, although it must go.
 
-    Something else may have come there since: a folder that was renamed brings along what only the disk knows.
+    Something else may be there by now: a renamed folder brings its untracked content.
     """
     if step.before is None:
         return False
     disk, place = disk_of(step.before.place), step.before.place
     node = stat_no_symlinks(disk, place)
     if step.after is None:
-        # A folder from which something had to move first. It goes only if it is empty.
+        # A folder from which something had to move first. It is removed only if it is empty.
         return step.before.kind is EntryKind.FOLDER and node is not None and node.kind is EntryKind.FOLDER
     return not step.moves or disk_matches_state(disk, step.before, node)
 
 
 def _rename_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
-    """Renames what moves; folders take along what goes with them.
+    """Rename everything that moves; folders take their content along.
 
-    A folder from which something could not leave yet is not renamed, or it would take that along; what it holds is
-    then moved or written one by one.
+    A folder with content that must leave first, and cannot yet, is not renamed. Its content is moved or written one by
+    one.
     """
     movers = {_before(step).place: step for step in steps if step.moves}
     goals = {place: step.after.place for place, step in movers.items() if step.after is not None}
@@ -240,13 +244,13 @@ def _before(step: ApplyStep) -> EntryState:
 
 
 def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
-    """Moves on disk if that is still to be done and nothing stands in the way; else the new place is written."""
+    """Rename on disk if that is still to be done and the target is free. Otherwise the target is written later."""
     assert step.before is not None and step.after is not None
     source, destination = step.before.place, step.after.place
     disk = disk_of(source)
     there, taken = stat_no_symlinks(disk, source), stat_no_symlinks(disk_of(destination), destination)
     if disk_of(destination) is disk and there is not None and taken is None:
-        # A file may still stand where the folder above will be; then the content is written instead.
+        # A file may still be where the parent folder will be. Then the content is written instead.
         with suppress(Conflict):
             disk.rename(source, destination)
             return True
@@ -254,12 +258,12 @@ def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
 
 
 def _free(disk_of: WorkspaceDisks, place: WorkspacePath, wanted: Mapping[WorkspacePath, EntryKind]) -> None:
-    """Removes what stands where nothing shall stand, or something of another kind."""
+    """Remove what is at a path that must be empty, or must have another kind."""
     disk = disk_of(place)
     node = stat_no_symlinks(disk, place)
     if node is None or node.kind is wanted.get(place):
         return
-    # A program outside put something into a folder at the last moment: then it stays, with that in it.
+    # If an outside program put something into a folder at the last moment, the folder stays.
     with suppress(Conflict):
         disk.remove(place)
 
@@ -275,7 +279,7 @@ def _is_written(step: ApplyStep) -> bool:
 
 
 def _write_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> dict[FileId, Fingerprint | None]:
-    """Very many contents: making each of them safe for itself would take minutes."""
+    """Write many contents with few syncs. Syncing each file separately would take minutes."""
     prints: dict[FileId, Fingerprint | None] = {}
     for disk in {disk_of(_after(step).place) for step in steps}:
         here = [step for step in steps if disk_of(_after(step).place) is disk]
@@ -297,14 +301,14 @@ def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
     disk = disk_of(after.place)
     token = token_of(after)
     if token is not None and disk_of.trash.holds(token):
-        # What stands there is in the history: the base was checked, and what is not was set aside.
+        # The entry at the path is in the history: the base was checked, and untracked content was set aside.
         disk.remove(after.place)
         disk_of.trash.move_out(disk, token, after.place)
     if token is not None and disk.stat(after.place) is None:
-        # Someone outside took it away. The next look finds that out and books it.
+        # An outside program removed it. The next lookup records that.
         return None
     if after.kind is EntryKind.FOLDER:
-        # One that is to be locked is so only when all that goes into it is there.
+        # A folder is locked only after everything in it was written.
         mode = after.mode | OPEN if _locks(step) else after.mode
         node = disk.make_folder(after.place, mode=mode)
         if node.mode != mode:
@@ -317,6 +321,6 @@ def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
         return disk.make_link(after.place, after.target).fingerprint
     if step.body is not None:
         return disk.write(after.place, step.body, mode=after.mode).fingerprint
-    # The content is there already: moved, touched, or given another mode.
+    # The content is already there: the file was moved, touched, or only gets another mode.
     node = disk.set_times(after.place) if before == after else disk.set_mode(after.place, after.mode)
     return node.fingerprint

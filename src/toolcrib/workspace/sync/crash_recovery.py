@@ -1,4 +1,4 @@
-"""After a crash: which changes to do again, and where someone else wrote meanwhile. Changes no row and no file."""
+"""Plans recovery after a crash: which changes to apply again, and where someone else wrote meanwhile."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,16 @@ from toolcrib.workspace.fs.trash import token_of
 from toolcrib.workspace.sync.apply_to_disk import ApplyStep
 from toolcrib.workspace.sync.path_state import disk_matches_state, observe_entry, stat_no_symlinks
 
-# What was found on disk that the history did not know: changes by the author ``external``, or by a process of ours.
-
 
 @dataclass(frozen=True, slots=True)
 class DiskChanges:
-    """Changes to book, how every file looks on disk, and when the disk says that each change was made, if it does."""
+    """Changes found on disk that the history did not know, by an outside program or a background process.
+
+    Attributes:
+        changes: The changes to commit.
+        settled: The current fingerprint of every file.
+        dates_ns: The ctime of each change, where the disk has one.
+    """
 
     changes: tuple[FileChange, ...]
     settled: tuple[AppliedFile, ...]
@@ -28,7 +32,7 @@ class DiskChanges:
 
 
 def external_change(file: File | None, state: EntryState | None, body: bytes | None) -> FileChange:
-    """A file's step to what the disk holds; of a file that the history does not know yet, its first."""
+    """Build the change from a file's head to what is on disk, or the first version of an untracked file."""
     kind = state.kind if state else None
     type_ = file.type if file else FileType.DOCUMENT
     if kind is EntryKind.FOLDER:
@@ -47,10 +51,10 @@ def external_change(file: File | None, state: EntryState | None, body: bytes | N
 
 
 def remove_temp_files(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
-    """Removes stray temporaries. They lie beside what was being written."""
+    """Remove stray temporary files beside the files that were being written."""
     places = {state.place.parent for step in steps for state in step.states}
     for folder in places:
-        # Where a link is on the way now, nothing was begun.
+        # If a link is on the way, no write was started there.
         if folder.mount.writable and stat_no_symlinks(disk_of(folder), folder) is not None:
             disk_of(folder).sweep(folder)
 
@@ -58,11 +62,11 @@ def remove_temp_files(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> No
 def plan_redo(
     disk_of: WorkspaceDisks, steps: Sequence[ApplyStep], files: Sequence[File]
 ) -> tuple[list[ApplyStep], DiskChanges]:
-    """The steps to do again, and what others wrote: that is kept, and booked on top of ours."""
+    """Return the steps to apply again, and the changes by others, which are kept on top of ours."""
     redo: list[ApplyStep] = []
     changes: list[FileChange] = []
     settled: list[AppliedFile] = []
-    # Files may trade places: what one of them leaves or finds at a place is as much ours as the other's.
+    # Files may swap paths: what one of them leaves at a path is as much ours as the other's state.
     ours: dict[WorkspacePath, list[EntryState]] = defaultdict(list)
     for known in (known for step in steps for known in step.states):
         ours[known.place].append(known)
@@ -73,12 +77,12 @@ def plan_redo(
             continue
         state, body, node = observe_entry(disk_of(theirs[-1].place), theirs[-1].place, step.after)
         if step.moves and state is not None and step.after is not None:
-            # What they wrote goes where ours was to go, also because the folder it stands in may be moving.
+            # Their content goes to our target path, also because the folder around it may be moving.
             state = replace(state, place=step.after.place)
             changes.append(external_change(file, state, body))
             source = step.before if step.before not in theirs[:-1] else None
             if token_of(state) is not None and theirs[-1] is step.before:
-                # Nobody could write it again: it is moved from where it stands.
+                # The content is not stored anywhere else, so it is moved from where it is.
                 source = replace(state, place=step.before.place)
             redo.append(ApplyStep(file.id, changes[-1].version_id, source, state, body))
             continue
@@ -90,7 +94,7 @@ def plan_redo(
 def list_stranded_trash(
     disk_of: WorkspaceDisks, steps: Sequence[ApplyStep], redo: Sequence[ApplyStep]
 ) -> list[TrashedFile]:
-    """What is in the trash, or goes there when ``redo`` is done, because others wrote where it was to be."""
+    """List content that is in the trash, or goes there with ``redo``, because others wrote at its path."""
     still = {token_of(step.after) for step in redo}
     lying = [
         (step, state)
@@ -109,7 +113,7 @@ def list_stranded_trash(
 
 
 def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], place: WorkspacePath) -> bool:
-    """Whether the disk holds, at a place, nothing but what these steps found or leave there."""
+    """Whether the path has nothing but what these steps found or leave there."""
     disk = disk_of(place)
     node = stat_no_symlinks(disk, place)
     if node is None:
@@ -121,6 +125,6 @@ def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], place: Works
 
 
 def _is_aside(disk_of: WorkspaceDisks, state: EntryState) -> bool:
-    """Whether a state's content lies in the trash, so that what stands at its place must be another."""
+    """Whether a state's content is in the trash, so that something else is at its path."""
     token = token_of(state)
     return token is not None and disk_of.trash.holds(token)

@@ -1,4 +1,4 @@
-"""Finishes after a crash: every committed change that is not on this node's disk yet."""
+"""Applies every committed change that a crash kept from this node's disk."""
 
 import structlog
 
@@ -11,10 +11,10 @@ log = structlog.get_logger(__name__)
 
 
 async def recover(files: FileStore, sync: Reconciler, *, node: str) -> int:
-    """Runs before the server answers. Returns how many files were looked after.
+    """Recover all workspaces of the node before the server starts. Returns the number of files.
 
-    A workspace whose disk cannot be written is left as it is, for its own calls to fail on: what is pending there
-    stays pending, and is tried again when something touches it. The others do not wait for it.
+    A workspace with an unwritable disk is skipped: its changes stay pending and are retried when it is used. The others
+    do not wait for it.
     """
     found = 0
     for workspace_id in await files.workspaces_pending(node):

@@ -1,4 +1,4 @@
-"""What stands at a place, in the history and on disk, and whether the two agree. Looks at nothing itself."""
+"""The state of a path in the history and on disk, and whether the two agree."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from toolcrib.workspace.text.content import decode_content, file_state
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What stands at a place: in the history, on disk, in both or in neither."""
+    """What is at a path: in the history, on disk, in both or in neither."""
 
     place: WorkspacePath
     file: File | None
@@ -26,10 +26,12 @@ class PathState:
 
     @property
     def exists(self) -> bool:
+        """Whether a file, folder or link is there. Special files do not count."""
         return self.file is not None or (self.node is not None and self.node.kind is not None)
 
     @property
     def kind(self) -> EntryKind | None:
+        """The kind in the history or, for an untracked path, on disk."""
         if self.file is not None:
             return self.file.state.kind
         if self.place.is_root:
@@ -42,11 +44,12 @@ class PathState:
 
     @property
     def is_special(self) -> bool:
-        """A FIFO, socket or device: neither readable nor replaceable, and in no listing."""
+        """Whether it is a FIFO, socket or device: neither readable nor replaceable, and not listed."""
         return self.node is not None and self.node.kind is None
 
     @property
     def synced(self) -> bool:
+        """Whether the path is tracked."""
         return self.file is not None
 
     @property
@@ -61,7 +64,7 @@ class PathState:
 
     @property
     def display_name(self) -> str:
-        """The name for people; for all but virtual files the one in the path."""
+        """The name for people. Only for virtual files it differs from the name in the path."""
         return (self.file.display_name if self.file else None) or self.place.name
 
     @property
@@ -74,7 +77,7 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A file's whole content, and where it stands."""
+    """A file's whole content with its path state."""
 
     standing: PathState
     body: bytes
@@ -82,7 +85,7 @@ class FileContent:
 
 
 def author_in_words(version: Version, caller: Caller) -> str:
-    """Who made a version, and how long ago, in words."""
+    """Describe who made a version, and how long ago."""
     match version.author:
         case AuthorKind.AGENT:
             who = f"run {version.run_id}" if version.run_id else f"agent {version.agent_id}"
@@ -99,10 +102,10 @@ def author_in_words(version: Version, caller: Caller) -> str:
 
 
 def is_stale(standing: PathState, seen: PathLookup, asked_about: set[WorkspacePath]) -> bool:
-    """Whether history and disk must be brought together before anyone is told."""
+    """Whether history and disk must be reconciled before the state is returned."""
     file, node = standing.file, standing.node
     if file is None:
-        # It may be the old end of a move, or a deletion, that a crash left on disk: worth one question.
+        # After a crash, it may be left over from a move or a deletion. Reconcile it once.
         return seen.any_pending and node is not None and standing.place not in asked_about
     if file.is_virtual:
         return False
@@ -110,7 +113,7 @@ def is_stale(standing: PathState, seen: PathLookup, asked_about: set[WorkspacePa
 
 
 def differs_by_stat(file: File, node: DiskEntry | None) -> bool:
-    """Whether what stands on disk may not be what the history says, told without reading it."""
+    """Whether the file on disk may differ from the history, judged without reading it."""
     if node is None or node.kind is not file.state.kind:
         return True
     if node.kind is EntryKind.LINK:
@@ -120,16 +123,14 @@ def differs_by_stat(file: File, node: DiskEntry | None) -> bool:
     return node.kind is EntryKind.FILE and not (file.fingerprint and file.fingerprint.matches(node.fingerprint))
 
 
-# Does the disk hold what the history says? By fingerprint first, by content where that proves nothing.
-
-# What the history can take in. Of larger files it keeps no content: displaced, they go to the trash.
+# The largest file that the history stores. A larger one goes into the trash when it is displaced.
 MOST_BYTES = 256_000_000
 
 _NOTHING = (None, None, None)
 
 
 def disk_matches_head(disk: MountWriter, file: File, node: DiskEntry | None) -> bool:
-    """Whether the disk holds a file's head."""
+    """Whether the disk has a file's head. Compares fingerprints first, and content where they prove nothing."""
     if node is not None and node.kind is EntryKind.FILE and file.fingerprint is not None:
         if file.fingerprint.is_proof_of(node.fingerprint):
             return file.state.kind is EntryKind.FILE
@@ -139,7 +140,7 @@ def disk_matches_head(disk: MountWriter, file: File, node: DiskEntry | None) -> 
 
 
 def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | None) -> bool:
-    """Whether the disk holds a state, by content where there is any."""
+    """Whether the disk has a state, compared by content where there is any."""
     if node is None or node.kind is not state.kind:
         return False
     if state.kind is EntryKind.LINK:
@@ -151,14 +152,14 @@ def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | N
     if node.fingerprint.size != state.size:
         return False
     if token_of(state) is not None:
-        # Nobody knows its content but the disk. If that is another, it is kept all the same when it is displaced.
+        # The content exists only on disk. If it changed, it is still kept when it is displaced.
         return is_same_inode(state, node)
     body, _ = disk.read(state.place, limit=MOST_BYTES)
     return digest(body) == state.sha256
 
 
 def stat_no_symlinks(disk: MountWriter, place: WorkspacePath) -> DiskEntry | None:
-    """What stands at a place, for one who changes the tree: where a link is on the way, nothing does."""
+    """Stat a path before a change. Returns ``None`` if a link is on the way."""
     try:
         return disk.stat(place)
     except (SymlinkNotFollowed, PathOutsideMount):
@@ -168,14 +169,14 @@ def stat_no_symlinks(disk: MountWriter, place: WorkspacePath) -> DiskEntry | Non
 def observe_entry(
     disk: MountWriter, place: WorkspacePath, known: EntryState | None
 ) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
-    """What stands on disk now, as a state with its content; nothing for special files, which no history can keep."""
+    """Read what is on disk as a state with its content. Returns nothing for special files, which cannot be tracked."""
     node = disk.stat(place)
     if node is None or node.kind is None:
         return _NOTHING
     if node.kind is EntryKind.FOLDER:
         return _folder(place, node, known), None, node
     if node.kind is EntryKind.LINK:
-        # A target that is not text cannot be kept, and nobody could write it down again.
+        # A target that is not printable text cannot be stored.
         told = node.target is not None and node.target.isprintable()
         return (EntryState(place, EntryKind.LINK, node.mode, target=node.target), None, node) if told else _NOTHING
     if node.fingerprint.size > MOST_BYTES:
@@ -188,7 +189,7 @@ def observe_entry(
 
 
 def observed_whole(disk: MountWriter, place: WorkspacePath) -> tuple[EntryState | None, DiskEntry | None]:
-    """What stands on disk now, as something whose content the history shall not keep; of a folder with all in it."""
+    """Read what is on disk as an untracked state; a folder with everything in it."""
     node = disk.stat(place)
     if node is None or node.kind not in (EntryKind.FILE, EntryKind.FOLDER):
         return None, None
@@ -198,11 +199,11 @@ def observed_whole(disk: MountWriter, place: WorkspacePath) -> tuple[EntryState 
 
 def _folder(place: WorkspacePath, node: DiskEntry, known: EntryState | None) -> EntryState:
     state = EntryState(place, EntryKind.FOLDER, node.mode or FOLDER_MODE)
-    # One that is known as a whole stays so: looking at it does not tell what is in it.
+    # A folder recorded as a whole stays so: a stat does not reveal its content.
     return replace(state, size=known.size, target=known.target) if known and token_of(known) else state
 
 
 def size_below(disk: MountWriter, folder: WorkspacePath) -> int:
-    """The bytes of all files in a folder, at any depth."""
+    """Return the total size of all files in a folder, at any depth."""
     nodes = (disk.stat(place) for place, entry in disk.walk(folder) if entry.kind is EntryKind.FILE)
     return sum(node.fingerprint.size for node in nodes if node is not None)

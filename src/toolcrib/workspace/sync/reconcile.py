@@ -1,4 +1,4 @@
-"""Keeps the history true to the disk: books what happened behind its back, takes files in, finishes after a crash."""
+"""Reconciles history and disk: commits changes made on disk, imports files, and recovers after a crash."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -34,16 +34,15 @@ from toolcrib.workspace.sync.crash_recovery import (
 )
 from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry, observed_whole, size_below
 
-# Whose doing it was that the disk changed behind the history's back. Decides by dates and who ran; looks at
-# nothing.
-
 
 def attribute_changes(
     found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_were_known: bool
 ) -> tuple[ChangeSet, ...]:
-    """What was found as change sets, one for each author. ``processes`` are those that may be, the latest first.
+    """Group the found changes into one change set per author, judged by timestamps and running processes.
 
-    Something that the history did not know is a process's only if ``all_were_known`` when it began.
+    Args:
+        processes: The candidates, latest first.
+        all_were_known: All files were tracked when the process started, so that a new file may be its work.
     """
     shares: dict[Author, list[FileChange]] = {}
     for change in found.changes:
@@ -54,7 +53,7 @@ def attribute_changes(
 
 
 def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Author:
-    """Who ran at a date; of what is gone there is none, so it is whoever runs now."""
+    """Return the process that ran at a date. A deletion has no date, so the running process counts."""
     there = [process for process in processes if (process.is_running if date_ns is None else process.ran_at(date_ns))]
     if len({process.belongs_to for process in there}) != 1:
         return EXTERNAL
@@ -62,7 +61,7 @@ def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Auth
 
 
 def _is_kept(change: FileChange) -> bool:
-    """Whether undo could bring back what stood there before: else it must not seem so."""
+    """Whether undo could restore the earlier content. If not, the change must not look revertible."""
     return token_of(change.before) is None and token_of(change.after) is None
 
 
@@ -70,7 +69,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reconciler:
-    """Reconciles places, and recovers workspaces."""
+    """Reconciles paths, and recovers workspaces."""
 
     def __init__(
         self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
@@ -89,12 +88,17 @@ class Reconciler:
         whole: Collection[WorkspacePath] = (),
         all_were_known: bool = False,
     ) -> tuple[ChangeSet, ...]:
-        """Makes the history say what the disk holds at these places; with ``take_in``, of unknown files too.
+        """Commit what the disk has at these paths to the history. Waits for concurrent changes of the same paths.
 
-        Of those in ``whole`` the history shall not keep the content, and folders are taken in with all that is in them.
-        Waits for whoever is changing them. A change that is still pending then was left by a crash.
-        ``all_were_known``: what is unknown now was made since some process began, and may be its doing. Returns what
-        was booked.
+        A change that is still pending after that was left by a crash, and is recovered.
+
+        Args:
+            take_in: Also import untracked files.
+            whole: Paths to import without content, folders with everything in them.
+            all_were_known: Untracked files appeared after a process started, and may be its work.
+
+        Returns:
+            The committed change sets.
         """
         booked: tuple[ChangeSet, ...] = ()
         places = sorted(set(places))
@@ -122,21 +126,21 @@ class Reconciler:
     async def _attributed(
         self, connection: Connection, tenant: Tenant, found: DiskChanges, *, all_were_known: bool
     ) -> tuple[ChangeSet, ...]:
-        """What was found, by whom: by programs outside, or by a background process that ran at the time."""
+        """Attribute changes to outside programs, or to a background process that ran at the time."""
         oldest_ns = min(found.dates_ns.values(), default=time.time_ns())
         processes = await present_within(connection, tenant, node=self._node, since_ns=oldest_ns)
         return attribute_changes(found, processes, all_were_known=all_were_known)
 
     async def wait_until_applied(self, tenant: Tenant) -> None:
-        """Waits until all that was committed so far is on disk, whoever does it; if its process died, does it."""
+        """Wait until all committed changes are on disk. Applies those that a dead process left."""
         async with self._changes.lock(tenant, [], whole=True) as locked:
-            # Whoever lives and was changing something is done now: what is still pending was left by a crash.
+            # Live processes are done with their changes now: what is still pending was left by a crash.
             crashed = (await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)).any_pending
         if crashed:
             await self.recover(tenant)
 
     async def recover(self, tenant: Tenant) -> int:
-        """Brings every committed change of a workspace to disk that a crash left out. Returns how many files."""
+        """Apply every committed change of a workspace that a crash left pending. Returns the number of files."""
         async with self._changes.lock(tenant, [], whole=True) as locked:
             seen = await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)
             seen.home.require(self._node)
@@ -163,7 +167,7 @@ _ANYWHERE = mount_root(Mount.PROJECT)
 
 
 async def _step(connection: Connection, tenant: Tenant, file: File) -> ApplyStep:
-    """What a pending file still has to go through."""
+    """Build the step that a pending file still needs."""
     before = None
     if file.base_version_id is not None:
         base = await get_version(connection, tenant, file.base_version_id)
@@ -172,12 +176,12 @@ async def _step(connection: Connection, tenant: Tenant, file: File) -> ApplyStep
     body = None
     if after is not None and after.sha256 is not None:
         body = (await blobs.fetch(connection, tenant, [after.sha256]))[after.sha256]
-    # A file that was made and deleted before it ever reached the disk is looked for where it would have been.
+    # A file created and deleted before it reached the disk is looked for where it would have been.
     return ApplyStep(file.id, file.version_id, before or (file.state if after is None else None), after, body)
 
 
 async def _with_lost_children(connection: Connection, tenant: Tenant, found: DiskChanges) -> DiskChanges:
-    """A folder that is gone took along what was in it."""
+    """Add the deletion of everything in a deleted folder."""
     changes, settled = list(found.changes), list(found.settled)
     gone = [c.before for c in found.changes if c.after is None and c.before and c.before.kind is EntryKind.FOLDER]
     for folder in gone:
@@ -235,7 +239,7 @@ def _found_at(
 
 
 def _comparable(known: EntryState, state: EntryState | None) -> EntryState:
-    """A known state without what an observation cannot tell: a link's own mode means nothing."""
+    """Drop what an observation cannot know from a state: a link's own mode means nothing."""
     if state is None or state.kind is not EntryKind.LINK:
         return known
     return replace(known, mode=state.mode)

@@ -1,4 +1,4 @@
-"""Why a passage was not found, and where it nearly stands. Pure, and quick in large files too."""
+"""Explains why a passage was not found, and where a similar one is. Fast in large files too."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
 
-# Beyond these nothing is compared, so that an answer takes a fraction of a second whatever the file holds.
+# Beyond these limits nothing is compared, so that the answer takes a fraction of a second for any file.
 COPY_EXACTLY = "Read it again and copy the passage exactly."
 _MOST_CHARACTERS = 4_000_000
 _MOST_PIECES = 60
@@ -16,15 +16,15 @@ _MOST_CANDIDATES = 8
 _MOST_LINES = 40
 _MOST_OF_A_LINE = 200
 
-# Less alike than this and a place is no help.
+# A less similar passage does not help.
 _ALIKE = 0.6
-# A shorter new_string stands in many files by chance.
+# A shorter new_string occurs in many files by chance.
 _TELLING = 3
 _SHOWN = 120
 
 
 def explain_no_match(text: str, old: str, new: str) -> str:
-    """What helps whoever looked in vain for ``old`` in ``text``, to put ``new`` in its place."""
+    """Explain to the caller why ``old`` is not in ``text``, to be replaced by ``new``."""
     if len(text) > _MOST_CHARACTERS:
         return COPY_EXACTLY
     found = [*_applied_already(text, new), *_differs_in_a_way(text, old)]
@@ -41,7 +41,7 @@ def _applied_already(text: str, new: str) -> Iterator[str]:
         yield f"new_string stands there already (line {line}): the edit may have been made before."
 
 
-# Ways of looking at a text. Each keeps its line feeds, so that a place found in a view is a line of the file.
+# Normalizations of a text. Each keeps the line feeds, so that a position in it gives the line of the file.
 
 
 def _unix(text: str) -> str:
@@ -77,7 +77,7 @@ _LOOK_ALIKES = str.maketrans(
     }
 )
 
-# From the least difference to the greatest: the first view in which the passage is found says why it was not.
+# From the smallest difference to the largest: the first view with a match explains the failure.
 _VIEWS: Sequence[tuple[str, Callable[[str], str]]] = (
     ("a line end before or after it", str),
     ("line ends (CRLF there, LF here, or the reverse)", _unix),
@@ -104,7 +104,7 @@ def _differs_in_a_way(text: str, old: str) -> Iterator[str]:
 
 
 def _telling_line(text: str, old: str, first: int) -> str:
-    """Of the lines where a passage nearly stands, the first that is not what was looked for."""
+    """Return the first line near the match that differs from the passage."""
     wanted = old.strip("\n").split("\n")
     there = text.split("\n")[first : first + len(wanted)]
     if len(wanted) == 1:
@@ -114,10 +114,8 @@ def _telling_line(text: str, old: str, first: int) -> str:
     return next((line for line, is_same in zip(there, same, strict=False) if not is_same), there[0])
 
 
-# Where nothing of that kind helps, the most similar lines.
-
-
 def _nearest(text: str, old: str) -> str | None:
+    """Describe the most similar lines, where no normalization gives a match."""
     wanted = old.strip("\n").split("\n")[:_MOST_LINES]
     lines = text.split("\n")
     best = max(_candidates(text, wanted), key=lambda start: _roughly_alike(lines, start, wanted), default=None)
@@ -135,7 +133,7 @@ def _nearest(text: str, old: str) -> str | None:
 
 
 def _candidates(text: str, wanted: Sequence[str]) -> list[int]:
-    """The few lines at which the passage could begin, by the words that they share with it; a rare one says more."""
+    """Return the few lines where the passage could begin, by shared words. Rare words weigh more."""
     for pieces in (_words, _fragments):
         votes: defaultdict[int, float] = defaultdict(float)
         for offset, piece in nlargest(_MOST_PIECES, _numbered_pieces(wanted, pieces), key=lambda pair: len(pair[1])):
@@ -162,7 +160,7 @@ def _fragments(line: str) -> set[str]:
 
 
 def _lines_with(text: str, piece: str) -> list[int]:
-    """The numbers, from 0, of the first lines that contain a piece."""
+    """Return the numbers, from 0, of the first lines that contain a piece."""
     found: list[int] = []
     line = at = 0
     while (hit := text.find(piece, at)) != -1 and len(found) < _MOST_HITS:
@@ -188,7 +186,7 @@ def _compared(lines: Sequence[str], start: int, wanted: Sequence[str]) -> Iterat
 
 
 def _part_like(line: str, sought: str) -> str:
-    """Of a line that is longer than what was looked for, the part that could be meant."""
+    """Return the part of a longer line that could be meant."""
     if len(line) <= len(sought):
         return line
     common = SequenceMatcher(None, line, sought, autojunk=False).find_longest_match()
@@ -206,5 +204,5 @@ def _numbered(first: int, count: int) -> str:
 
 
 def _quoted(line: str) -> str:
-    """A line with its whitespace made visible, and not endless."""
+    """Quote a line with visible whitespace, shortened."""
     return repr(line) if len(line) <= _SHOWN else f"{line[:_SHOWN]!r}…"

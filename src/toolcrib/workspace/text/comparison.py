@@ -1,4 +1,4 @@
-"""Compare two contents off the loop: what is small right here, what is large in a worker that ends at its deadline."""
+"""Compares two contents: small ones directly, large ones in a worker with a deadline."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from toolcrib.workspace.text.text_diff import (
 
 
 async def compared(before: bytes, after: bytes, names: tuple[str, str], *, context: int = 3) -> TextDiff:
-    """What became of the lines of ``before``; TooCostly tells the sizes if that is too much to find out."""
+    """Return the diff from ``before`` to ``after``. Raises ``TooCostly`` with the sizes if it takes too long."""
     if are_quick([(before, after, names)]):
         return unified(before, after, names, context=context)
     try:
@@ -27,7 +27,7 @@ async def compared(before: bytes, after: bytes, names: tuple[str, str], *, conte
 
 
 async def all_compared(pairs: Sequence[Pair], *, room: int) -> list[TextDiff | None]:
-    """Each of them while there is ``room`` for their texts; none in place of those beyond, or if it is too much."""
+    """Compare each pair while ``room`` for the texts lasts. ``None`` for pairs beyond it, or if all is too costly."""
     if are_quick(pairs):
         found = plainly_unified_within(list(pairs), room)
     else:

@@ -1,4 +1,4 @@
-"""Between bytes on disk and what a reader sees: text in lines, a JSON value, or neither."""
+"""Converts between bytes on disk and what a reader sees: lines of text, a JSON value, or base64."""
 
 import base64
 import codecs
@@ -15,7 +15,7 @@ from toolcrib.core.paths import WorkspacePath
 
 
 def encode_content(value: Any) -> tuple[bytes, ContentKind]:
-    """What is stored for a value: a string's own bytes, or the JSON text of anything else."""
+    """Encode a value for storage: a string as its bytes, anything else as JSON text."""
     try:
         if isinstance(value, str):
             return value.encode(), ContentKind.TEXT
@@ -28,13 +28,13 @@ def encode_content(value: Any) -> tuple[bytes, ContentKind]:
 
 
 def decode_content(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
-    """What a reader sees: a JSON value, a string, or, for what is neither, base64 in an object."""
+    """Decode content for a reader: a JSON value, a string, or an object with base64 for binary data."""
     if kind is ContentKind.JSON:
         try:
-            # Stricter than the standard library: what it takes can be written as JSON again.
+            # Stricter than the standard library: the result can be written as JSON again.
             return from_json(body, allow_inf_nan=False)
         except ValueError:
-            pass  # Someone edited it by hand: then it is text.
+            pass  # It was edited by hand, so it is text.
     if is_binary(body):
         return {"encoding": "base64", "data": base64.b64encode(body).decode()}
     return body.decode("utf-8", "replace")
@@ -43,7 +43,7 @@ def decode_content(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
 def file_state(
     place: WorkspacePath, body: bytes, *, mode: int = FILE_MODE, content: ContentKind = ContentKind.TEXT
 ) -> EntryState:
-    """The state of a file that holds these bytes."""
+    """Build the state of a file with these bytes."""
     kind = ContentKind.BINARY if is_binary(body) else content
     return EntryState(
         place=place,
@@ -56,23 +56,23 @@ def file_state(
     )
 
 
-# How much of a file tells whether it is text.
+# Bytes that decide whether a file is text.
 SNIFFED = 8192
 
 
 def is_binary(body: bytes) -> bool:
-    """As grep and git judge: a NUL near the start."""
+    """Whether content is binary, as grep and git judge: a NUL near the start."""
     return b"\0" in body[:SNIFFED]
 
 
 def line_count(body: bytes) -> int:
-    """Lines as a reader counts them: a last one without a line end is one too."""
+    """Count lines. A last line without a line end counts too."""
     return body.count(b"\n") + (not body.endswith(b"\n") and bool(body))
 
 
 @dataclass(frozen=True, slots=True)
 class LineWindow:
-    """Some lines of a text. ``offset`` is where they really start; ``truncated`` says that more follow."""
+    """Some lines of a text. ``offset`` is where they really start; ``truncated`` means that more follow."""
 
     text: str
     offset: int
@@ -81,7 +81,7 @@ class LineWindow:
 
 
 def line_window(text: str, *, offset: int, limit: int | None) -> LineWindow:
-    """The lines from ``offset`` (counted from the end if negative), at most ``limit`` of them."""
+    """Return at most ``limit`` lines from ``offset``, which counts from the end if negative."""
     if offset == 0 and limit is not None and text.count("\n") < limit:
         return LineWindow(text, 0, text.count("\n") + (not text.endswith("\n") and bool(text)), truncated=False)
     lines = text.split("\n")
@@ -97,22 +97,23 @@ def line_window(text: str, *, offset: int, limit: int | None) -> LineWindow:
     return LineWindow(chosen, start, total, truncated=end < total)
 
 
-# What is kept of a file that streams by: some of its lines, its size and its hash. Pure.
-
-
 class HeadTailReader:
-    """Fed piece by piece. Keeps the lines from ``first`` to ``last``, from 1 and inclusive, up to ``limit`` bytes."""
+    """Reads a stream of pieces. Keeps lines ``first`` to ``last`` (from 1, inclusive) up to ``limit`` bytes.
+
+    Also computes the size and the hash of the whole stream.
+    """
 
     def __init__(self, *, limit: int, first: int = 1, last: int | None = None) -> None:
         self.size = 0
         self._limit = limit
         self._kept = bytearray()
         self._digest = sha256()
-        # Line ends still to pass before what is kept, and within it.
+        # Line ends still to skip before the kept part, and within it.
         self._before = first - 1
         self._within = None if last is None else last - first + 1
 
     def feed(self, piece: bytes) -> None:
+        """Add the next piece of the stream."""
         self._digest.update(piece)
         self.size += len(piece)
         start, passed = _past(piece, self._before)
@@ -123,7 +124,7 @@ class HeadTailReader:
         if self._within is not None:
             end, passed = _past(piece, self._within, start)
             self._within -= passed
-        # One byte more than fits, to know that there was more.
+        # One byte more than fits, to detect that there was more.
         self._kept += piece[start : min(end, start + self._limit + 1 - len(self._kept))]
 
     @property
@@ -132,18 +133,18 @@ class HeadTailReader:
 
     @property
     def cut(self) -> bool:
-        """Whether more was wanted than fits."""
+        """Whether the requested lines exceed the limit."""
         return len(self._kept) > self._limit
 
     @property
     def text(self) -> str:
-        """What was kept. A character that the limit cuts in two is left out; what is not UTF-8 is replaced."""
+        """The kept text. Drops a character that the limit cuts in two; replaces what is not UTF-8."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(bytes(self._kept[: self._limit]), final=not self.cut)
 
 
 def _past(piece: bytes, ends: int, start: int = 0) -> tuple[int, int]:
-    """Where so many line ends are passed, or the end of the piece; and how many were."""
+    """Skip a number of line ends. Returns the position after them, or the end, and how many were skipped."""
     passed = 0
     while passed < ends:
         found = piece.find(b"\n", start)

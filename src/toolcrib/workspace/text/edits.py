@@ -1,4 +1,4 @@
-"""Edits on a file's bytes: replacing a passage, inserting lines. Pure; whatever is not touched stays as it is."""
+"""Edits a file's bytes: replaces a passage or inserts lines. Everything else stays byte for byte."""
 
 import codecs
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.workspace.text.closest_match import COPY_EXACTLY, explain_no_match
 from toolcrib.workspace.text.content import is_binary
 
-# How many lines are named when a passage stands in several places.
+# How many lines an error names when a passage occurs several times.
 _NAMED_LINES = 10
 
 _CRLF_KEPT = "The file's lines end in CRLF: old_string was matched, and new lines were put in, with CRLF."
@@ -17,7 +17,7 @@ _CRLF_KEPT = "The file's lines end in CRLF: old_string was matched, and new line
 
 @dataclass(frozen=True, slots=True)
 class ReplaceEdit:
-    """Puts ``new`` where ``old`` stands, which must be in one place only."""
+    """Replaces ``old`` by ``new``. ``old`` must occur exactly once."""
 
     old: str
     new: str
@@ -25,7 +25,7 @@ class ReplaceEdit:
 
 @dataclass(frozen=True, slots=True)
 class InsertEdit:
-    """Puts ``content`` before the line of that number, counted from 0; the last number appends."""
+    """Inserts ``content`` before a line, counted from 0. The number of lines appends."""
 
     line: int
     content: str
@@ -36,27 +36,29 @@ Edit = ReplaceEdit | InsertEdit
 
 @dataclass(frozen=True, slots=True)
 class EditedText:
-    """What came of an edit. ``note`` says what was done otherwise than asked, for the file's sake."""
+    """The result of an edit. ``note`` says what was done differently than requested, to suit the file."""
 
     body: bytes
     note: str | None = None
 
 
-# An edit as plain values, which a worker can be given: the place of an insertion, or the passage that is replaced.
+# An edit as plain values for a worker: the line of an insertion or the old text, and the new text.
 PlainEdit = tuple[int | str, str]
 
 
 def plainly_of(edit: Edit) -> PlainEdit:
+    """Convert an edit to plain values for a worker."""
     return (edit.old, edit.new) if isinstance(edit, ReplaceEdit) else (edit.line, edit.content)
 
 
 def plainly_edited(body: bytes, edit: PlainEdit) -> tuple[bytes, str | None]:
-    """``body`` after the edit, and the note."""
+    """Return ``body`` after the edit, and the note."""
     result = edited(body, _meant(edit))
     return result.body, result.note
 
 
 def plainly_edited_by_all(body: bytes, edits: Sequence[PlainEdit]) -> tuple[bytes, str | None]:
+    """Apply all edits, and return the result and the note; for a worker."""
     result = edited_by_all(body, [_meant(edit) for edit in edits])
     return result.body, result.note
 
@@ -67,8 +69,14 @@ def _meant(edit: PlainEdit) -> Edit:
 
 
 def edited_by_all(body: bytes, edits: Sequence[Edit], *, explains: bool = True) -> EditedText:
-    """``body`` after every edit, each made on what the one before it left; or BadArguments, naming the first that
-    cannot be made. ``explains``: with what may help, which may take long to find out."""
+    """Apply the edits in order, each to the result of the one before.
+
+    Args:
+        explains: Whether an error explains what may help. That may take long.
+
+    Raises:
+        BadArguments: An edit cannot be applied. Names the first one.
+    """
     note = None
     for number, edit in enumerate(edits):
         try:
@@ -80,7 +88,7 @@ def edited_by_all(body: bytes, edits: Sequence[Edit], *, explains: bool = True) 
 
 
 def edited(body: bytes, edit: Edit, *, explains: bool = True) -> EditedText:
-    """``body`` after an edit, in its own encoding and with its own line ends."""
+    """Apply an edit in the file's own encoding and with its own line ends."""
     if encoding := _wide_encoding(body):
         mark, text = body[:2], body[2:].decode(encoding, "surrogatepass")
         inner = edited(text.encode("utf-8", "surrogatepass"), edit, explains=explains)
@@ -95,7 +103,7 @@ def edited(body: bytes, edit: Edit, *, explains: bool = True) -> EditedText:
             if is_binary(body):
                 raise BadArguments({"insert_line": "The file is not text, so it has no lines to insert between."})
             _require_same_encoding(body, content, "insert_content")
-            # A byte order mark opens the file, not its first line.
+            # A byte order mark belongs to the file, not to its first line.
             mark = codecs.BOM_UTF8 if body.startswith(codecs.BOM_UTF8) else b""
             kept_content = _crlf(content) if _ends_lines_in_crlf(body) else content
             result = mark + inserted(body.removeprefix(mark), line, kept_content)
@@ -105,7 +113,7 @@ def edited(body: bytes, edit: Edit, *, explains: bool = True) -> EditedText:
 
 
 def replaced(body: bytes, old: str, new: str, *, explains: bool = True) -> bytes:
-    """``body`` with the one place where ``old`` stands replaced by ``new``."""
+    """Replace the only occurrence of ``old`` by ``new``."""
     if not old:
         raise BadArguments({"old_string": "Must not be empty. To add text, use insert_line and insert_content."})
     passage = _bytes(old, "old_string")
@@ -123,7 +131,7 @@ def replaced(body: bytes, old: str, new: str, *, explains: bool = True) -> bytes
 
 
 def inserted(body: bytes, line: int, content: str) -> bytes:
-    """``body`` with ``content`` put before the line of that number, counted from 0; the last number appends."""
+    """Insert ``content`` before a line, counted from 0. The number of lines appends."""
     lines = _split(body)
     if not 0 <= line <= len(lines):
         raise BadArguments({"insert_line": f"The file has {len(lines)} lines; give a number from 0 to {len(lines)}."})
@@ -138,7 +146,7 @@ def inserted(body: bytes, line: int, content: str) -> bytes:
 
 
 def _wide_encoding(body: bytes) -> str | None:
-    """Which UTF-16 a file is in, as its first two bytes say, if all of it can be read so."""
+    """Return the UTF-16 variant that the byte order mark declares, if the length fits."""
     if body.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) or len(body) % 2:
         return None
     if body.startswith(codecs.BOM_UTF16_LE):
@@ -147,7 +155,7 @@ def _wide_encoding(body: bytes) -> str | None:
 
 
 def _require_same_encoding(body: bytes, text: str, field: str) -> None:
-    """What is put into a file must not make it a file of two encodings."""
+    """Raise if the new text would give the file two encodings."""
     if text.isascii():
         return
     try:
@@ -163,7 +171,7 @@ def _require_same_encoding(body: bytes, text: str, field: str) -> None:
 
 
 def _with_line_ends_of(body: bytes, old: str, new: str) -> tuple[str, str]:
-    """The same texts, with CRLF for LF where the file has that."""
+    """Use CRLF for LF in both texts where the file has CRLF."""
     wanted, as_crlf = (text.encode("utf-8", "surrogatepass") for text in (old, _crlf(old)))
     if old and wanted not in body and as_crlf in body:
         return _crlf(old), _crlf(new)
@@ -176,7 +184,7 @@ def _ends_lines_in_crlf(body: bytes) -> bool:
 
 
 def _crlf(text: str) -> str:
-    """A text with CRLF line ends; one that has any of its own means them."""
+    """Convert line ends to CRLF, unless the text already has carriage returns."""
     return text if "\r" in text else text.replace("\n", "\r\n")
 
 
@@ -187,7 +195,7 @@ def _split(body: bytes) -> list[bytes]:
 
 
 def _lines_of(body: bytes, passage: bytes, *, most: int) -> list[int]:
-    """The numbers, from 1, of the first lines where a passage begins. It may overlap itself."""
+    """Return the line numbers, from 1, of the first occurrences of a passage. It may overlap itself."""
     found: list[int] = []
     at = body.find(passage)
     while at != -1 and len(found) < most:

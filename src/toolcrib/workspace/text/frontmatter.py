@@ -1,9 +1,8 @@
-"""The frontmatter of plans: YAML between two lines of dashes that opens a text. Pure; what is not changed stays so.
+"""The frontmatter of plans: YAML between two lines of dashes at the start of a text.
 
-Values are replaced in the text itself, never dumped, so that a plan keeps every byte of a person's spelling. It sets
-single fields to texts. ``tools/dialects/mounts/frontmatter_patch.py`` appends to lists and merges mappings, as a patch
-asks; that cannot be spliced, so it loads and dumps the whole, reads aliases since it writes them back as such, and
-takes only ``---`` for the end.
+Sets single fields to strings. Values are replaced in the text itself, never dumped, so that everything else keeps its
+spelling byte for byte. ``tools/dialects/mounts/frontmatter_patch.py`` differs: it appends to lists and merges mappings.
+That needs loading and dumping, so it accepts aliases, and only ``---`` ends the frontmatter there.
 """
 
 import re
@@ -26,7 +25,7 @@ _CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 
 
 def split(content: bytes) -> tuple[bytes, bytes]:
-    """The frontmatter with its fences, which is empty if there is none, and what follows it."""
+    """Return the frontmatter with its fences (empty if there is none), and the rest."""
     opening = _OPENING.match(content)
     if opening is None:
         return b"", content
@@ -37,17 +36,17 @@ def split(content: bytes) -> tuple[bytes, bytes]:
 
 
 def fields_of(head: bytes) -> dict[str, Any]:
-    """What frontmatter says, as JSON can hold it. Dates and times come as they are written."""
+    """Return the fields as JSON values. Dates and times stay text."""
     return _fields(_inside(head)[1])
 
 
 def made(fields: Mapping[str, str]) -> bytes:
-    """New frontmatter with these fields."""
+    """Render new frontmatter with these fields."""
     return f"---\n{''.join(f'{name}: {_scalar(value)}{chr(10)}' for name, value in fields.items())}---\n".encode()
 
 
 def changed(head: bytes, fields: Mapping[str, str]) -> bytes:
-    """The same frontmatter with these fields: others, comments, order and quotes stay, and what is new comes last."""
+    """Set fields. Other fields, comments, order and quotes stay; new fields come last."""
     opening, text, closing = _inside(head)
     before = _fields(text)
     for name, value in fields.items():
@@ -59,7 +58,7 @@ def changed(head: bytes, fields: Mapping[str, str]) -> bytes:
 
 
 def _inside(head: bytes) -> tuple[bytes, str, bytes]:
-    """The opening fence, the YAML, the closing fence."""
+    """Return the opening fence, the YAML and the closing fence."""
     opening = _OPENING.match(head)
     closing = _CLOSING.search(head, opening.end()) if opening else None
     assert opening is not None and closing is not None
@@ -93,7 +92,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _refuse_bombs(text: str) -> None:
-    """A few aliases of aliases stand for more than fits in memory; deep nesting takes minutes to load."""
+    """Reject aliases, which can expand beyond all memory, and deep nesting, which takes minutes to load."""
     depth = 0
     for event in _yaml().parse(text):
         if isinstance(event, AliasEvent):
@@ -104,7 +103,7 @@ def _refuse_bombs(text: str) -> None:
 
 
 class _AsWritten(SafeConstructor):
-    """Leaves dates and times as the text that they are."""
+    """Loads dates and times as the text that they are."""
 
 
 _AsWritten.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
@@ -117,7 +116,7 @@ def _yaml() -> YAML:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to one that JSON can represent."""
     match value:
         case dict():
             return {str(_plain(name)): _plain(inner) for name, inner in value.items()}
@@ -138,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with(text: str, name: str, value: str, *, line_end: str) -> str:
-    """YAML with one field's value replaced where it stands, or the field added at the end."""
+    """Replace one field's value in place, or append the field."""
     root = _yaml().compose(text)
     for key, old in root.value if isinstance(root, MappingNode) else ():
         if key.value == name:
@@ -150,16 +149,16 @@ def _with(text: str, name: str, value: str, *, line_end: str) -> str:
 
 def _replaced(text: str, after_key: int, start: int, end: int, value: str, line_end: str) -> str:
     if start == end:
-        # No value at all: it belongs right behind the colon, not where the next thing begins.
+        # There is no value: insert it right after the colon, not where the next token begins.
         start = end = text.index(":", after_key) + 1
     space = "" if text[start - 1].isspace() else " "
-    # A block (`|`, `>`, a list) takes its last line's end with it.
+    # A block (`|`, `>`, a list) includes its last line end.
     tail = line_end if text[start:end].endswith("\n") else ""
     return text[:start] + space + _scalar(value) + tail + text[end:]
 
 
 def _scalar(value: str) -> str:
-    """A text as it is if YAML reads it back alike, and in quotes if not."""
+    """Write a string plainly if YAML reads it back alike, otherwise in quotes."""
     try:
         if value.isprintable() and _yaml().load(f"x: {value}\n") == {"x": value}:
             return value

@@ -1,4 +1,4 @@
-"""Plan files: Markdown under frontmatter that says its title, its status and when it was made. Pure."""
+"""Plan files: Markdown with frontmatter for title, status and creation time."""
 
 import secrets
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SUFFIX: Final = ".plan"
 
 
 class PlanStatus(StrEnum):
-    """How far a plan has come; its author says so."""
+    """The progress of a plan, set by its author."""
 
     DRAFT = "draft"
     APPROVED = "approved"
@@ -27,7 +27,7 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
-    """A plan file in its two parts, byte for byte. An old plan may have no frontmatter, and so no metadata."""
+    """A plan file in two parts, byte for byte. An old plan may have no frontmatter, and then no metadata."""
 
     head: bytes
     metadata: Mapping[str, Any] | None
@@ -35,7 +35,7 @@ class PlanDocument:
 
     @property
     def created_at(self) -> datetime | None:
-        """When it was made, if the frontmatter says so in a way that can be understood."""
+        """The creation time, if the frontmatter has a valid one."""
         try:
             at = datetime.fromisoformat(str((self.metadata or {}).get("created_at")))
         except ValueError:
@@ -43,17 +43,18 @@ class PlanDocument:
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
     def with_body(self, body: bytes) -> bytes:
-        """The whole file with another body; the frontmatter is not touched."""
+        """Return the whole file with another body. The frontmatter stays unchanged."""
         between = b"\n" if body and self.head and not self.head.endswith(b"\n") else b""
         return self.head + between + body
 
 
 def place_of(name: str) -> WorkspacePath:
-    """Where a plan of that name stands."""
+    """Return the path of a plan by name."""
     return FOLDER.child(name.removesuffix(SUFFIX) + SUFFIX)
 
 
 def name_of(place: WorkspacePath) -> str:
+    """Return a plan's name, without the suffix."""
     return place.name.removesuffix(SUFFIX)
 
 
@@ -62,13 +63,14 @@ def is_plan_name(place: WorkspacePath) -> bool:
 
 
 def require_plan_name(place: WorkspacePath) -> WorkspacePath:
+    """Return the path if it has a plan's name. Raises ``BadArguments`` otherwise."""
     if is_plan_name(place):
         return place
     raise BadArguments({"path": f"{shown(place)} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
 
 
 def parsed(content: bytes) -> PlanDocument:
-    """A plan from its bytes; BadFrontmatter says what is wrong if it cannot be read."""
+    """Parse a plan. Raises ``InvalidFrontmatter`` with what is wrong if it cannot be read."""
     if is_binary(content):
         raise InvalidFrontmatter("The file is not text, so it is no plan. Choose another, or write it anew.")
     head, body = frontmatter.split(content)
@@ -78,7 +80,7 @@ def parsed(content: bytes) -> PlanDocument:
 def composed(
     earlier: PlanDocument | None, *, title: str, status: PlanStatus, body: bytes, now: datetime
 ) -> PlanDocument:
-    """A new plan, or an earlier one with this title, status and body and whatever else its frontmatter says."""
+    """Create a plan, or update an earlier one. Other fields of its frontmatter stay."""
     fields = {"title": title, "status": str(status), "created_at": f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
     if earlier is None or earlier.metadata is None:
         head = frontmatter.made(fields)
@@ -88,23 +90,24 @@ def composed(
     return PlanDocument(head, frontmatter.fields_of(head), body)
 
 
-# The same with plain values, which a worker can be given and give back: a plan as its head, metadata and body.
+# A plan as plain values for a worker: head, metadata and body.
 PlainPlan = tuple[bytes, Mapping[str, Any] | None, bytes]
 
 
 def plainly_parsed(content: bytes) -> PlainPlan:
+    """Parse a plan; for a worker."""
     plan = parsed(content)
     return plan.head, plan.metadata, plan.body
 
 
 def plainly_composed(earlier: PlainPlan | None, title: str, status: str, body: bytes, now: str) -> PlainPlan:
+    """Create or update a plan; for a worker."""
     known = None if earlier is None else PlanDocument(*earlier)
     made = composed(known, title=title, status=PlanStatus(status), body=body, now=datetime.fromisoformat(now))
     return made.head, made.metadata, made.body
 
 
-# Names for plans: three words that nobody has to think of, such as ``gleeful-tangerine-expedition``.
-
+# Words for generated plan names, such as ``gleeful-tangerine-expedition``.
 MOODS: Final = (
     "able", "agile", "amber", "ample", "autumn", "bold", "brave", "breezy", "bright", "brisk", "calm", "candid",
     "careful", "cheerful", "clever", "crisp", "curious", "daring", "eager", "early", "earnest", "fearless", "festive",
@@ -135,5 +138,5 @@ UNDERTAKINGS: Final = (
 
 
 def drawn() -> str:
-    """One of a quarter of a million names. It may be taken."""
+    """Return one of a quarter of a million names. It may be in use already."""
     return "-".join(secrets.choice(words) for words in (MOODS, THINGS, UNDERTAKINGS))

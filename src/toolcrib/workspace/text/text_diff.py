@@ -1,8 +1,8 @@
-"""Differences between two contents, line by line, as people read them. Pure, and bounded whatever the contents are.
+"""Line diffs between two contents, in bounded time.
 
-``difflib`` alone takes time that grows with the cube of the lines at worst. Here it is only given gaps that are small:
-what is the same at both ends is left out, the rest is cut where lines stand that occur once on either side, larger gaps
-are compared by Myers' method as long as they differ little, and what is left when all work is spent counts as replaced.
+``difflib`` alone takes cubic time at worst, so it only gets small gaps: equal lines at both ends are skipped, the rest
+is split at lines that occur once on either side, and larger gaps are compared by Myers' method while they differ
+little. What is left when the work budget is spent counts as replaced.
 """
 
 import re
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 MOST_BYTES = 2_000_000
-# What costs a few milliseconds at most.
+# Takes a few milliseconds at most.
 _QUICK_BYTES = 65_536
 _QUICK_PAIRS = 40_000
-# Steps of all kinds, in one comparison; a million take about a second.
+# Steps of all kinds in one comparison; a million take about a second.
 _WORK = 3_000_000
-# Of a gap that is not small, as many lines may differ.
+# The most lines that may differ in a gap that is not small.
 _MOST_DIFFERENCES = 400
 
 
@@ -28,7 +28,7 @@ Pair = tuple[bytes, bytes, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """How many lines came and went, and the unified diff."""
+    """The number of added and removed lines, and the unified diff."""
 
     added: int
     removed: int
@@ -36,12 +36,12 @@ class TextDiff:
 
 
 def unified(before: bytes, after: bytes, names: tuple[str, str], *, context: int = 3) -> TextDiff:
-    """What became of the lines of ``before``. The caller knows that both are text, and not too large."""
+    """Compare two texts. The caller ensures that both are text and not too large."""
     return TextDiff(*plainly_unified(before, after, names, context))
 
 
 def plainly_unified(before: bytes, after: bytes, names: tuple[str, str], context: int = 3) -> tuple[int, int, str]:
-    """The same as plain values, which a worker can give back."""
+    """Compare two texts; returns plain values for a worker."""
     old, new = _lines(before), _lines(after)
     runs = _same(old, new)
     removed, added = (len(lines) - sum(length for _, _, length in runs) for lines in (old, new))
@@ -49,7 +49,7 @@ def plainly_unified(before: bytes, after: bytes, names: tuple[str, str], context
 
 
 def plainly_unified_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
-    """Each pair's, while there is ``room`` for their texts; none in place of those beyond."""
+    """Compare each pair while ``room`` for the texts lasts; ``None`` for those beyond it."""
     found: list[tuple[int, int, str] | None] = []
     for before, after, names in pairs:
         diff = plainly_unified(before, after, names) if room > 0 else None
@@ -60,13 +60,13 @@ def plainly_unified_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, 
 
 
 def are_quick(pairs: Sequence[Pair]) -> bool:
-    """Whether comparing them takes less time than handing them to somebody else."""
+    """Whether comparing them takes less time than a call to a worker."""
     if sum(len(before) + len(after) for before, after, _ in pairs) > _QUICK_BYTES:
         return False
     return sum((one.count(b"\n") + 1) * (other.count(b"\n") + 1) for one, other, _ in pairs) <= _QUICK_PAIRS
 
 
-# A run of lines that are the same: where it begins on either side, and how long it is.
+# A run of equal lines: its start on either side, and its length.
 _Run = tuple[int, int, int]
 
 
@@ -76,13 +76,13 @@ def _lines(body: bytes) -> list[str]:
 
 
 class _Work:
-    """How much may still be done."""
+    """The remaining work budget."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
 
     def is_left(self, steps: int) -> bool:
-        """Whether so many steps may be taken; if so, they are."""
+        """Spend a number of steps if the budget allows. Returns whether it does."""
         if steps > self._steps:
             return False
         self._steps -= steps
@@ -90,7 +90,7 @@ class _Work:
 
 
 def _same(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
-    """The runs that did not change, in order."""
+    """Return the runs that did not change, in order."""
     work = _Work(_WORK + len(old) + len(new))
     runs: list[_Run] = []
     gaps = [(0, len(old), 0, len(new))]
@@ -123,7 +123,7 @@ def _same(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
 
 
 def _ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines are the same at the start, and at the end of what is left then."""
+    """Count equal lines at the start, and at the end of the rest."""
     most = min(len(old), len(new))
     start = next((n for n in range(most) if old[n] != new[n]), most)
     most -= start
@@ -132,11 +132,11 @@ def _ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Lines that occur once on either side, as many as stand in the same order on both."""
+    """Return lines that occur once on either side, as many as are in the same order on both."""
     there = Counter(new)
     once = {line for line, count in Counter(old).items() if count == 1 and there[line] == 1}
     places = {line: j for j, line in enumerate(new) if line in once}
-    # The longest rising row of places: of each length, the row that ends lowest.
+    # Longest increasing subsequence: for each length, keep the one with the lowest end.
     lowest: list[int] = []
     rows: list[tuple[int, int, int]] = []
     ends: list[int] = []
@@ -157,7 +157,7 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _little_changed(old: Sequence[str], new: Sequence[str], work: _Work) -> list[_Run]:
-    """The same lines of two that differ in few (Myers, 1986); none if they differ in more."""
+    """Return equal runs of two texts that differ in few lines (Myers, 1986); empty if they differ in more."""
     furthest = {1: 0}
     passed: list[dict[int, int]] = []
     for differences in range(_MOST_DIFFERENCES + 1):
@@ -218,12 +218,12 @@ def _told(
             yield from (_line("+", line) for line in new[j:j_end] if not is_same)
 
 
-# Lines of either side, and whether they are the same.
+# Line ranges on either side, and whether they are equal.
 _Part = tuple[bool, tuple[int, int, int, int]]
 
 
 def _hunks(old: int, new: int, runs: Sequence[_Run], context: int) -> Iterator[list[_Part]]:
-    """What changed, with so many unchanged lines around it; changes with few of them between stand together."""
+    """Yield hunks with context lines; changes with few equal lines in between share a hunk."""
     hunk: list[_Part] = []
     i = j = 0
     for a, b, length in runs if runs and _ends_at(runs[-1]) == (old, new) else [*runs, (old, new, 0)]:

@@ -1,4 +1,4 @@
-"""Edits, plans and answers that may cost much: what is small is done here, the rest in a worker with a deadline."""
+"""Runs possibly expensive text operations: small inputs directly, the rest in a worker with a deadline."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,21 +29,21 @@ from toolcrib.workspace.text.edits import (
 )
 from toolcrib.workspace.text.plans import PlanDocument, PlanStatus
 
-# Searching through more than this would keep other calls waiting.
+# Searching through more than this would delay other calls.
 _SMALL = 65_536
-# Pure Python reads ten kilobytes of YAML a second, if they are dense.
+# Pure Python parses dense YAML at ten kilobytes a second.
 _LITTLE_YAML = 256
-# Beyond, an edit that cannot be made is told without what might help.
+# After this time, a failed edit is reported without a hint.
 _HINT_SECONDS = 2.0
 
 
 async def edit_made(body: bytes, edit: Edit) -> EditedText:
-    """``body`` after the edit; BadArguments says what is in the way."""
+    """Apply an edit. Raises ``BadArguments`` with the reason if that is not possible."""
     if len(body) <= _SMALL:
         try:
             return edited(body, edit, explains=False)
         except BadArguments:
-            # Why, and where it nearly stands, may take long to find out.
+            # The explanation may take long, so it is computed in a worker.
             pass
     try:
         return EditedText(*await in_worker(plainly_edited, body, plainly_of(edit), seconds=_HINT_SECONDS))
@@ -52,7 +52,7 @@ async def edit_made(body: bytes, edit: Edit) -> EditedText:
 
 
 async def all_edits_made(body: bytes, edits: Sequence[Edit]) -> EditedText:
-    """``body`` after all of them; BadArguments says which of them cannot be made, and why."""
+    """Apply all edits. Raises ``BadArguments`` naming the edit that cannot be applied, and why."""
     if len(body) * len(edits) <= _SMALL:
         try:
             return edited_by_all(body, edits, explains=False)
@@ -66,7 +66,7 @@ async def all_edits_made(body: bytes, edits: Sequence[Edit]) -> EditedText:
 
 
 async def plan_in(content: bytes) -> PlanDocument:
-    """A plan from its bytes; BadFrontmatter says what is wrong if it cannot be read."""
+    """Parse a plan. Raises ``InvalidFrontmatter`` with what is wrong if it cannot be read."""
     if not content.startswith((b"---", b"\xef\xbb\xbf---")) or len(frontmatter.split(content)[0]) <= _LITTLE_YAML:
         return plans.parsed(content)
     return PlanDocument(*await in_worker(plans.plainly_parsed, content))
@@ -75,7 +75,7 @@ async def plan_in(content: bytes) -> PlanDocument:
 async def plan_composed(
     earlier: PlanDocument | None, *, title: str, status: PlanStatus, body: bytes, now: datetime
 ) -> PlanDocument:
-    """A new plan, or an earlier one with this title, status and body and whatever else its frontmatter says."""
+    """Create a plan, or update an earlier one. Other fields of its frontmatter stay."""
     if len(title) + len(earlier.head if earlier else b"") <= _LITTLE_YAML:
         return plans.composed(earlier, title=title, status=status, body=body, now=now)
     known = None if earlier is None else (earlier.head, earlier.metadata, earlier.body)
@@ -83,21 +83,21 @@ async def plan_composed(
 
 
 async def answer_flaw(schema: Mapping[str, Any], answer: Any) -> str | None:
-    """What is wrong with an answer by the schema that asked for it, or none. Both can be written as JSON."""
+    """Return what is wrong with an answer by its schema, or ``None``. Both must be JSON values."""
     if is_quick(schema, answer):
         return validation_error(schema, answer)
     return await in_worker(flaw_in_texts, json.dumps(schema), json.dumps(answer))
 
 
 async def flaw_of_schema(schema: Mapping[str, Any]) -> str | None:
-    """Why this is no schema that answers can be checked against, if it is none."""
+    """Return why a schema cannot be used to check answers, or ``None``."""
     if is_quick_schema(schema):
         return schema_error(schema)
     return await in_worker(flaw_in_schema_text, json.dumps(schema))
 
 
 async def frontmatter_in(content: bytes) -> dict[str, Any]:
-    """What a document's frontmatter says; BadFrontmatter says what is wrong if it cannot be read."""
+    """Return a document's frontmatter. Raises ``InvalidFrontmatter`` with what is wrong if it cannot be read."""
     head = frontmatter.split(content)[0]
     if not head:
         return {}

@@ -1,1 +1,1 @@
-"""The ``mounts`` toolset: files by mount, and one shape of result for success and failure alike."""
+"""The ``mounts`` toolset: files by mount, with the same result format for success and failure."""

@@ -1,7 +1,7 @@
-"""A document's frontmatter: YAML between two lines of ``---``. Changed in place; comments and order stay. Pure.
+"""Patches a document's frontmatter: YAML between two lines of ``---``. Comments and order stay.
 
-For patches, which append to lists and merge mappings: the whole is loaded and dumped again, so spacing may change.
-Plans have another, ``workspace/text/frontmatter.py``: it splices single texts into what a person wrote, never dumps.
+Patches append to lists and merge mappings, so the YAML is loaded and dumped again, and spacing may change.
+``workspace/text/frontmatter.py`` is for plans: it replaces single strings in the text and never dumps.
 """
 
 import re
@@ -20,18 +20,18 @@ _BOM = b"\xef\xbb\xbf"
 _FENCE = re.compile(rb"---[ \t]*(\r?\n)")
 _CLOSING = re.compile(rb"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _LIST_INDENT = re.compile(r"^\S.*:[ \t]*(?:#.*)?\n( *)- ", re.MULTILINE)
-# Longer or deeper frontmatter takes long to load, and nobody writes it.
+# Longer or deeper frontmatter takes long to load, and has no real use.
 _MOST_CHARACTERS = 65_536
 _DEEPEST = 32
 
 
 def patched(document: bytes, update: Mapping[str, Any]) -> bytes:
-    """``document`` with its frontmatter updated: by field, what is to be appended or set. For a worker."""
+    """Update a document's frontmatter: what to append or set, by field. Runs in a worker."""
     return rewritten(document, lambda data: apply_update(update, data))
 
 
 def apply_update(update: Mapping[str, Any], data: CommentedMap) -> bool:
-    """Changes the frontmatter, and says whether anything is different now."""
+    """Update the loaded frontmatter. Returns whether anything changed."""
     changed = [_updated(data, key, **part) for key, part in update.items()]
     return any(changed)
 
@@ -73,9 +73,9 @@ def _put(data: dict[str, Any], key: str, value: Any) -> bool:
 
 
 def rewritten(document: bytes, change: Callable[[CommentedMap], bool]) -> bytes:
-    """``document`` with its frontmatter as ``change`` leaves it; the same bytes if that says it changed nothing.
+    """Return ``document`` with its frontmatter as ``change`` leaves it; unchanged if ``change`` returns false.
 
-    A document without frontmatter gets one. Whatever follows it stays byte for byte.
+    A document without frontmatter gets one. Everything after it stays byte for byte.
     """
     bom = _BOM if document.startswith(_BOM) else b""
     head, end, rest = _split(document[len(bom) :])
@@ -91,7 +91,7 @@ def rewritten(document: bytes, change: Callable[[CommentedMap], bool]) -> bytes:
 
 
 def _split(document: bytes) -> tuple[str, str, bytes]:
-    """The YAML, how its lines end, and what follows."""
+    """Return the YAML, its line end, and the rest."""
     opening = _FENCE.match(document)
     if opening is None:
         return "", "\r\n" if b"\r\n" in document else "\n", document
@@ -141,7 +141,7 @@ def _dumped(data: CommentedMap, text: str) -> str:
 
 
 def _yaml(text: str) -> YAML:
-    """Reads and writes as the text is written: its quotes, its long lines, how far its lists stand in."""
+    """Configure YAML to keep the text's style: its quotes, its long lines, its list indentation."""
     yaml: Any = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True
     yaml.width = 1_000_000

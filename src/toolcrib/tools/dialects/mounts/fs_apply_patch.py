@@ -1,4 +1,4 @@
-"""Changes part of a document: for now, its frontmatter, and in @state only."""
+"""Changes part of a document: its frontmatter, and in @state only."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -29,7 +29,7 @@ class SetValues(ToolArguments):
 
 
 class SetText(ToolArguments):
-    # What is no text is refused as the document's schema would, not as an argument; models are told what is expected.
+    # A value that is not a string fails like a schema mismatch, not as an argument; the schema still says string.
     set: Annotated[Any, WithJsonSchema({"title": "Set", "type": "string"})]
 
 
@@ -45,7 +45,7 @@ class FrontmatterUpdate(ToolArguments):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As a worker takes it: by field, what is appended or set."""
+        """The update as plain values for a worker: what to append or set, by field."""
         for name, text in (("currentNodeId", self.currentNodeId), ("updatedAt", self.updatedAt)):
             if text is not None and not isinstance(text.set, str):
                 raise SchemaMismatch(f"`{name}` is a text, not a {type(text.set).__name__}. Nothing was changed.")

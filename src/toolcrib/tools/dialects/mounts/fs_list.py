@@ -1,4 +1,4 @@
-"""Lists what is directly in a folder, without hidden entries and links."""
+"""Lists the entries of a folder, without hidden entries and links."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reads a file, or some of its lines, within the caller's limit. The hash is always that of the whole file."""
+"""Reads a file or some of its lines, within the caller's limit. The hash is always that of the whole file."""
 
 from typing import Any, Self
 

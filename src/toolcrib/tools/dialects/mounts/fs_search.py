@@ -1,4 +1,4 @@
-"""Finds a text, or a regular expression, in the files below a folder, with the lines around it."""
+"""Finds a text or a regular expression in the files below a folder, with context lines."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.workspace.search.line_chunks import LineChunk, passages
 
 _SKIPPED = frozenset({".git", "node_modules"})
-# More of a line than this tells nobody anything.
+# More characters of a line do not help a reader.
 _LINE = 1_000
 
 
@@ -41,7 +41,7 @@ async def fs_search(arguments: FsSearchArguments, context: ToolContext) -> dict[
             if found.full:
                 break
     if not found.stats["filesScanned"]:
-        # An expression that cannot be read is told even where there is nothing to read it on.
+        # An invalid expression is reported even if there is no file to match.
         await matcher.hits([], limit=1)
     result = done(arguments.path, matches=found.matches, truncated=found.full, stats=found.stats)
     if found.full:
@@ -54,7 +54,7 @@ def _skips(name: str) -> bool:
 
 
 class MatchCollector:
-    """Gathers matches from passages in their order, until there are enough."""
+    """Collects matches from chunks in order, until there are enough."""
 
     def __init__(self, arguments: FsSearchArguments, *, most_bytes: int) -> None:
         self.matches: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class MatchCollector:
         self._bytes_left = most_bytes
         self._files: set[WorkspacePath] = set()
         self._here: WorkspacePath | None = None
-        # The last lines of what came before in this file, and the matches that wait for lines after them.
+        # The last lines before the current one in this file, and the matches that wait for lines after them.
         self._recent: deque[str] = deque(maxlen=arguments.before)
         self._open: list[dict[str, Any]] = []
 
@@ -72,6 +72,7 @@ class MatchCollector:
         return {"filesScanned": len(self._files), "matchesFound": len(self.matches)}
 
     def add(self, passage: LineChunk, hits: Sequence[int]) -> None:
+        """Add the matching lines of the next chunk."""
         if self.full:
             return
         if passage.place != self._here:

@@ -1,4 +1,4 @@
-"""Writes a file whole, new or in place of another, within the caller's limit."""
+"""Creates or replaces a whole file, within the caller's limit."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""What a pattern of fs.search means, and where it stands in passages.
+r"""Parses a pattern of fs.search and matches it in chunks.
 
-A pattern is a plain text, unless it is written ``/…/`` or ``/…/i`` with no bare slash inside. Such a one is a regular
-expression, which PostgreSQL matches: its engine stops when its time is over, whatever the pattern. Python's cannot be
-stopped. The language is that of PostgreSQL; ``\\b`` is the word boundary that models mean.
+A pattern is plain text, unless it is written ``/…/`` or ``/…/i`` without a bare slash inside. Then it is a regular
+expression, which PostgreSQL matches: its engine stops at a time limit for any pattern, and Python's cannot be stopped.
+The syntax is PostgreSQL's; ``\b`` is a word boundary, as models expect.
 """
 
 import re
@@ -18,14 +18,14 @@ from toolcrib.workspace.tree import WorkspaceTree
 _LITERAL = re.compile(r"/((?:[^/\\]|\\.)+)/(i?)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _TRANSLATED = {"/": "/", "b": r"\y", "B": r"\Y"}
-# What the matching of one search may take, and which part of the call's own time.
+# Time for matching in one search, and as a share of the call's remaining time.
 _SECONDS = 5.0
 _SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralMatcher:
-    """Stands in a line or does not."""
+    """Matches lines that contain a text."""
 
     text: str
 
@@ -33,14 +33,14 @@ class LiteralMatcher:
         return [self._in(passage)[:limit] for passage in passages]
 
     def _in(self, passage: LineChunk) -> list[int]:
-        # Most texts do not hold it at all, which is found out without taking them apart.
+        # Most chunks do not contain it, which one search shows without splitting them.
         if self.text not in passage.text:
             return []
         return [index for index, line in enumerate(passage.lines) if self.text in line]
 
 
 class RegexMatcher:
-    """A regular expression, and the time that it has left."""
+    """Matches a regular expression, within a time limit."""
 
     def __init__(self, tree: WorkspaceTree, pattern: str, *, ignore_case: bool, seconds: float) -> None:
         self._tree = tree
@@ -49,12 +49,12 @@ class RegexMatcher:
         self._until = monotonic() + seconds
 
     async def hits(self, passages: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
-        """The lines of each passage that match, all passages in one question."""
+        """Return the matching lines of each chunk, with one query for all of them."""
         seconds = self._until - monotonic()
         if seconds <= 0:
             raise TimedOut("The search takes too long. Use a plain text, or search a smaller folder.")
         found = await self._tree.lines_matching(
-            # Without any passage it is still found out whether the pattern can be read.
+            # Without any chunk, PostgreSQL still validates the pattern.
             "\n".join(passage.text for passage in passages) if passages else " ",
             self._pattern,
             ignore_case=self._ignore_case,
@@ -65,6 +65,7 @@ class RegexMatcher:
 
 
 def matcher_for(pattern: str, context: ToolContext) -> LiteralMatcher | RegexMatcher:
+    """Build the matcher of a pattern: plain text, or a regular expression between slashes."""
     literal = _LITERAL.fullmatch(pattern)
     if literal is None:
         return LiteralMatcher(pattern)
@@ -74,7 +75,7 @@ def matcher_for(pattern: str, context: ToolContext) -> LiteralMatcher | RegexMat
 
 
 def _told_apart(found: Sequence[int], passages: Sequence[LineChunk]) -> list[list[int]]:
-    """Lines of the joined text as lines of its passages."""
+    """Convert line numbers of the joined text to those of its chunks."""
     hits: list[list[int]] = []
     start = at = 0
     for passage in passages:

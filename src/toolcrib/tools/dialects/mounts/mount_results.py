@@ -1,4 +1,4 @@
-"""The ``ok`` union that every call of this toolset results in, and the limits that bind its caller."""
+"""The ``ok`` union that every call of this toolset returns, and the limits of its caller."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from toolcrib.core.errors import (
 )
 from toolcrib.core.paths import WorkspacePath
 
-# The first that fits counts.
+# The first match counts.
 _CODES: tuple[tuple[type[ToolcribError], str], ...] = (
     (NotFound, "ENOENT"),
     (SandboxViolation, "E_SANDBOX_VIOLATION"),
@@ -33,7 +33,7 @@ _CODES: tuple[tuple[type[ToolcribError], str], ...] = (
     (PreconditionFailed, "E_PRECONDITION_FAILED"),
 )
 _OTHERWISE = "E_INTERNAL"
-# Part of the wire format, so they stay whatever our classes are called.
+# Part of the wire format, so they stay whatever the classes are called.
 _VIOLATIONS: dict[type[ToolcribError], str] = {
     PathOutsideMount: "outside_mount",
     ProtectedPath: "protected_name",
@@ -42,11 +42,12 @@ _VIOLATIONS: dict[type[ToolcribError], str] = {
 
 
 def done(place: WorkspacePath, **facts: Any) -> dict[str, Any]:
+    """Encode a success."""
     return {"ok": True, "path": str(place), **facts}
 
 
 def failed(error: ToolcribError) -> dict[str, Any]:
-    """Any failure or refusal, in the words of this dialect."""
+    """Encode any failure or denial in this dialect."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), _OTHERWISE)
     told: dict[str, Any] = {"code": code, "message": error_text(error)}
     if details := _details(error):
@@ -63,7 +64,7 @@ def _details(error: ToolcribError) -> dict[str, Any]:
 
 
 def rules_of(caller: Caller) -> AgentRules:
-    """The limits that bind a caller: an agent's own; a person has the defaults."""
+    """Return the caller's limits: an agent's own; people have the defaults."""
     return caller.agent.rules if caller.agent else AgentRules()
 
 

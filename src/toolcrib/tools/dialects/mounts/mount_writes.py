@@ -6,7 +6,7 @@ from toolcrib.tools.dialects.mounts.mount_results import rules_of
 
 
 def require_within_limit(body: bytes, context: ToolContext) -> None:
-    """OverWriteLimit if a file of this content is more than the caller, or the server, takes."""
+    """Raise ``WriteLimitExceeded`` if the content exceeds the limit of the caller or the server."""
     limit = min(rules_of(context.caller).max_write_bytes, context.tree.max_file_bytes)
     if len(body) > limit:
         raise WriteLimitExceeded(

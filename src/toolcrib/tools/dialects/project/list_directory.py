@@ -1,4 +1,4 @@
-"""Lists what is directly in a directory of the project."""
+"""Lists the entries of a directory of the project."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What a call of this toolset results in: a text, which says so if it is an error."""
+"""The results of this toolset: a text, marked if it is an error."""
 
 from typing import Any
 
@@ -7,11 +7,12 @@ from toolcrib.core.paths import WorkspacePath
 
 
 def text(output: str) -> dict[str, Any]:
+    """Encode a success."""
     return {"output": output}
 
 
 def failed(error: ToolcribError) -> dict[str, Any]:
-    """Any failure or refusal. Of a violation it is always said that it was outside."""
+    """Encode any failure or denial. The text of a sandbox violation always contains "outside"."""
     words = "; ".join(f"'{field}': {flaw}" for field, flaw in error.fields.items()) or error.message
     if isinstance(error, SandboxViolation) and "outside" not in words:
         words = f"outside what may be touched here. {words}"
@@ -19,5 +20,5 @@ def failed(error: ToolcribError) -> dict[str, Any]:
 
 
 def relative(place: WorkspacePath) -> str:
-    """A place of the project as this dialect writes it."""
+    """Format a path of the project in this dialect."""
     return place.path[1:] or "."

@@ -1,1 +1,1 @@
-"""The ``studio`` toolset: files in the two zones, results as text with metadata."""
+"""The ``studio`` toolset: files in @project and @central, results as text with metadata."""

@@ -1,4 +1,4 @@
-"""Reads a file of a zone, its first megabyte at most."""
+"""Reads a file, its first megabyte at most."""
 
 from typing import Any
 

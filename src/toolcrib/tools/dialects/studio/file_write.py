@@ -1,4 +1,4 @@
-"""Writes a file of a zone whole, new or in place of another."""
+"""Creates or replaces a whole file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The path language of this toolset: relative to the project, ``@central/…``, or absolute inside a zone."""
+"""The paths of this toolset: relative to the project, ``@central/…``, or absolute inside @project or @central."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ZONES = (Mount.PROJECT, Mount.CENTRAL)
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """An absolute path of the machine. Where it lies in a workspace is known once it is known which."""
+    """An absolute path of the machine. It is resolved once the workspace is known."""
 
     path: str
 
@@ -26,7 +26,7 @@ class HostPath:
 
 
 def parse(text: str) -> WorkspacePath | HostPath:
-    """``src/a.py``, ``@central/a.md`` or ``/srv/…/src/a.py``."""
+    """Parse ``src/a.py``, ``@central/a.md`` or ``/srv/…/src/a.py``."""
     if _MOUNTED.match(text):
         place = parse_mounted(text)
         if place.mount not in _ZONES:
@@ -34,23 +34,23 @@ def parse(text: str) -> WorkspacePath | HostPath:
         return place
     if not text.lstrip().startswith("/"):
         return parse_relative(text)
-    # Only for its flaws, which are told like those of any other path.
+    # Only to report its errors like those of any other path.
     parse_absolute(text)
     return HostPath(text.strip())
 
 
 def places_of(path: WorkspacePath | HostPath) -> tuple[WorkspacePath, ...]:
-    """What is known of a path before the call: nothing if it is the machine's. The guard judges that when it is."""
+    """Return the path if it is known before the call. The guard checks a host path when it is resolved."""
     return () if isinstance(path, HostPath) else (path,)
 
 
 async def located(path: WorkspacePath | HostPath, context: ToolContext) -> WorkspacePath:
-    """The place; OutsideMount for a path of the machine that lies in no zone."""
+    """Resolve to a workspace path. Raises ``PathOutsideMount`` for a host path outside @project and @central."""
     return await context.tree.resolve_host_path(path.path) if isinstance(path, HostPath) else path
 
 
 def written(place: WorkspacePath) -> str:
-    """A place as this dialect writes it."""
+    """Format a path in this dialect."""
     return (place.path[1:] or ".") if place.mount is Mount.PROJECT else str(place)
 
 
