@@ -1,4 +1,4 @@
-"""One real server per test process, a few people who are logged in to it, and a new workspace for every test."""
+"""One real server per test process, a few logged-in users, and a new workspace for every test."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,16 +14,16 @@ from tests.wait_until import PATIENCE
 
 @pytest.fixture(scope="session")
 def server(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """``toolcrib serve`` on a database and a data directory of its own."""
+    """``toolcrib serve`` with its own database and data directory."""
     with serving(tmp_path_factory.mktemp("server"), database_urls) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def http(server: Serving) -> Iterator[httpx2.Client]:
-    """A client of the API that keeps no cookies: who asks is said with each request.
+    """An API client without cookies: each request carries its own credentials.
 
-    Every answer that it gets must be as the API is described.
+    Checks every response against the OpenAPI description.
     """
     with httpx2.Client(base_url=server.api, trust_env=False, timeout=PATIENCE) as client:
         described = Described(client.get("/openapi.json").json())
@@ -39,19 +39,19 @@ def http(server: Serving) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="session")
 def ada(server: Serving) -> Someone:
-    """Owns the workspaces."""
+    """The user who owns the workspaces."""
     return registered(server, "ada@example.com")
 
 
 @pytest.fixture(scope="session")
 def grace(server: Serving) -> Someone:
-    """Belongs to a workspace only if a test says so."""
+    """A user who is a member only where a test adds them."""
     return registered(server, "grace@example.com")
 
 
 @pytest.fixture
 def new_workspace(server: Serving, http: httpx2.Client) -> Callable[[Someone], Workspace]:
-    """Founds a workspace for someone."""
+    """Creates a workspace for a user."""
 
     def found(owner: Someone) -> Workspace:
         made = http.post("/workspaces", json={"name": "website"}, headers={"Authorization": f"Bearer {owner.token}"})
@@ -66,13 +66,13 @@ def new_workspace(server: Serving, http: httpx2.Client) -> Callable[[Someone], W
 
 @pytest.fixture
 def workspace(new_workspace: Callable[[Someone], Workspace], ada: Someone) -> Workspace:
-    """Ada's new workspace, as she has it."""
+    """A new workspace, with Ada's credentials."""
     return new_workspace(ada)
 
 
 @pytest.fixture
 def chat(workspace: Workspace) -> Callable[[str], str]:
-    """Begins a session of this title; where its chat stands in the tree."""
+    """Creates a session with this title. Returns the path of its chat in the tree."""
 
     def begin(title: str) -> str:
         made = workspace.post("/sessions", {"title": title})
@@ -83,7 +83,7 @@ def chat(workspace: Workspace) -> Callable[[str], str]:
 
 
 def registered(server: Serving, email: str) -> Someone:
-    # A client of their own: a login sets cookies, which nobody else must send.
+    # A separate client: a login sets cookies, which no other request may send.
     with httpx2.Client(base_url=server.api, trust_env=False, timeout=PATIENCE) as client:
         person = client.post("/auth/register", json={"email": email, "password": PASSWORD})
         assert person.status_code == 201, person.text

@@ -1,6 +1,6 @@
-"""A laptop: an ordinary user's home and project directories, a model beside them, and the command as it is installed.
+"""A laptop: the home and project directories of an ordinary user, a model server, and the installed command.
 
-As root, the commands run as another user: the point is that no privilege is needed.
+When the tests run as root, the commands run as another user, to prove that they need no privileges.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 
 
 class Model(ModelServer):
-    """The strict fake, with a script for what it says; what models there are it always tells."""
+    """The strict fake with scripted responses. It always lists its models."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Model(ModelServer):
 
 @contextmanager
 def model_beside(fake: Model | None = None) -> Iterator[Model]:
-    """A model on loopback, on a loop of its own."""
+    """A model server on loopback, on its own event loop."""
     fake, ready, stop = fake or Model(), threading.Event(), threading.Event()
 
     async def serve() -> None:
@@ -72,7 +72,7 @@ class Laptop:
     base: Path
     model: Model
     said: list[str] = field(default_factory=list)
-    # The command as it is installed.
+    # The installed command.
     program: str = TOOLCRIB
 
     @property
@@ -92,13 +92,13 @@ class Laptop:
         }
 
     def project(self, name: str | None = None, *, below: str = "projects") -> Path:
-        """A new, empty directory of the user's."""
+        """Creates an empty directory that the user owns."""
         made = self.base / below / (name or secrets.token_hex(4))
         _own(made)
         return made
 
     def run(self, *arguments: str, at: Path, **environment: str) -> Ended:
-        """A command, from a process that has loaded the program already."""
+        """Runs a command from a process that has already loaded the program."""
         output = self.base / f"said-{secrets.token_hex(4)}"
         process = FORKED.Process(target=_command, args=(arguments, self.environment | environment, str(at), output))
         process.start()
@@ -115,10 +115,10 @@ class Laptop:
 
     @contextmanager
     def terminal(self, *arguments: str, at: Path, **environment: str) -> Iterator["Terminal"]:
-        """The command as it is installed, in a terminal of 80 by 24."""
+        """Runs the installed command in a terminal of 80 by 24."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            # Ctrl-C counts, also where these tests run in the background of a shell, which lets it be ignored.
+            # Restores SIGINT: a shell that runs these tests in the background ignores it.
             ["/usr/bin/env", "--default-signal=INT", self.program, *arguments],
             stdin=theirs,
             stdout=theirs,
@@ -144,7 +144,7 @@ class Laptop:
 
 @dataclass
 class Terminal:
-    """What a person sees and types."""
+    """A terminal session: what a person sees and types."""
 
     process: subprocess.Popen[bytes]
     descriptor: int
@@ -152,7 +152,7 @@ class Terminal:
     _seen: int = 0
 
     def until(self, text: str) -> str:
-        """What was shown since the last time, up to this text."""
+        """Waits for this text. Returns the output since the last call."""
         deadline = time.monotonic() + PATIENCE
         while (found := self.shown.find(text, self._seen)) < 0:
             assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown[self._seen :]}"
@@ -166,11 +166,11 @@ class Terminal:
         os.write(self.descriptor, line.encode() + b"\n")
 
     def interrupt(self) -> None:
-        """Ctrl-C, as the terminal of a person tells it to the program in front."""
+        """Sends Ctrl-C as a terminal does, to the foreground process."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Types Ctrl-D, and waits for the command to end."""
+        """Types Ctrl-D and waits for the command to exit."""
         os.write(self.descriptor, b"\x04")
         return self.process.wait(PATIENCE)
 
@@ -187,7 +187,7 @@ class Terminal:
 
 @contextmanager
 def laptop() -> Iterator[Laptop]:
-    """Where others can go, for the user may be another; gone afterwards, with the database that was left running."""
+    """A directory that another user can enter. Removed afterwards, together with a database that still runs."""
     base = Path(tempfile.mkdtemp(prefix="toolcrib-laptop-", dir="/var/tmp"))
     base.chmod(0o777)
     _own(base / "home")
@@ -202,13 +202,13 @@ def laptop() -> Iterator[Laptop]:
 
 
 def secrets_of(found: Laptop) -> list[str]:
-    """All that must never be shown."""
+    """The secrets that must never be shown."""
     kept = json.loads((found.data / "secrets.json").read_text())
     return [KEY, *(value for name, value in kept.items() if name not in ("machine", "email"))]
 
 
 def _stop_database(found: Laptop) -> None:
-    """A command that was killed leaves it running; the number is its own."""
+    """Stops the database that a killed command left running, by its own process id."""
     note = found.data / "postgres" / "postmaster.pid"
     if note.exists():
         os.kill(int(note.read_text().split("\n", 1)[0]), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What waits for a person, as clients see it: an agent that is asked about, and looking until something has ended."""
+"""Pending approvals as clients see them: an agent whose calls need approval, and waiting for a call to end."""
 
 import time
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}, read: {allow
 
 @dataclass(frozen=True)
 class Hired:
-    """An agent, as its owner knows it and as its key opens the workspace."""
+    """An agent: its id for the owner, and the workspace with the agent's key."""
 
     id: str
     name: str
     workspace: Workspace
 
     def asks(self, tool: str = "write", /, *, session: str | None = None, **args: Any) -> dict[str, Any]:
-        """A call that must wait; what the agent is told."""
+        """Makes a call that must wait. Returns the result that the agent gets."""
         body = {"tool": tool, "args": args or {"path": "/a.txt", "content": "a\n"}}
         response = self.workspace.post("/tools", body | ({"session_id": session} if session else {}))
         assert response.status_code == 202, response.text
@@ -54,7 +54,7 @@ def decide(workspace: Workspace, approval_id: str, **said: Any) -> httpx2.Respon
 
 
 def ended(workspace: Workspace, call_id: str) -> dict[str, Any]:
-    """The call, once it has ended."""
+    """Waits until the call has ended and returns it."""
     until = time.monotonic() + PATIENCE
     while True:
         call = dict(workspace.get(f"/calls/{call_id}").json())

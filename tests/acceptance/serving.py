@@ -1,4 +1,4 @@
-"""A real ``toolcrib serve``: started as an operator would, on a port and a data directory of its own."""
+"""A real ``toolcrib serve``, started as an operator would, on its own port and data directory."""
 
 import os
 import random
@@ -19,22 +19,22 @@ from tests.conftest import POOL_SIZE, DatabaseUrls
 from tests.wait_until import PATIENCE
 
 _LOOK_EVERY_SECONDS = 0.05
-# Below the ports that outgoing connections are given, so that none of them takes ours before the server does.
+# Below the ephemeral port range, so that no outgoing connection takes the port before the server does.
 _PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A server that answers, what it signs tokens with, where it keeps its files, and all that it said."""
+    """A running server: its origin, its token secret, its directory and its output."""
 
     origin: str
     jwt_secret: str
     directory: Path
     database_urls: DatabaseUrls
     audit_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
-    # Servers of several tests share a database: by this name each takes only the runs of its own workspaces.
+    # Servers of several tests share a database. The node name keeps each to the runs of its own workspaces.
     node: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(4)}")
-    # What an operator sets besides.
+    # Additional settings of the operator.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -54,7 +54,7 @@ class Serving:
 def serving(
     directory: Path, urls: DatabaseUrls, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Serving]:
-    """Starts a server, waits until it is healthy, and ends it afterwards."""
+    """Starts a server, waits until it is healthy, and stops it afterwards."""
     server = Serving(
         f"http://127.0.0.1:{free_port()}", secrets.token_urlsafe(48), directory, urls, environment=environment
     )
@@ -64,7 +64,7 @@ def serving(
 
 @contextmanager
 def running(server: Serving) -> Iterator[None]:
-    """The server's process. One that has ended can be started again: it knows all that it knew."""
+    """The server process. A stopped server can be started again with the same data."""
     command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", server.origin.rpartition(":")[2]]
     with (
         server.log.open("ab") as log,
@@ -99,7 +99,7 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_NODE": server.node,
         "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
         "TOOLCRIB_OPEN_REGISTRATION": "true",
-        # The models of these tests answer on loopback.
+        # The model servers of these tests run on loopback.
         "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
         **server.environment,
     }

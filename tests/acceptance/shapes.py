@@ -1,4 +1,4 @@
-"""What a value must look like where it cannot be foretold: ids, times, hashes. And how an error looks."""
+"""Matchers for values that a test cannot predict (ids, times, hashes), and for errors."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ import httpx2
 
 
 class Like:
-    """Equal to every text of its form, so that whole answers can be compared with ``==``."""
+    """Equal to every text of its form, so that tests can compare complete responses with ``==``."""
 
     def __init__(self, what: str, pattern: str) -> None:
         self._what = what
@@ -48,25 +48,25 @@ class Says:
 
 
 def sha256_of(content: str | bytes | Path) -> str:
-    """The hash of a text, of bytes, or of what a file on disk holds."""
+    """The hash of a text, of bytes, or of a file on disk."""
     if isinstance(content, Path):
         content = content.read_bytes()
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def moment(text: str) -> datetime:
-    """A time that was told, to be compared with another."""
+    """Parses a timestamp, to compare it with another."""
     assert text == A_TIME
     return datetime.fromisoformat(text)
 
 
 def lines(count: int, *, start: int = 0) -> str:
-    """So many numbered lines, the first of them number ``start``."""
+    """Numbered lines, starting with number ``start``."""
     return "".join(f"line {number}\n" for number in range(start, start + count))
 
 
 def result_of(response: httpx2.Response) -> Any:
-    """The result of a call that succeeded, once its envelope is seen to be whole."""
+    """Checks the envelope of a successful call and returns its result."""
     body = response.json()
     assert response.status_code == 200, body
     assert body == {"success": True, "result": body["result"], "error": None}, body
@@ -81,7 +81,7 @@ def refused(
     *,
     fields: Mapping[str, object] | None = None,
 ) -> None:
-    """Asserts that a call was refused so, in the envelope of all errors; ``fields`` are all that may be named."""
+    """Asserts that a call failed with this error in the common envelope; ``fields`` are the only fields it names."""
     body = response.json()
     expected: dict[str, object] = {"success": False, "error": body.get("error") if error is None else error}
     expected["code"] = code

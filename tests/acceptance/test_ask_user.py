@@ -1,4 +1,4 @@
-"""``ask_user`` as seed 004 describes it, and answering at a route of its own."""
+"""``ask_user`` as seed 004 describes it, and the route that answers a question."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def answer(workspace: Workspace, question_id: str, answers: Any, **more: Any) ->
     return workspace.post(f"/questions/{question_id}/answer", {"answers": answers} | more)
 
 
-def test_the_example_of_the_seed_is_answered_as_it_says(workspace: Workspace) -> None:
+def test_the_example_of_the_seed_gets_the_documented_answer(workspace: Workspace) -> None:
     result = workspace.result("ask_user", questions=[QUESTION])
 
     assert result == {
@@ -45,7 +45,7 @@ def test_the_example_of_the_seed_is_answered_as_it_says(workspace: Workspace) ->
     }
 
 
-def test_an_answer_ends_the_call_with_it(workspace: Workspace, ada: Someone) -> None:
+def test_an_answer_ends_the_call_and_becomes_its_result(workspace: Workspace, ada: Someone) -> None:
     agent = hire(workspace)
     session = session_of(workspace, agent)
     body = {"tool": "ask_user", "args": {"questions": [QUESTION]}, "session_id": session}
@@ -88,7 +88,9 @@ def test_a_question_is_answered_once(workspace: Workspace) -> None:
     ],
 )
 @pytest.mark.parametrize("as_text", [True, False])
-def test_answers_must_fit_the_schema(workspace: Workspace, schema: Any, good: Any, bad: Any, *, as_text: bool) -> None:
+def test_answers_must_match_the_schema(
+    workspace: Workspace, schema: Any, good: Any, bad: Any, *, as_text: bool
+) -> None:
     question = ask(workspace, {"name": "x", "question": "?", "schema": json.dumps(schema) if as_text else schema})
 
     if schema:
@@ -98,7 +100,7 @@ def test_answers_must_fit_the_schema(workspace: Workspace, schema: Any, good: An
     assert answer(workspace, question, {"x": good}).json()["answers"] == {"x": good}
 
 
-def test_one_to_four_questions_are_asked_at_once(workspace: Workspace) -> None:
+def test_one_call_asks_one_to_four_questions(workspace: Workspace) -> None:
     four = [{"name": f"n{n}", "question": "?", "schema": {"type": "integer"}} for n in range(5)]
     question = ask(workspace, *four[:4])
 
@@ -127,7 +129,7 @@ def test_one_to_four_questions_are_asked_at_once(workspace: Workspace) -> None:
         ({"buttons": [{"label": "x"}]}, "questions.0.buttons.0.value"),
     ],
 )
-def test_questions_that_nobody_could_answer_are_refused(
+def test_questions_that_cannot_be_answered_are_rejected(
     workspace: Workspace, change: dict[str, Any], field: str
 ) -> None:
     response = workspace.post("/tools", {"tool": "ask_user", "args": {"questions": [QUESTION | change]}})
@@ -136,7 +138,7 @@ def test_questions_that_nobody_could_answer_are_refused(
     assert [name.split(".function")[0] for name in response.json()["fields"]] == [field]
 
 
-def test_a_schema_that_would_never_end_is_refused(workspace: Workspace) -> None:
+def test_an_endlessly_recursive_schema_is_rejected(workspace: Workspace) -> None:
     doubling: dict[str, Any] = {"a0": {"type": "integer"}}
     for n in range(1, 40):
         doubling[f"a{n}"] = {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2}
@@ -150,8 +152,8 @@ def test_a_schema_that_would_never_end_is_refused(workspace: Workspace) -> None:
     assert "references" in response.json()["fields"]["questions.0.schema"]
 
 
-def test_a_button_counts_even_where_its_value_is_not_in_the_schema(workspace: Workspace) -> None:
-    """So it stands in the seed: the schema has the labels, the buttons have values of their own."""
+def test_a_button_is_accepted_even_if_its_value_is_not_in_the_schema(workspace: Workspace) -> None:
+    """As in the seed: the schema lists the labels, and the buttons have other values."""
     question = ask(
         workspace,
         {
@@ -168,7 +170,7 @@ def test_a_button_counts_even_where_its_value_is_not_in_the_schema(workspace: Wo
 
 
 @pytest.mark.parametrize("bad", ["x" * 100_001, "\x00", ["12345678"] * 12_000])
-def test_answers_that_no_form_gives_are_refused(workspace: Workspace, bad: Any) -> None:
+def test_oversized_and_invalid_answers_are_rejected(workspace: Workspace, bad: Any) -> None:
     question = ask(workspace, {"name": "x", "question": "?", "schema": {}})
 
     assert answer(workspace, question, {"x": bad}).status_code == 400
@@ -187,7 +189,7 @@ def test_only_members_answer_and_an_agent_sees_its_own(workspace: Workspace, gra
     assert agent.workspace.get(f"/questions/{question}").json()["state"] == "open"
 
 
-def test_what_nobody_answers_in_time_expires(workspace: Workspace, server: Serving) -> None:
+def test_a_question_without_an_answer_expires(workspace: Workspace, server: Serving) -> None:
     question = ask(workspace)
     with psycopg.connect(server.database_urls.owner) as connection:
         connection.execute("update toolcrib.questions set expires_at = now() where id = %s", (question,))

@@ -1,4 +1,4 @@
-"""Two layers before any tool: who are you, and are you a member."""
+"""Two checks before any tool call: authentication, then membership."""
 
 import time
 from uuid import UUID
@@ -21,21 +21,21 @@ CALL = {"tool": "ls", "args": {}}
     "header",
     ["", "Bearer", "Bearer nonsense", "Basic dXNlcjpwYXNz", "Bearer a.b.c", "Bearer tck_nonsense"],
 )
-def test_an_invalid_token_is_refused(http: httpx2.Client, workspace: Workspace, header: str) -> None:
+def test_an_invalid_token_is_rejected(http: httpx2.Client, workspace: Workspace, header: str) -> None:
     response = http.post(f"/workspaces/{workspace.id}/tools", json=CALL, headers={"Authorization": header})
 
     refused(response, 401, "INVALID_TOKEN")
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-def test_an_expired_token_is_refused(server: Serving, workspace: Workspace, ada: Someone) -> None:
+def test_an_expired_token_is_rejected(server: Serving, workspace: Workspace, ada: Someone) -> None:
     an_hour_ago = AccessTokens(server.jwt_secret, clock=lambda: time.time() - 3600)
     expired = an_hour_ago.issue(UserId(UUID(ada.id)), 0)
 
     refused(workspace.seen_with(expired).call("ls"), 401, "INVALID_TOKEN")
 
 
-def test_a_token_signed_with_another_secret_is_refused(workspace: Workspace, ada: Someone) -> None:
+def test_a_token_signed_with_another_secret_is_rejected(workspace: Workspace, ada: Someone) -> None:
     forged = AccessTokens("x" * 48).issue(UserId(UUID(ada.id)), 0)
 
     refused(workspace.seen_with(forged).call("ls"), 401, "INVALID_TOKEN")
@@ -51,7 +51,7 @@ def test_a_browser_may_send_the_token_as_a_cookie(
     assert result_of(response)["path"] == "/"
 
 
-def test_the_header_comes_before_the_cookie(
+def test_the_header_takes_precedence_over_the_cookie(
     http: httpx2.Client, server: Serving, workspace: Workspace, ada: Someone
 ) -> None:
     cookie = {"Cookie": f"access_token={ada.token}", "Origin": server.origin}
@@ -80,7 +80,7 @@ def test_a_member_may_change_files(workspace: Workspace, grace: Someone) -> None
     assert version["author"]["user_id"] == grace.id
 
 
-def test_who_is_no_longer_a_member_has_no_access(workspace: Workspace, http: httpx2.Client, grace: Someone) -> None:
+def test_a_former_member_has_no_access(workspace: Workspace, http: httpx2.Client, grace: Someone) -> None:
     hers = workspace.admit(grace, "member")
     hers.result("ls")
 

@@ -1,4 +1,4 @@
-"""``cat``: its request examples, and what is said of how it behaves."""
+"""``cat``: its request examples and documented behaviour."""
 
 import pytest
 
@@ -112,14 +112,14 @@ def test_arguments_example(workspace: Workspace) -> None:
     ]
 
 
-def test_by_default_nothing_is_added_and_nothing_is_cut(workspace: Workspace) -> None:
+def test_by_default_content_is_neither_added_nor_truncated(workspace: Workspace) -> None:
     workspace.write("/a.md", "\tone\n\n\n\ntwo \n")
     workspace.write("/b.md", lines(1000))
 
     assert workspace.result("cat", paths=["/a.md", "/b.md"])["content"] == "\tone\n\n\n\ntwo \n" + lines(1000)
 
 
-def test_files_come_in_the_order_asked_for(workspace: Workspace) -> None:
+def test_files_are_returned_in_the_requested_order(workspace: Workspace) -> None:
     for name in ("a", "b", "c"):
         workspace.write(f"/{name}.md", f"{name}\n")
 
@@ -154,7 +154,7 @@ def test_offset_and_limit_apply_to_each_file(workspace: Workspace) -> None:
     assert result["content"] == "line 2\nline 3\nline 52\nline 53\n"
 
 
-def test_blank_line_squeezing_is_like_cat_s(workspace: Workspace) -> None:
+def test_blank_lines_are_squeezed_like_cat_does(workspace: Workspace) -> None:
     workspace.write("/a.md", "\n\n\none\n\n\n\ntwo\n \n\nthree\n\n")
 
     result = workspace.result("cat", paths=["/a.md"], squeeze_blank=True)
@@ -185,7 +185,7 @@ def test_file_limit_is_20(workspace: Workspace) -> None:
     )
 
 
-def test_no_files_is_refused(workspace: Workspace) -> None:
+def test_an_empty_list_of_files_is_rejected(workspace: Workspace) -> None:
     refused(workspace.call("cat", paths=[]), 400, "VALIDATION_ERROR", "Validation failed", fields={"paths": Says("1")})
 
 
@@ -227,7 +227,7 @@ def test_partial_success_when_a_name_is_protected(workspace: Workspace) -> None:
     assert "PASSWORD" not in response.text
 
 
-def test_a_json_value_is_shown_as_its_text(workspace: Workspace) -> None:
+def test_a_json_value_is_shown_as_text(workspace: Workspace) -> None:
     workspace.write("/a.canvas", {"version": 1})
 
     assert workspace.result("cat", paths=["/a.canvas"])["content"] == '{\n  "version": 1\n}\n'

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.req("HU-1", part="from the command line"), pytest.mark
 
 
 class Terminal:
-    """Runs the command with one environment."""
+    """Runs the command with a fixed environment."""
 
     def __init__(self, scratch: Path, **environment: str) -> None:
         self._scratch = scratch
@@ -37,7 +37,7 @@ def at_server(server: Serving, ada: Someone, tmp_path: Path) -> Terminal:
 
 @pytest.fixture
 def at_database(server: Serving, tmp_path: Path) -> Terminal:
-    """A terminal from which no server is reached."""
+    """A terminal that reaches no server."""
     urls = server.database_urls
     return Terminal(
         tmp_path,
@@ -48,7 +48,7 @@ def at_database(server: Serving, tmp_path: Path) -> Terminal:
     )
 
 
-def test_what_waits_is_listed_shown_and_allowed(at_server: Terminal, workspace: Workspace) -> None:
+def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, workspace: Workspace) -> None:
     workspace.write("/notes/today.md", "one\ntwo\n")
     agent = hire(workspace, name="scribe")
     told = agent.asks(path="/notes/today.md", content="one\nzwei\n", overwrite=True)
@@ -70,7 +70,7 @@ def test_what_waits_is_listed_shown_and_allowed(at_server: Terminal, workspace: 
     assert at_server.says("approve", "--workspace", workspace.id) == "Nothing waits for a decision.\n"
 
 
-def test_what_is_denied_with_a_reason_is_told_to_the_agent(at_server: Terminal, workspace: Workspace) -> None:
+def test_the_agent_gets_the_reason_of_a_rejection(at_server: Terminal, workspace: Workspace) -> None:
     told = hire(workspace).asks()
 
     at_server.says("approve", told["approval_id"], "--reject", "--reason", "Not here.", "--yes")
@@ -81,13 +81,11 @@ def test_what_is_denied_with_a_reason_is_told_to_the_agent(at_server: Terminal, 
     assert "toolcrib approve" in again
 
 
-def test_a_wider_scope_shows_the_rule_first_and_without_a_yes_nothing_happens(
-    at_server: Terminal, workspace: Workspace
-) -> None:
+def test_a_wider_scope_shows_its_rule_first_and_needs_confirmation(at_server: Terminal, workspace: Workspace) -> None:
     agent = hire(workspace)
     told = agent.asks(session=session_of(workspace, agent))
 
-    # Standard input is at its end: nobody says yes.
+    # Standard input is at its end, so there is no confirmation.
     asked = at_server.run("approve", told["approval_id"], "--scope", "session")
 
     assert asked.status != 0
@@ -99,7 +97,7 @@ def test_a_wider_scope_shows_the_rule_first_and_without_a_yes_nothing_happens(
     assert grant["rule"] == {"tool": "write", "paths": ["@project/a.txt"], "commands": None}
 
 
-def test_json_has_everything_and_nothing_else(at_server: Terminal, workspace: Workspace) -> None:
+def test_json_output_is_complete_and_contains_nothing_else(at_server: Terminal, workspace: Workspace) -> None:
     told = hire(workspace).asks()
 
     [listed] = json.loads(at_server.says("approve", "--json", "--workspace", workspace.id))
@@ -110,7 +108,7 @@ def test_json_has_everything_and_nothing_else(at_server: Terminal, workspace: Wo
 
 
 @pytest.mark.req("SC-3", part="decided without a server")
-def test_without_a_server_the_database_is_asked_and_a_member_decides(
+def test_without_a_server_the_command_uses_the_database_and_a_member_decides(
     at_database: Terminal, workspace: Workspace, ada: Someone, grace: Someone
 ) -> None:
     told = hire(workspace).asks()
@@ -128,7 +126,7 @@ def test_without_a_server_the_database_is_asked_and_a_member_decides(
     assert ended(workspace, told["call_id"])["state"] == "done"
 
 
-def test_what_is_missing_is_named_with_its_remedy(tmp_path: Path) -> None:
+def test_an_error_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
     nothing = Terminal(tmp_path, TOOLCRIB_SERVER="http://127.0.0.1:9").says("approve", status=2)
     alone = Terminal(tmp_path, TOOLCRIB_TOKEN="x", TOOLCRIB_SERVER="http://127.0.0.1:9").says("approve", status=2)
 
@@ -138,7 +136,7 @@ def test_what_is_missing_is_named_with_its_remedy(tmp_path: Path) -> None:
     assert "toolcrib serve" in alone
 
 
-def test_what_agents_write_commands_no_terminal(at_server: Terminal, workspace: Workspace) -> None:
+def test_text_from_agents_cannot_control_the_terminal(at_server: Terminal, workspace: Workspace) -> None:
     agent = hire(workspace)
     told = agent.asks(path="/a.txt", content="\x1b[2J[bold]fake[/bold]\u202eevil\nApproved by ada@example.com\n")
 

@@ -1,4 +1,4 @@
-"""What the commands say of themselves: help that fits a screen, a true reference, completion for every shell."""
+"""The commands' own help: it fits a screen, matches the reference, and completes in every shell."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ ALL = dict(commands(typer.main.get_command(APP)))
 
 
 @pytest.mark.req("CL-2", part="every command is there")
-def test_every_command_is_there() -> None:
+def test_every_command_exists() -> None:
     wanted = (
         "serve chat run tool undo redo log approve answer agents models mcp doctor db audit workspace user key sessions"
     )
@@ -41,17 +41,17 @@ def test_help_fits_a_screen_and_shows_an_example(words: tuple[str, ...]) -> None
     assert shown.exit_code == 0
     assert max(map(len, lines)) <= COLUMNS
     assert len(lines) <= LINES
-    # A group that does nothing by itself shows its commands instead.
+    # A group without an action of its own shows its commands instead.
     if not getattr(ALL[words], "no_args_is_help", False):
         assert "Example" in shown.output
 
 
-def test_the_reference_says_what_the_commands_say() -> None:
+def test_the_reference_matches_the_commands() -> None:
     assert cli_reference.PAGE.read_text() == cli_reference.page(), "Run .venv/bin/python scripts/cli_reference.py"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_offered_for_every_shell(shell: str) -> None:
+def test_completion_is_available_for_every_shell(shell: str) -> None:
     runner = CliRunner(env={"_TOOLCRIB_COMPLETE": f"source_{shell}"})
     script = runner.invoke(APP, prog_name="toolcrib").output
 

@@ -1,4 +1,4 @@
-"""On a laptop: from an empty directory to an answered prompt, with nothing set up but a model."""
+"""On a laptop: from an empty directory to an answered prompt, with no setup except a model."""
 
 import json
 import stat
@@ -60,16 +60,16 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
     assert list(project.iterdir()) == []
     assert status == 0
     assert took < 60, f"{took:.1f} s, the first prompt after {first_prompt:.1f} s"
-    # The last user has left, and the database with them.
+    # The last user has exited, and the database has stopped.
     assert not (own.data / "postgres" / "postmaster.pid").exists()
 
 
 @pytest.mark.req("CL-2", part="what was done is shown and taken back")
-def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
+def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("Now.", WRITES), says("Done.")]
     with own.terminal("chat", "--plain", "--trust", "autonomous", at=project) as chat:
-        # While it runs it serves the directory, to the commands that follow too.
+        # The chat serves the directory to the commands below.
         chat.until("> ")
         answer = own.says("run", "--trust", "autonomous", "--quiet", "Write a haiku", at=project)
         log = own.says("log", "--diff", at=project)
@@ -107,7 +107,7 @@ def test_a_directory_is_worked_on_from_the_shell(own: Laptop) -> None:
 
 
 @pytest.mark.req("CL-2", part="agents, models, keys, people, workspaces and sessions")
-def test_the_directory_is_furnished_from_the_shell(own: Laptop) -> None:
+def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     project = own.project()
     definition = project / "reviewer.yaml"
     definition.write_text("provider: openai-compatible\nmodel: gpt-fake\ntrust: supervised\n")
@@ -148,13 +148,13 @@ def test_the_directory_is_furnished_from_the_shell(own: Laptop) -> None:
 
 
 @pytest.mark.req("CL-2", part="run tells a script how it ended")
-def test_without_a_terminal_a_call_that_needs_a_person_is_denied_and_every_event_is_a_line(own: Laptop) -> None:
+def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event_is_a_line(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Then not.")]
 
     lines = own.says("run", "--json", "Write a haiku", at=project).splitlines()
 
-    # Nothing but events, but for what may be told aside at the very first start.
+    # Only events, except for notices of the very first start.
     events = [json.loads(line) for line in lines if not line.startswith("Making a database")]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "chat:resumed"
@@ -166,7 +166,7 @@ def test_without_a_terminal_a_call_that_needs_a_person_is_denied_and_every_event
 
 
 @pytest.mark.req("CL-1", part="kill -9, and two directories at once")
-def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: Laptop) -> None:
+def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes(own: Laptop) -> None:
     killed, other = own.project(), own.project()
     cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
     with own.terminal("chat", "--plain", at=other) as beside:
@@ -183,7 +183,7 @@ def test_killing_one_leaves_the_other_working_and_the_next_start_goes_on(own: La
         beside.until("\n> ")
         own.model.script = [says("", WRITES), says("Written.")]
         with own.terminal("chat", "--plain", "--resume", "last", at=killed) as again:
-            # The run that was cut off is taken up by itself.
+            # The interrupted run resumes without a command.
             again.until(ALLOW)
             again.type("y")
             again.until("Written.")
@@ -218,13 +218,13 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
 
     assert "made /haiku.md" in waiting
     assert "Approved." in allowed
-    # It was decided already when the first one said yes too, and that was told.
+    # The first one approved it too late; the response named the earlier decision.
     assert "+A frog" in first.shown
     assert (project / "haiku.md").read_text() == HAIKU
 
 
 @pytest.mark.req("CL-2", part="run outlives who serves it")
-def test_a_run_goes_on_here_when_the_terminal_that_served_it_ends(own: Laptop) -> None:
+def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written.")]
     with own.terminal("chat", "--plain", at=project) as first:
@@ -243,7 +243,7 @@ def test_a_run_goes_on_here_when_the_terminal_that_served_it_ends(own: Laptop) -
 
 
 @pytest.mark.req("CL-2", part="questions, plans and stopping, at the terminal")
-def test_a_plan_is_read_before_it_is_accepted_and_a_run_can_be_stopped(own: Laptop) -> None:
+def test_a_plan_is_shown_before_it_is_accepted_and_a_run_can_be_stopped(own: Laptop) -> None:
     project = own.project()
     review = {
         "name": "approval",
@@ -278,7 +278,7 @@ def test_a_plan_is_read_before_it_is_accepted_and_a_run_can_be_stopped(own: Lapt
     assert "Stopped." in stopped
 
 
-def test_no_secret_is_shown_or_logged_and_its_file_is_its_owners_alone(own: Laptop) -> None:
+def test_no_secret_is_shown_or_logged_and_only_the_owner_can_read_its_file(own: Laptop) -> None:
     project = own.project()
     own.says("agents", at=project)
     kept = own.data / "secrets.json"
@@ -290,7 +290,7 @@ def test_no_secret_is_shown_or_logged_and_its_file_is_its_owners_alone(own: Lapt
         assert not any(secret in text for text in [*own.said, *logs])
 
 
-def test_what_is_missing_is_said_with_its_remedy(own: Laptop) -> None:
+def test_an_error_names_what_is_missing_and_the_remedy(own: Laptop) -> None:
     project = own.project()
 
     no_model = own.says(
@@ -318,7 +318,7 @@ def test_what_is_missing_is_said_with_its_remedy(own: Laptop) -> None:
 
 
 @pytest.mark.long
-def test_several_directories_begun_at_the_same_moment_share_one_new_database() -> None:
+def test_several_directories_started_at_once_share_one_new_database() -> None:
     with laptop() as fresh, ThreadPoolExecutor(4) as at_once:
         projects = [fresh.project() for _ in range(4)]
         ended = list(
@@ -333,7 +333,7 @@ def test_several_directories_begun_at_the_same_moment_share_one_new_database() -
 
 
 @pytest.mark.req("UI-1", part="local mode")
-def test_the_web_ui_of_a_directory_is_opened_by_a_link_that_logs_in(own: Laptop) -> None:
+def test_a_link_opens_the_web_ui_of_a_directory_and_logs_in(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:
         serving.until("It logs you in, once:\n\n  ")
@@ -355,12 +355,12 @@ def test_the_web_ui_of_a_directory_is_opened_by_a_link_that_logs_in(own: Laptop)
 
 
 def _opened(link: str) -> tuple[str, dict[str, Any], int]:
-    """What a browser does with a link: gets the page, logs in with what is behind the hash, and asks who it is."""
+    """Follows a link as a browser does: gets the page, logs in with the fragment, and asks for the current user."""
     where = urlsplit(link)
     assert where.hostname
     assert where.hostname.endswith(".localhost")
     given = {"link": where.fragment.removeprefix("login=")}
-    # Browsers take each name in `localhost` for this machine; other programs ask a name server, so they are told.
+    # Browsers resolve every name below `localhost` to this machine; other programs need the address.
     address, headers = f"http://127.0.0.1:{where.port}", {"Host": where.netloc, "Origin": f"http://{where.netloc}"}
     with httpx2.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE) as browser:
         page = browser.get(where.path).text

@@ -1,4 +1,4 @@
-"""Changes behind the server's back: noticed, kept as versions by ``external``, never overwritten silently."""
+"""Changes outside the server: detected, kept as versions by ``external``, never silently overwritten."""
 
 import os
 from typing import Any
@@ -23,7 +23,7 @@ def test_a_change_on_disk_becomes_a_version_by_external(workspace: Workspace) ->
     assert newest["author"] == {"kind": "external", "user_id": None, "agent_id": None, "run_id": None, "call_id": None}
 
 
-def test_a_change_that_keeps_size_and_date_is_noticed(workspace: Workspace) -> None:
+def test_a_change_that_keeps_size_and_mtime_is_detected(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     file = workspace.on_disk("/a.md")
     before = file.stat()
@@ -35,7 +35,7 @@ def test_a_change_that_keeps_size_and_date_is_noticed(workspace: Workspace) -> N
     assert workspace.history(file_id) == [("user", "ours\n"), ("external", "them\n")]
 
 
-def test_a_new_date_alone_is_no_change(workspace: Workspace) -> None:
+def test_a_new_mtime_alone_is_no_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     os.utime(workspace.on_disk("/a.md"))
 
@@ -45,7 +45,7 @@ def test_a_new_date_alone_is_no_change(workspace: Workspace) -> None:
     assert workspace.history(file_id) == [("user", "ours\n")]
 
 
-def test_overwriting_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -> None:
+def test_overwriting_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     workspace.place("/a.md", "theirs\n")
 
@@ -54,7 +54,7 @@ def test_overwriting_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -
     assert workspace.history(file_id) == [("user", "ours\n"), ("external", "theirs\n"), ("user", "mine\n")]
 
 
-def test_edit_works_on_what_the_disk_holds(workspace: Workspace) -> None:
+def test_edit_works_on_the_content_on_disk(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     workspace.place("/a.md", "ours and theirs\n")
 
@@ -67,7 +67,7 @@ def test_edit_works_on_what_the_disk_holds(workspace: Workspace) -> None:
     ]
 
 
-def test_rm_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -> None:
+def test_rm_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     workspace.place("/a.md", "theirs\n")
 
@@ -78,7 +78,7 @@ def test_rm_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -> None:
     assert workspace.on_disk("/a.md").read_text() == "theirs\n"
 
 
-def test_mv_takes_a_change_along_that_nobody_had_seen(workspace: Workspace) -> None:
+def test_mv_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
     workspace.place("/a.md", "theirs\n")
 
@@ -88,7 +88,7 @@ def test_mv_takes_a_change_along_that_nobody_had_seen(workspace: Workspace) -> N
     assert workspace.on_disk("/b.md").read_text() == "theirs\n"
 
 
-def test_mv_of_a_folder_takes_changes_along_that_nobody_had_seen(workspace: Workspace) -> None:
+def test_mv_of_a_folder_keeps_undetected_changes(workspace: Workspace) -> None:
     file_id = workspace.write("/src/a.md", "ours\n")["file_id"]
     workspace.place("/src/a.md", "theirs\n")
 
@@ -99,7 +99,7 @@ def test_mv_of_a_folder_takes_changes_along_that_nobody_had_seen(workspace: Work
     assert "external" in authors
 
 
-def test_mv_of_a_folder_books_what_was_deleted_from_it(workspace: Workspace) -> None:
+def test_mv_of_a_folder_records_deletions_on_disk(workspace: Workspace) -> None:
     gone = workspace.write("/src/a.md", "a\n")["file_id"]
     workspace.write("/src/b.md", "b\n")
     workspace.on_disk("/src/a.md").unlink()
@@ -110,7 +110,7 @@ def test_mv_of_a_folder_books_what_was_deleted_from_it(workspace: Workspace) -> 
     assert workspace.history(gone) == [("user", "a\n"), ("external", None)]
 
 
-def test_restore_keeps_a_change_that_nobody_had_seen(workspace: Workspace) -> None:
+def test_restore_keeps_an_undetected_change(workspace: Workspace) -> None:
     first = workspace.write("/a.md", "ours\n")
     workspace.place("/a.md", "theirs\n")
 
@@ -131,7 +131,7 @@ def test_a_file_deleted_on_disk_is_gone_and_can_be_restored(workspace: Workspace
     assert workspace.on_disk("/a.md").read_text() == "ours\n"
 
 
-def test_a_path_freed_on_disk_can_be_written_anew(workspace: Workspace) -> None:
+def test_a_path_freed_on_disk_can_be_written_again(workspace: Workspace) -> None:
     old = workspace.write("/a.md", "ours\n")["file_id"]
     workspace.on_disk("/a.md").unlink()
 
@@ -141,7 +141,7 @@ def test_a_path_freed_on_disk_can_be_written_anew(workspace: Workspace) -> None:
     assert workspace.history(old) == [("user", "ours\n"), ("external", None)]
 
 
-def test_a_mode_changed_on_disk_becomes_a_version_and_stays(workspace: Workspace) -> None:
+def test_a_mode_changed_on_disk_becomes_a_version_and_is_kept(workspace: Workspace) -> None:
     file_id = workspace.write("/run.sh", "one\n")["file_id"]
     workspace.on_disk("/run.sh").chmod(0o755)
 
@@ -155,7 +155,7 @@ def test_a_mode_changed_on_disk_becomes_a_version_and_stays(workspace: Workspace
     assert workspace.on_disk("/run.sh").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_replaced_by_a_folder_on_disk_is_noticed(workspace: Workspace) -> None:
+def test_a_file_replaced_by_a_folder_on_disk_is_detected(workspace: Workspace) -> None:
     workspace.write("/a", "ours\n")
     workspace.on_disk("/a").unlink()
     workspace.place("/a/b.md", "theirs\n")
@@ -167,7 +167,7 @@ def test_a_file_replaced_by_a_folder_on_disk_is_noticed(workspace: Workspace) ->
     assert workspace.names(path="/a") == ["/a/b.md"]
 
 
-# What is neither a file nor a folder
+# Neither a file nor a folder
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_file_replaced_by_a_folder_on_disk_is_noticed(workspace: Workspace) ->
         ("mv", {"source": "/a.md", "destination": "/pipe"}),
     ],
 )
-def test_nothing_is_put_where_a_special_file_stands(workspace: Workspace, tool: str, args: dict[str, Any]) -> None:
+def test_a_special_file_is_never_overwritten(workspace: Workspace, tool: str, args: dict[str, Any]) -> None:
     workspace.write("/a.md", "x")
     os.mkfifo(workspace.on_disk("/pipe"))
 
@@ -189,7 +189,7 @@ def test_nothing_is_put_where_a_special_file_stands(workspace: Workspace, tool: 
 
 
 @pytest.mark.parametrize("name", ["pipe", "back\\slash"])
-def test_a_folder_is_not_empty_if_it_holds_what_cannot_be_listed(workspace: Workspace, name: str) -> None:
+def test_a_folder_with_an_unlisted_entry_is_not_empty(workspace: Workspace, name: str) -> None:
     workspace.result("mkdir", path="/a")
     os.mkfifo(workspace.on_disk(f"/a/{name}"))
 

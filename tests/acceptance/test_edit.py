@@ -1,4 +1,4 @@
-"""``edit``: its example, and what is said of how it behaves."""
+"""``edit``: its example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -98,7 +98,7 @@ def test_stale_protection(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-8", part="who changed it since")
-def test_stale_protection_tells_who_changed_the_file(workspace: Workspace, grace: Someone) -> None:
+def test_stale_protection_names_who_changed_the_file(workspace: Workspace, grace: Someone) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
     hers = workspace.admit(grace, "member")
     hers.result("edit", path="/a.md", old_string="one", new_string="two")
@@ -109,7 +109,7 @@ def test_stale_protection_tells_who_changed_the_file(workspace: Workspace, grace
 
 
 @pytest.mark.req("WS-7", part="a change behind the server's back is a conflict")
-def test_stale_protection_notices_a_change_on_disk(workspace: Workspace) -> None:
+def test_stale_protection_detects_a_change_on_disk(workspace: Workspace) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
     workspace.place("/a.md", "two\n")
 
@@ -136,7 +136,7 @@ def test_versioning_each_successful_edit_is_a_version(workspace: Workspace) -> N
     assert workspace.history(file_id) == [("user", str(number)) for number in range(4)]
 
 
-def test_the_hash_of_an_edit_is_good_for_the_next(workspace: Workspace) -> None:
+def test_the_hash_of_an_edit_is_valid_for_the_next(workspace: Workspace) -> None:
     seen = workspace.write("/a.md", "one")["hash"]
 
     for old, new in (("one", "two"), ("two", "three")):
@@ -176,7 +176,7 @@ def test_insert_line_and_insert_content(workspace: Workspace, line: int, expecte
     assert workspace.on_disk("/a.md").read_text() == expected
 
 
-def test_insert_line_beyond_the_end_is_refused(workspace: Workspace) -> None:
+def test_insert_line_beyond_the_end_is_rejected(workspace: Workspace) -> None:
     workspace.write("/a.md", lines(3))
 
     response = workspace.call("edit", path="/a.md", insert_line=4, insert_content="new")
@@ -194,7 +194,9 @@ def test_insert_line_beyond_the_end_is_refused(workspace: Workspace) -> None:
         {"old_string": "line 0", "new_string": "x", "insert_line": 0, "insert_content": "y"},
     ],
 )
-def test_either_replace_or_insert_must_be_given_whole(workspace: Workspace, given: dict[str, object]) -> None:
+def test_either_all_replace_or_all_insert_arguments_are_required(
+    workspace: Workspace, given: dict[str, object]
+) -> None:
     workspace.write("/a.md", lines(3))
 
     response = workspace.call("edit", path="/a.md", **given)
@@ -208,7 +210,7 @@ def test_a_missing_file_is_not_found(workspace: Workspace) -> None:
     refused(response, 404, "NOT_FOUND", "File not found: /nope.md")
 
 
-def test_a_folder_is_refused(workspace: Workspace) -> None:
+def test_a_folder_is_rejected(workspace: Workspace) -> None:
     workspace.result("mkdir", path="/a")
 
     response = workspace.call("edit", path="/a", old_string="a", new_string="b")
@@ -216,7 +218,7 @@ def test_a_folder_is_refused(workspace: Workspace) -> None:
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("folder", "/a")})
 
 
-# Answers that help
+# Helpful errors
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_folder_is_refused(workspace: Workspace) -> None:
         ("quux", ("Nothing like it",)),
     ],
 )
-def test_not_found_says_where_it_nearly_stands_and_why_it_does_not(
+def test_not_found_names_the_closest_match_and_the_difference(
     workspace: Workspace, old: str, words: tuple[str, ...]
 ) -> None:
     workspace.write("/src/main.rs", MAIN)
@@ -242,7 +244,7 @@ def test_not_found_says_where_it_nearly_stands_and_why_it_does_not(
 
 
 @pytest.mark.req("WS-8", part="compared by content")
-def test_a_file_that_did_not_change_by_content_is_not_refused(workspace: Workspace) -> None:
+def test_a_file_with_unchanged_content_is_not_stale(workspace: Workspace) -> None:
     seen = workspace.write("/a.md", "one\n")["hash"]
     file = workspace.on_disk("/a.md")
     workspace.place("/a.md", "two\n")
@@ -290,7 +292,7 @@ def test_crlf_is_matched_and_kept_and_the_note_says_so(
         ("a\rb\n\n\x0c\n", "the\rb\n\n\x0c\n"),
     ],
 )
-def test_whatever_is_not_touched_survives(workspace: Workspace, before: str, after: str) -> None:
+def test_bytes_outside_the_edit_survive(workspace: Workspace, before: str, after: str) -> None:
     workspace.place("/a.txt", before)
     old, new = ("last", "the last") if before.startswith("last") else ("a", "the")
 
@@ -314,7 +316,7 @@ def test_latin_1_survives_and_is_not_mixed_with_utf_8(workspace: Workspace) -> N
     assert workspace.on_disk("/a.txt").read_bytes() == "deux café\n".encode("latin-1")
 
 
-def test_a_large_file_is_edited_and_explained(workspace: Workspace) -> None:
+def test_a_large_file_is_edited_and_its_errors_are_explained(workspace: Workspace) -> None:
     workspace.place("/a.txt", lines(100_000))
 
     workspace.result("edit", path="/a.txt", old_string="line 77777\n", new_string="here\n")
@@ -358,7 +360,7 @@ def test_edits_are_applied_in_order_as_one_version(workspace: Workspace) -> None
         ({"insert_line": -1, "insert_content": "x"}, "edits.1.insert_line", ("greater",)),
     ],
 )
-def test_if_one_edit_cannot_be_made_none_is(
+def test_if_one_edit_fails_none_is_applied(
     workspace: Workspace, bad: dict[str, object], field: str, words: tuple[str, ...]
 ) -> None:
     written = workspace.write("/src/main.rs", MAIN)
@@ -379,7 +381,7 @@ def test_if_one_edit_cannot_be_made_none_is(
         ({"edits": [{"old_string": "a", "new_string": "b"}], "old_string": "a", "new_string": "b"}, "args"),
     ],
 )
-def test_edits_come_alone_and_are_neither_none_nor_endless(
+def test_edits_exclude_other_arguments_and_are_neither_empty_nor_unlimited(
     workspace: Workspace, given: dict[str, object], field: str
 ) -> None:
     workspace.write("/a.md", "a")

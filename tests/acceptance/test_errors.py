@@ -1,4 +1,4 @@
-"""Every documented error: its status, its code and the one envelope. Never 200 with ``success: false``."""
+"""Every documented error: its status, its code and the common envelope. Never 200 with ``success: false``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +59,7 @@ def test_403_not_a_workspace_member(workspace: Workspace, grace: Someone, tool: 
     assert workspace.on_disk("/a.md").read_text() == "one"
 
 
-def test_403_unknown_and_foreign_workspaces_answer_alike(
+def test_403_unknown_and_foreign_workspaces_get_the_same_response(
     http: httpx2.Client, workspace: Workspace, new_workspace: Callable[[Someone], Workspace], grace: Someone
 ) -> None:
     def ask(workspace_id: str) -> httpx2.Response:
@@ -179,7 +179,7 @@ def test_409_conflict(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("TL-7", part="a fault of ours is not a result")
-def test_500_a_fault_of_the_server_tells_nothing_but_where_it_is_logged(workspace: Workspace) -> None:
+def test_500_a_server_error_reveals_only_its_log_id(workspace: Workspace) -> None:
     workspace.project.rmdir()
     workspace.project.write_text("A file where the server needs its directory.")
 
@@ -200,6 +200,6 @@ def test_500_is_logged_under_its_id_without_the_token(server: Serving, workspace
     log = server.log.read_text()
     assert error_id in log
     assert "NotADirectoryError" in log
-    # The claims of the token, of which a log may have the beginning only.
+    # The claims of the token. A log may contain only their beginning.
     assert ada.token.split(".")[1][:24] not in log
     assert server.jwt_secret not in log

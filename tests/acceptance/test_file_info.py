@@ -1,4 +1,4 @@
-"""``file_info``: its request example, and what is said of how it behaves."""
+"""``file_info``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -57,7 +57,7 @@ def test_line_count(workspace: Workspace, content: str, count: int) -> None:
     assert workspace.result("read", path="/a.md")["total_lines"] == count
 
 
-def test_what_is_not_text_has_no_lines(workspace: Workspace) -> None:
+def test_a_binary_file_has_no_line_count(workspace: Workspace) -> None:
     workspace.place("/a.bin", b"\0\1\2\n")
 
     info = workspace.result("file_info", path="/a.bin")
@@ -77,7 +77,7 @@ def test_timestamps(workspace: Workspace) -> None:
     assert moment(updated["updated_at"]) > moment(created["updated_at"])
 
 
-def test_hash_is_taken_by_edit_as_last_read_hash(workspace: Workspace) -> None:
+def test_edit_accepts_the_hash_as_last_read_hash(workspace: Workspace) -> None:
     workspace.write("/a.md", "one")
     seen = workspace.result("file_info", path="/a.md")["hash"]
 

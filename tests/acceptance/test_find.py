@@ -1,4 +1,4 @@
-"""``find``: its request example, and what is said of how it behaves."""
+"""``find``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -47,14 +47,14 @@ def test_name_patterns(workspace: Workspace, name: str, paths: list[str]) -> Non
     assert found(workspace, name=name) == paths
 
 
-def test_folders_and_files_are_told_apart(workspace: Workspace) -> None:
+def test_folders_and_files_are_distinguished(workspace: Workspace) -> None:
     workspace.write("/src/a.txt", "")
 
     assert found(workspace, file_type="folder") == ["/src"]
     assert found(workspace, file_type="document") == ["/src/a.txt"]
 
 
-def test_without_recursion_only_what_is_directly_there_is_found(workspace: Workspace) -> None:
+def test_without_recursion_only_direct_children_are_found(workspace: Workspace) -> None:
     workspace.write("/src/deep/a.txt", "")
     workspace.write("/src/b.txt", "")
 
@@ -72,7 +72,7 @@ def test_sizes_are_those_on_disk(workspace: Workspace) -> None:
     assert [match["size"] for match in workspace.result("find", name="10.bin")["matches"]] == [500]
 
 
-def test_files_that_only_the_disk_knows_are_found(workspace: Workspace) -> None:
+def test_untracked_files_are_found(workspace: Workspace) -> None:
     workspace.place("/other.txt", "")
 
     [match] = workspace.result("find", name="other.*")["matches"]

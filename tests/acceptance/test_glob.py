@@ -1,4 +1,4 @@
-"""``glob``: its request example, and what is said of how it behaves."""
+"""``glob``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -73,7 +73,7 @@ def test_several_patterns(workspace: Workspace) -> None:
     assert [match["path"] for match in result["matches"]] == ["/a.rs", "/b.md"]
 
 
-def test_synced_tells_what_the_history_knows(workspace: Workspace) -> None:
+def test_synced_shows_whether_a_file_is_tracked(workspace: Workspace) -> None:
     workspace.write("/known.txt", "")
     workspace.place("/other.txt", "four")
 
@@ -95,7 +95,7 @@ def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str
     assert found(workspace, path="/chats", pattern="*") == [path]
 
 
-def test_all_matches_are_given_unless_a_limit_is_set(workspace: Workspace) -> None:
+def test_all_matches_are_returned_unless_a_limit_is_set(workspace: Workspace) -> None:
     for number in range(60):
         workspace.place(f"/{number:02}.txt", "")
 
@@ -104,16 +104,16 @@ def test_all_matches_are_given_unless_a_limit_is_set(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize("pattern", ["../*", "src/../../*", "/.."])
-def test_patterns_with_two_dots_are_refused(workspace: Workspace, pattern: str) -> None:
+def test_patterns_with_two_dots_are_rejected(workspace: Workspace, pattern: str) -> None:
     refused(workspace.call("glob", pattern=pattern), 400, "VALIDATION_ERROR", fields={"pattern": Says("'..'")})
 
 
 @pytest.mark.parametrize("args", [{}, {"pattern": "*", "patterns": ["*"]}])
-def test_one_form_of_pattern_is_needed(workspace: Workspace, args: dict[str, object]) -> None:
+def test_one_form_of_pattern_is_required(workspace: Workspace, args: dict[str, object]) -> None:
     refused(workspace.call("glob", **args), 400, "VALIDATION_ERROR", fields={"args": Says("`pattern` or `patterns`")})
 
 
-def test_a_base_that_is_no_folder_is_refused(workspace: Workspace) -> None:
+def test_a_base_that_is_no_folder_is_rejected(workspace: Workspace) -> None:
     workspace.write("/a.txt", "")
 
     refused(workspace.call("glob", pattern="*", path="/nowhere"), 404, "NOT_FOUND", Says("/nowhere"))

@@ -1,4 +1,4 @@
-"""``grep``: its request example, and what is said of how it behaves."""
+"""``grep``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -45,14 +45,14 @@ def test_patterns_are_those_of_postgresql(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("TL-6", part="pattern language")
-def test_a_word_boundary_is_what_models_mean_by_it(workspace: Workspace) -> None:
+def test_a_word_boundary_means_what_models_expect(workspace: Workspace) -> None:
     workspace.write("/a.txt", "word\nsword\nwords\nwörd word\n")
 
     assert found(workspace, pattern=r"\bword\b") == [("/a.txt", 1), ("/a.txt", 4)]
     assert found(workspace, pattern=r"\bw\w+d\b") == [("/a.txt", 1), ("/a.txt", 4)]
 
 
-def test_case_is_ignored_unless_told_otherwise(workspace: Workspace) -> None:
+def test_case_is_ignored_by_default(workspace: Workspace) -> None:
     workspace.write("/a.txt", "Ärger\nÄRGER\nanger\n")
 
     assert found(workspace, pattern="ärger") == [("/a.txt", 1), ("/a.txt", 2)]
@@ -93,7 +93,7 @@ def test_virtual_files_are_searched_as_readable_text(workspace: Workspace, chat:
     first, second = chat("Find the needle, please"), chat("NEEDLES")
     workspace.write("/z.txt", "needle\n")
 
-    # What is on disk comes first.
+    # Files on disk come first.
     assert workspace.result("grep", pattern="needle", after_context=1)["matches"] == [
         {"path": "/z.txt", "line_number": 1, "line_text": "needle", "after_context": []},
         {"path": first, "line_number": 1, "line_text": "# Find the needle, please", "after_context": [""]},
@@ -137,7 +137,7 @@ def test_line_ends_are_not_part_of_lines(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", "[z-a]"])
-def test_what_is_no_pattern_is_a_wrong_argument(workspace: Workspace, pattern: str) -> None:
+def test_an_invalid_pattern_is_a_wrong_argument(workspace: Workspace, pattern: str) -> None:
     refused(
         workspace.call("grep", pattern=pattern),
         400,
@@ -158,7 +158,7 @@ def test_wrong_arguments(workspace: Workspace, args: dict[str, object], field: s
 
 
 @pytest.mark.req("WS-4", part="grep")
-def test_an_agent_gets_nothing_from_protected_files(workspace: Workspace) -> None:
+def test_an_agent_gets_no_matches_from_protected_files(workspace: Workspace) -> None:
     workspace.place("/.env", "KEY=needle\n")
     workspace.write("/a.txt", "needle\n")
 

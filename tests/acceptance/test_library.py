@@ -1,4 +1,4 @@
-"""Toolcrib from Python: an agent on a directory, approval by a function, tools of one's own, streaming, undo."""
+"""Toolcrib from Python: an agent on a directory, an approval callback, custom tools, streaming, undo."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ def model() -> Iterator[Model]:
 def surroundings(
     model: Model, database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
-    """What a program finds in its environment: a database, a place for our files, and a model."""
+    """A program's environment: a database, a data directory, and a model."""
     named = {
         "TOOLCRIB_DATABASE_URL": database_urls.app,
         "TOOLCRIB_SYSTEM_DATABASE_URL": database_urls.system,
@@ -87,7 +87,7 @@ def project(surroundings: dict[str, str], tmp_path: Path) -> Path:
     return made
 
 
-def test_five_lines_run_an_agent_whose_calls_a_function_approves(project: Path, model: Model) -> None:
+def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, model: Model) -> None:
     model.script = [says("I shall write notes.", WRITES), says("They stand in notes.md.")]
     seen = []
 
@@ -117,7 +117,7 @@ def test_five_lines_run_an_agent_whose_calls_a_function_approves(project: Path, 
     assert (project / "notes.md").read_text() == "# Notes\n"
 
 
-def test_without_a_function_nothing_that_needs_a_person_is_done(project: Path, model: Model) -> None:
+def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("I may not.")]
 
     with Toolcrib(project) as crib:
@@ -130,7 +130,7 @@ def test_without_a_function_nothing_that_needs_a_person_is_done(project: Path, m
     assert "Nobody can be asked here." in str(model.last.body["messages"][-1])
 
 
-def test_a_verdict_may_reach_further_or_say_why_not(project: Path, model: Model) -> None:
+def test_a_decision_may_have_a_wider_scope_or_a_reason(project: Path, model: Model) -> None:
     (project / "notes.md").write_text("mine\n")
     model.script = [
         *(says("", ("mkdir", {"path": "/one"})), says("", ("mkdir", {"path": "/two"})), says("", REMOVES)),
@@ -151,7 +151,7 @@ def test_a_verdict_may_reach_further_or_say_why_not(project: Path, model: Model)
     assert "Leave my notes alone." in str(model.last.body["messages"][-1])
 
 
-def test_what_is_not_plainly_a_yes_is_a_no(project: Path, model: Model) -> None:
+def test_a_callback_result_that_is_no_approval_rejects(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("I may not.")]
 
     def anything(_: ApprovalData) -> Any:
@@ -163,7 +163,7 @@ def test_what_is_not_plainly_a_yes_is_a_no(project: Path, model: Model) -> None:
     assert list(project.iterdir()) == []
 
 
-def test_questions_are_answered_by_a_function_or_end_the_run(project: Path, model: Model) -> None:
+def test_a_callback_answers_questions_or_the_run_ends(project: Path, model: Model) -> None:
     asked: list[QuestionData] = []
 
     def answer(question: QuestionData) -> dict[str, str]:
@@ -182,7 +182,7 @@ def test_questions_are_answered_by_a_function_or_end_the_run(project: Path, mode
     assert "answer=" in nobody.value.message
 
 
-def test_own_tools_pass_the_gate_and_are_described_by_their_functions(project: Path, model: Model) -> None:
+def test_custom_tools_pass_the_gate_and_are_described_by_their_functions(project: Path, model: Model) -> None:
     @tool(danger=Danger.SAFE)
     async def stock(number: str) -> dict[str, int]:
         """How many of a part there are."""
@@ -209,14 +209,14 @@ def test_own_tools_pass_the_gate_and_are_described_by_their_functions(project: P
     offered = {one["function"]["name"]: one["function"]["description"] for one in model.last.body["tools"]}
     assert offered["stock"] == "How many of a part there are."
     assert "You know parts." in str(model.last.body["messages"][0])
-    # The dangerous one only.
+    # Only the dangerous one.
     assert approved == ["order"]
     assert own == {"B-2": 4}
     calls = [(event.tool, event.ok) for event in events if isinstance(event, ToolCallFinished)]
     assert calls == [("stock", True), ("order", True)]
 
 
-def test_events_come_as_they_happen_and_end_with_the_result(project: Path, model: Model) -> None:
+def test_events_stream_as_they_happen_and_end_with_the_result(project: Path, model: Model) -> None:
     model.script = [says("Look: ", ("ls", {"path": "/"})), says("Empty.")]
 
     with Toolcrib(project) as crib:
@@ -227,7 +227,7 @@ def test_events_come_as_they_happen_and_end_with_the_result(project: Path, model
     assert isinstance(events[-1], RunResult)
 
 
-def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Model) -> None:
+def test_a_conversation_continues_until_another_starts(project: Path, model: Model) -> None:
     model.script = [says("One."), says("Two."), says("Three.")]
 
     with Toolcrib(project) as crib:
@@ -248,7 +248,7 @@ def test_a_conversation_goes_on_until_another_is_begun(project: Path, model: Mod
     assert all(one in resumed for one in ("First", "Second", "Fourth"))
 
 
-def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
+def test_a_failed_run_raises_the_reason(project: Path, model: Model) -> None:
     with Toolcrib(project, model="openai-compatible/gpt-fake") as crib, pytest.raises(RunUnfinished) as failed:
         crib.run("no scene is called so")
 
@@ -256,7 +256,7 @@ def test_a_run_that_fails_says_why(project: Path, model: Model) -> None:
     assert "no such scene" in failed.value.message
 
 
-def test_a_run_that_its_program_leaves_is_stopped(project: Path, model: Model) -> None:
+def test_a_run_that_its_program_abandons_is_stopped(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("Never said.")]
 
     def give_up(_: ApprovalData) -> bool:
@@ -273,7 +273,7 @@ def test_a_run_that_its_program_leaves_is_stopped(project: Path, model: Model) -
     assert list(project.iterdir()) == []
 
 
-async def test_a_program_with_an_event_loop_is_not_held_up(project: Path, model: Model) -> None:
+async def test_a_program_with_an_event_loop_is_not_blocked(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("Written.")]
     asked_in = []
 
@@ -312,7 +312,7 @@ async def test_cancelling_the_task_stops_the_run(project: Path, model: Model) ->
     assert list(project.iterdir()) == []
 
 
-def test_a_programs_own_signal_handlers_stay(project: Path) -> None:
+def test_the_programs_signal_handlers_are_kept(project: Path) -> None:
     def own(*_: object) -> None: ...
 
     before = signal.signal(signal.SIGTERM, own)
@@ -326,7 +326,7 @@ def test_a_programs_own_signal_handlers_stay(project: Path) -> None:
     assert not [thread.name for thread in threading.enumerate() if thread.name == "toolcrib-server"]
 
 
-def test_it_is_opened_before_it_is_used_and_an_agent_is_named_or_shaped(project: Path) -> None:
+def test_wrong_use_and_conflicting_arguments_are_configuration_errors(project: Path) -> None:
     with pytest.raises(Misconfigured, match="with Toolcrib"):
         Toolcrib(project).run("Hello")
     with pytest.raises(Misconfigured, match="Leave them out"):
@@ -336,7 +336,7 @@ def test_it_is_opened_before_it_is_used_and_an_agent_is_named_or_shaped(project:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
-def test_an_example_runs_as_it_is(name: str, project: Path, surroundings: dict[str, str], model: Model) -> None:
+def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[str, str], model: Model) -> None:
     (project / "greeting.py").write_text("def greet() -> str:\n    return 'Oi'\n")
     (project / "test_greeting.py").write_text(
         "import unittest\nfrom greeting import greet\n\n\nclass Greeting(unittest.TestCase):\n"

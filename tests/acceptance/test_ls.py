@@ -1,4 +1,4 @@
-"""``ls``: its request example, and what is said of how it behaves."""
+"""``ls``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -98,11 +98,11 @@ def test_limit_is_applied_after_merging_and_sorting(workspace: Workspace) -> Non
     assert [(entry["path"], entry["synced"]) for entry in entries] == [("/z", False), ("/a.md", False)]
 
 
-def test_a_negative_limit_is_refused(workspace: Workspace) -> None:
+def test_a_negative_limit_is_rejected(workspace: Workspace) -> None:
     refused(workspace.call("ls", limit=-1), 400, "VALIDATION_ERROR", "Validation failed", fields={"limit": Says("0")})
 
 
-def test_directory_validation_refuses_a_file(workspace: Workspace) -> None:
+def test_directory_validation_rejects_a_file(workspace: Workspace) -> None:
     workspace.write("/a.md", "")
 
     response = workspace.call("ls", path="/a.md")

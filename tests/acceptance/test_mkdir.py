@@ -1,4 +1,4 @@
-"""``mkdir``: its request example, and what is said of how it behaves."""
+"""``mkdir``: its request example and documented behaviour."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_idempotent_the_existing_folder_is_returned(workspace: Workspace) -> Non
     assert len(workspace.versions(first["file_id"])) == 1
 
 
-def test_a_folder_that_write_made_has_an_id_already(workspace: Workspace) -> None:
+def test_a_folder_that_write_created_already_has_an_id(workspace: Workspace) -> None:
     workspace.write("/a/b.md", "x")
 
     assert workspace.result("mkdir", path="/a") == {"path": "/a", "file_id": workspace.file_id("/a")}
@@ -76,7 +76,7 @@ def test_path_is_required(workspace: Workspace) -> None:
     )
 
 
-def test_a_deleted_folder_can_be_made_anew(workspace: Workspace) -> None:
+def test_a_deleted_folder_can_be_created_again(workspace: Workspace) -> None:
     workspace.result("mkdir", path="/a")
     workspace.result("rm", path="/a")
 

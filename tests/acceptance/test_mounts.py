@@ -1,7 +1,7 @@
-"""The `mounts` toolset over HTTP: the acceptance criteria of its authors, one test each, under their own words.
+"""The `mounts` toolset over HTTP: one test for each acceptance criterion of its authors, in their words.
 
-Superseded in two points: `@central` is a fourth mount and writable (WS-1), and a link that stays inside its mount is
-not followed but told as a failure (WS-3). Nothing is checked and opened afterwards, so "realpath" is nowhere.
+Superseded in two points: `@central` is a fourth writable mount (WS-1), and a link that stays inside its mount is not
+followed but reported as a failure (WS-3). Paths are opened confined and never checked first, so "realpath" is unused.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""``mv``: its request examples, and what is said of how it behaves."""
+"""``mv``: its request examples and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -105,7 +105,7 @@ def test_parent_validation_the_folder_must_exist(workspace: Workspace, destinati
     assert workspace.names() == ["/a.md", "/file.txt"]
 
 
-def test_a_folder_moves_with_all_that_is_in_it(workspace: Workspace) -> None:
+def test_a_folder_moves_with_its_contents(workspace: Workspace) -> None:
     inner = workspace.write("/src/deep/a.md", "a")["file_id"]
     folder = workspace.file_id("/src")
     workspace.place("/src/on-disk-only.md", "b")

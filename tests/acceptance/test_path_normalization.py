@@ -1,4 +1,4 @@
-"""Path normalization, as every tool does it; and paths that are no paths of the workspace."""
+"""Path normalization, the same in every tool, and paths outside the workspace."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_the_destination_of_a_move_is_normalised(workspace: Workspace, destinati
 
 
 @pytest.mark.parametrize("name", ["...", "~", "%2e%2e", "$HOME", "a b", ".hidden", "-rf", "*", "ü漢🗄", "@project"])
-def test_a_strange_name_is_only_a_name(workspace: Workspace, name: str) -> None:
+def test_an_unusual_name_is_only_a_name(workspace: Workspace, name: str) -> None:
     result = workspace.write(f"/folder/{name}", "x")
 
     assert result["path"] == f"/folder/{name}"
@@ -74,7 +74,7 @@ ABOVE_THE_ROOT = ["..", "/..", "/../x", "../x", "/a/../../x", "/a/b/../../../etc
 
 @pytest.mark.req("PO-6", part="workspace form of a violation")
 @pytest.mark.parametrize("path", ABOVE_THE_ROOT)
-def test_dots_that_climb_above_the_root_are_refused_and_not_clamped(workspace: Workspace, path: str) -> None:
+def test_dots_that_climb_above_the_root_are_rejected_and_not_clamped(workspace: Workspace, path: str) -> None:
     workspace.write("/x", "inside")
 
     refused(workspace.call("read", path=path), 400, "VALIDATION_ERROR", Says("outside the workspace", "above the root"))
@@ -119,7 +119,7 @@ def test_no_tool_climbs_above_the_root(workspace: Workspace, tool: str, args: di
         ("c:", "drive"),
     ],
 )
-def test_what_speaks_of_another_file_system_is_outside(workspace: Workspace, path: str, reason: str) -> None:
+def test_a_path_of_another_file_system_is_outside(workspace: Workspace, path: str, reason: str) -> None:
     for tool in ("read", "touch"):
         refused(workspace.call(tool, path=path), 400, "VALIDATION_ERROR", Says("outside the workspace", reason))
     assert workspace.names() == []
@@ -140,7 +140,7 @@ def test_what_speaks_of_another_file_system_is_outside(workspace: Workspace, pat
         (f"/{'y' * 250}" * 17, "bytes"),
     ],
 )
-def test_what_is_no_name_for_a_file_is_refused(workspace: Workspace, path: str, reason: str) -> None:
+def test_an_invalid_file_name_is_rejected(workspace: Workspace, path: str, reason: str) -> None:
     for tool in ("read", "touch"):
         response = workspace.call(tool, path=path)
         refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says(reason)})
@@ -148,7 +148,7 @@ def test_what_is_no_name_for_a_file_is_refused(workspace: Workspace, path: str, 
 
 
 @pytest.mark.parametrize("path", [f"/{'x' * 255}", f"/{'ü' * 127}", "/x" * 64])
-def test_the_longest_names_are_taken(workspace: Workspace, path: str) -> None:
+def test_the_longest_names_are_accepted(workspace: Workspace, path: str) -> None:
     workspace.write(path, "x")
 
     assert workspace.result("read", path=path)["content"] == "x"

@@ -1,4 +1,4 @@
-"""Hundreds of calls that wait for people cost the server nothing: no task, no thread, no connection, no memory."""
+"""Hundreds of paused calls cost the server nothing: no task, no thread, no connection, no memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ WAITING = 500
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Serving]:
-    """A server that nobody else uses."""
+    """A server that no other test uses."""
     with migrated_database() as name, serving(tmp_path, urls_of(name)) as server:
         yield server
 
@@ -37,14 +37,14 @@ def desert(alone: Serving) -> Iterator[Workspace]:
 
 
 @pytest.mark.req("SC-3", part="500 that wait")
-def test_five_hundred_that_wait_hold_nothing_of_the_server(alone: Serving, desert: Workspace) -> None:
+def test_five_hundred_paused_calls_use_no_server_resources(alone: Serving, desert: Workspace) -> None:
     told = hire(desert).asks()
     decide(desert, told["approval_id"])
     ended(desert, told["call_id"])
     before = Cost(alone)
 
     waiting = fill(alone.database_urls.owner, desert.id, WAITING)
-    # The server has seen them: it lists them, and one of them is decided.
+    # The server knows them: it lists them, and one of them is decided.
     assert len(desert.get("/approvals", limit=100).json()["items"]) == 100
     assert decide(desert, waiting[0], approved=False).json()["state"] == "denied"
 
@@ -56,7 +56,7 @@ def test_five_hundred_that_wait_hold_nothing_of_the_server(alone: Serving, deser
 
 
 class Cost:
-    """What a server's process holds."""
+    """The resources that a server process uses."""
 
     def __init__(self, server: Serving) -> None:
         status = dict(line.split(":", 1) for line in Path(f"/proc/{_pid(server)}/status").read_text().splitlines())
@@ -72,7 +72,7 @@ class Cost:
 
 
 def _pid(server: Serving) -> int:
-    """The process that has the server's log open for writing and serves on its port."""
+    """The process that writes the server's log and listens on its port."""
     port = server.origin.rpartition(":")[2]
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():

@@ -1,4 +1,4 @@
-"""``plan_edit``: its example, and what is said of how it behaves."""
+"""``plan_edit``: its example and documented behaviour."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_the_frontmatter_is_not_searched(workspace: Workspace) -> None:
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("line", [0, 3, 5])
-def test_lines_to_insert_before_are_counted_below_the_frontmatter(workspace: Workspace, line: int) -> None:
+def test_insert_lines_are_counted_below_the_frontmatter(workspace: Workspace, line: int) -> None:
     workspace.result("plan_edit", path=PATH, insert_line=line, insert_content="new\n")
 
     expected = (BODY + "\n" if line == 5 else BODY).splitlines(keepends=True)
@@ -61,7 +61,7 @@ def test_lines_to_insert_before_are_counted_below_the_frontmatter(workspace: Wor
         ({}, "args", ("old_string and new_string",)),
     ],
 )
-def test_what_cannot_be_done_is_told_in_lines_of_the_plan(
+def test_errors_count_lines_within_the_plan(
     workspace: Workspace, given: dict[str, Any], field: str, words: tuple[str, ...]
 ) -> None:
     response = workspace.call("plan_edit", path=PATH, **given)
@@ -88,7 +88,7 @@ def test_only_plan_files_are_edited(workspace: Workspace) -> None:
     refused(response, 400, "VALIDATION_ERROR", fields={"path": Says("/a.md is not a plan file", "`.plan`")})
 
 
-def test_a_legacy_plan_is_edited_whole(workspace: Workspace) -> None:
+def test_a_legacy_plan_is_edited_as_one_text(workspace: Workspace) -> None:
     workspace.place("/plans/old.plan", BODY)
 
     workspace.result("plan_edit", path="/plans/old.plan", insert_line=0, insert_content="top")
@@ -97,7 +97,7 @@ def test_a_legacy_plan_is_edited_whole(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_broken_frontmatter_is_told_and_left_alone(workspace: Workspace) -> None:
+def test_broken_frontmatter_is_reported_and_left_unchanged(workspace: Workspace) -> None:
     workspace.place(PATH, "---\ntitle: T\nbody\n")
 
     response = workspace.call("plan_edit", path=PATH, old_string="body", new_string="x")

@@ -1,4 +1,4 @@
-"""``plan_list``: its example, and what is said of how it behaves."""
+"""``plan_list``: its example and documented behaviour."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.req("TL-4", part="plan_list"), pytest.mark.req("HU-3",
 
 
 def put(workspace: Workspace, name: str, status: str, created_at: str) -> dict[str, Any]:
-    """A plan of that day; what the list says of it."""
+    """Writes a plan with this date. Returns its entry in the list."""
     metadata = {"title": f"The {name}", "status": status, "created_at": created_at}
     head = "".join(f"{key}: {value}\n" for key, value in metadata.items())
     path = f"/plans/{name}.plan"
@@ -73,7 +73,7 @@ def test_plans_are_found_wherever_they_are(workspace: Workspace) -> None:
     assert workspace.result("plan_list", status="draft")["total"] == 1
 
 
-def test_what_is_deleted_is_not_listed(workspace: Workspace) -> None:
+def test_deleted_plans_are_not_listed(workspace: Workspace) -> None:
     path = workspace.result("plan_write", title="T", content="x")["path"]
     other = workspace.result("plan_write", title="T", content="x")["path"]
     workspace.result("rm", path=path)
@@ -82,7 +82,7 @@ def test_what_is_deleted_is_not_listed(workspace: Workspace) -> None:
     assert workspace.result("plan_list") == {"plans": [], "total": 0}
 
 
-def test_a_plan_with_broken_frontmatter_is_listed_with_what_is_wrong(workspace: Workspace) -> None:
+def test_a_plan_with_broken_frontmatter_is_listed_with_the_error(workspace: Workspace) -> None:
     workspace.place("/plans/broken.plan", "---\ntitle: T\n")
     put(workspace, "whole", "draft", "2025-01-15T10:30:00Z")
 
@@ -97,11 +97,11 @@ def test_a_plan_with_broken_frontmatter_is_listed_with_what_is_wrong(workspace: 
     assert "error" not in plans["whole"]
 
 
-def test_an_unknown_status_is_refused(workspace: Workspace) -> None:
+def test_an_unknown_status_is_rejected(workspace: Workspace) -> None:
     refused(workspace.call("plan_list", status="done"), 400, "VALIDATION_ERROR", fields={"status": Says("draft")})
 
 
-def test_an_agent_is_not_shown_what_it_may_not_read(workspace: Workspace) -> None:
+def test_an_agent_does_not_see_plans_it_may_not_read(workspace: Workspace) -> None:
     for path in ("/plans/open.plan", "/.aws/secret.plan", "/docs/other.plan"):
         workspace.result("plan_write", title=path, content="x", path=path)
     reader = workspace.agent("trust: autonomous\n")

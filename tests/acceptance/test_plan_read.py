@@ -1,4 +1,4 @@
-"""``plan_read``: its example, and what is said of how it behaves."""
+"""``plan_read``: its example and documented behaviour."""
 
 from typing import Any
 
@@ -31,13 +31,13 @@ def test_request_example(workspace: Workspace, named: dict[str, str]) -> None:
     }
 
 
-def test_a_name_may_have_its_ending(workspace: Workspace) -> None:
+def test_a_name_may_include_its_extension(workspace: Workspace) -> None:
     workspace.write(PATH, HEAD)
 
     assert workspace.result("plan_read", name="gleeful-tangerine-expedition.plan")["path"] == PATH
 
 
-def test_a_legacy_plan_has_no_metadata_and_its_content_as_it_is(workspace: Workspace) -> None:
+def test_a_legacy_plan_has_no_metadata_and_unchanged_content(workspace: Workspace) -> None:
     workspace.place("/plans/old.plan", CONTENT)
 
     result = workspace.result("plan_read", name="old")
@@ -78,11 +78,11 @@ def test_either_path_or_name_is_required(workspace: Workspace, given: dict[str, 
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/plans/a-b-c.plan", "x" * 300, 7])
-def test_what_is_no_name_is_refused(workspace: Workspace, name: object) -> None:
+def test_an_invalid_name_is_rejected(workspace: Workspace, name: object) -> None:
     refused(workspace.call("plan_read", name=name), 400, "VALIDATION_ERROR", fields={"name": Says("")})
 
 
-def test_what_is_no_plan_is_refused(workspace: Workspace) -> None:
+def test_a_file_that_is_no_plan_is_rejected(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
 
     refused(workspace.call("plan_read", path="/a.md"), 400, "VALIDATION_ERROR", fields={"path": Says("not a plan")})
@@ -102,7 +102,7 @@ def test_a_missing_plan_is_not_found(workspace: Workspace) -> None:
         ("---\n- a\n---\n", "expected fields"),
     ],
 )
-def test_frontmatter_that_was_broken_by_hand_is_told(workspace: Workspace, content: str, why: str) -> None:
+def test_broken_frontmatter_is_reported(workspace: Workspace, content: str, why: str) -> None:
     workspace.write(PATH, HEAD + CONTENT)
     workspace.place(PATH, content)
 

@@ -1,4 +1,4 @@
-"""``plan_write``: its example, and what is said of how it behaves."""
+"""``plan_write``: its example and documented behaviour."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_request_example(workspace: Workspace) -> None:
     assert [entry["file_type"] for entry in workspace.result("ls", path="/plans")["entries"]] == ["Plan"]
 
 
-def test_every_plan_gets_a_name_of_its_own(workspace: Workspace) -> None:
+def test_every_plan_gets_a_unique_name(workspace: Workspace) -> None:
     paths = {workspace.result("plan_write", title="T", content="x")["path"] for _ in range(5)}
 
     assert len(paths) == 5
@@ -47,7 +47,7 @@ def test_statuses(workspace: Workspace, status: str) -> None:
     assert workspace.result("plan_write", title="T", content="x", status=status)["metadata"]["status"] == status
 
 
-def test_another_status_is_refused(workspace: Workspace) -> None:
+def test_an_unknown_status_is_rejected(workspace: Workspace) -> None:
     response = workspace.call("plan_write", title="T", content="x", status="done")
 
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"status": Says("draft", "archived")})
@@ -61,7 +61,7 @@ def test_a_custom_path(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("path", ["/plans/roadmap.md", "/plans", "/.plan"])
-def test_a_path_that_does_not_end_with_plan_is_refused(workspace: Workspace, path: str) -> None:
+def test_a_path_that_does_not_end_with_plan_is_rejected(workspace: Workspace, path: str) -> None:
     response = workspace.call("plan_write", title="T", content="x", path=path)
 
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("`.plan`")})
@@ -89,7 +89,7 @@ def test_an_existing_plan_is_updated_and_its_frontmatter_kept(workspace: Workspa
 
 @pytest.mark.req("WS-11", part="plan")
 @pytest.mark.parametrize("known", [True, False], ids=["a document", "on disk only"])
-def test_what_was_no_plan_becomes_one(workspace: Workspace, known: bool) -> None:
+def test_a_file_of_another_type_becomes_a_plan(workspace: Workspace, known: bool) -> None:
     if known:
         workspace.write("/plans/a-b-c.plan", "# Old\n")
     else:
@@ -118,7 +118,7 @@ def test_title_and_content_are_required(workspace: Workspace, field: str) -> Non
     refused(workspace.call("plan_write", **given), 400, "VALIDATION_ERROR", fields={field: Says("required")})
 
 
-def test_a_blank_title_is_refused(workspace: Workspace) -> None:
+def test_a_blank_title_is_rejected(workspace: Workspace) -> None:
     refused(workspace.call("plan_write", title=" ", content="x"), 400, "VALIDATION_ERROR", fields={"title": Says("1")})
 
 
@@ -134,11 +134,11 @@ def test_viewers_do_not_write_plans(workspace: Workspace, grace: Someone) -> Non
     refused(workspace.admit(grace, "viewer").call("plan_write", title="T", content="x"), 403, "FORBIDDEN")
 
 
-def test_an_agent_writes_plans_only_if_it_may(workspace: Workspace) -> None:
+def test_an_agent_writes_plans_only_if_allowed(workspace: Workspace) -> None:
     reader = workspace.agent("trust: autonomous\n")
     planner = workspace.agent("trust: guided\ntool_permissions: {plan_write: {allowed: true, paths: [plans/**]}}\n")
 
     refused(reader.call("plan_write", title="T", content="x"), 403, "NOT_PERMITTED")
-    # It is a safe tool, so nobody is asked.
+    # It is a safe tool, so no approval is needed.
     assert planner.result("plan_write", title="T", content="x")["path"] == A_PLAN
     refused(planner.call("plan_write", title="T", content="x", path="/a.plan"), 403, "NOT_PERMITTED")

@@ -1,4 +1,4 @@
-"""The `project` toolset over HTTP: text results, errors among them."""
+"""The `project` toolset over HTTP: text results, including errors."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_an_error_is_a_result_and_a_violation_says_outside(workspace: Workspace)
         assert "outside" in violation["output"]
 
 
-def test_an_agent_speaks_the_dialect_that_its_owner_gives_it(workspace: Workspace) -> None:
+def test_an_agent_uses_the_dialect_that_its_owner_selects(workspace: Workspace) -> None:
     agent = workspace.agent("toolsets: [project]\n")
 
     offered = {tool["name"] for tool in agent.get("/tools").json()}

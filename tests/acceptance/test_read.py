@@ -1,4 +1,4 @@
-"""``read``: its request examples, and what is said of how it behaves."""
+"""``read``: its request examples and documented behaviour."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_read_last_1000_lines_return_only_first_50(workspace: Workspace) -> None
     }
 
 
-def test_a_short_file_comes_whole(workspace: Workspace) -> None:
+def test_a_short_file_is_returned_completely(workspace: Workspace) -> None:
     workspace.write("/documents/report.md", "# Annual Report\n\nThis is the content...")
 
     result = workspace.result("read", path="/documents/report.md")
@@ -110,7 +110,7 @@ def test_hash_is_of_the_full_content_however_little_is_read(workspace: Workspace
     assert workspace.result("read", path="/a.md", offset=offset, limit=1)["hash"] == sha256_of(lines(300))
 
 
-def test_hash_is_taken_by_edit_as_last_read_hash(workspace: Workspace) -> None:
+def test_edit_accepts_the_hash_as_last_read_hash(workspace: Workspace) -> None:
     workspace.write("/a.md", lines(1000))
     seen = workspace.result("read", path="/a.md", offset=10, limit=1)
 
@@ -159,7 +159,7 @@ def test_content_is_not_modified(workspace: Workspace, content: str) -> None:
 
 @pytest.mark.req("WS-6", part="JSON values")
 @pytest.mark.parametrize("content", [{"elements": [], "version": 1}, [1, 2.5, None], 7, True, None, {}])
-def test_a_json_value_is_returned_as_it_is_without_lines(workspace: Workspace, content: Any) -> None:
+def test_a_json_value_is_returned_unchanged_without_lines(workspace: Workspace, content: Any) -> None:
     workspace.write("/a.canvas", content)
 
     result = workspace.result("read", path="/a.canvas", offset=1, limit=1)
@@ -202,7 +202,7 @@ def test_a_deleted_file_is_not_found(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -5])
-def test_a_limit_below_1_is_refused(workspace: Workspace, limit: int) -> None:
+def test_a_limit_below_1_is_rejected(workspace: Workspace, limit: int) -> None:
     workspace.write("/a.md", "x")
 
     response = workspace.call("read", path="/a.md", limit=limit)

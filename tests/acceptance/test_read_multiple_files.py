@@ -1,4 +1,4 @@
-"""``read_multiple_files``: its request example, its two responses, and what is said of how it behaves."""
+"""``read_multiple_files``: its request example, its two responses and documented behaviour."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_default_line_limit_is_500_for_each_file(workspace: Workspace) -> None:
     assert (b["content"], b["total_lines"], b["truncated"]) == (lines(500), 501, True)
 
 
-def test_hash_integrity_it_is_of_the_whole_file_and_good_for_edit(workspace: Workspace) -> None:
+def test_hash_integrity_it_covers_the_complete_file_and_is_valid_for_edit(workspace: Workspace) -> None:
     workspace.write("/a.md", lines(20))
 
     [file] = workspace.result("read_multiple_files", paths=["/a.md"], limit=1)["files"]
@@ -108,7 +108,7 @@ def test_hash_integrity_it_is_of_the_whole_file_and_good_for_edit(workspace: Wor
     ).is_success
 
 
-def test_a_json_value_comes_whole_without_lines(workspace: Workspace) -> None:
+def test_a_json_value_is_returned_completely_without_lines(workspace: Workspace) -> None:
     workspace.write("/a.canvas", {"elements": [1, 2, 3]})
 
     [file] = workspace.result("read_multiple_files", paths=["/a.canvas"], limit=1)["files"]

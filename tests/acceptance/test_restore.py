@@ -1,4 +1,4 @@
-"""Restoring over HTTP: an earlier version of a file, or a deleted one. Nothing is lost by it."""
+"""Restoring over HTTP: an earlier version of a file, or a deleted file. It loses nothing."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_a_json_value_is_restored_as_a_value(workspace: Workspace) -> None:
     assert workspace.result("read", path="/a.canvas")["content"] == {"version": 1}
 
 
-def test_a_restored_version_stays_where_the_file_is_now(workspace: Workspace) -> None:
+def test_a_restored_version_keeps_the_files_current_path(workspace: Workspace) -> None:
     first = workspace.write("/a.md", "one\n")
     workspace.result("write", path="/a.md", content="two\n", overwrite=True)
     workspace.result("mv", source="/a.md", destination="/b.md")
@@ -65,7 +65,7 @@ def test_deleted_files_are_listed_latest_first(workspace: Workspace) -> None:
     assert len(result_of(workspace.get("/deleted-files", limit=1))["files"]) == 1
 
 
-def test_a_deleted_file_is_restored_whole(workspace: Workspace) -> None:
+def test_a_deleted_file_is_restored_completely(workspace: Workspace) -> None:
     written = workspace.write("/sub/a.md", "one\n")
     workspace.on_disk("/sub/a.md").chmod(0o755)
     workspace.result("rm", path="/sub/a.md")
@@ -90,7 +90,7 @@ def test_a_deleted_file_is_restored_at_an_earlier_version(workspace: Workspace) 
     assert workspace.on_disk("/a.md").read_text() == "one\n"
 
 
-def test_the_folders_of_a_restored_file_are_made_again(workspace: Workspace) -> None:
+def test_the_folders_of_a_restored_file_are_created_again(workspace: Workspace) -> None:
     file_id = workspace.write("/a/b/c.md", "x")["file_id"]
     for path in ("/a/b/c.md", "/a/b", "/a"):
         workspace.result("rm", path=path)
@@ -130,7 +130,7 @@ def test_a_file_that_is_not_deleted_needs_a_version_to_restore(workspace: Worksp
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"version_id": Says("not deleted")})
 
 
-def test_a_version_of_another_file_is_refused(workspace: Workspace) -> None:
+def test_a_version_of_another_file_is_rejected(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "a")["file_id"]
     other = workspace.write("/b.md", "b")["version_id"]
 

@@ -1,4 +1,4 @@
-"""What a model gets is bounded, and what was cut can be fetched by id. People get what they asked for."""
+"""Results for models are truncated and can be fetched by id. People get complete results."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ READING = "trust: guided\n"
 
 
 def cut_of(response: httpx2.Response) -> dict[str, Any]:
-    """What a cut answer says of itself, once it is seen to be whole otherwise."""
+    """Checks a truncated response and returns its truncation notice."""
     body = response.json()
     assert response.status_code == 200, body
     assert body == {
@@ -31,7 +31,7 @@ def cut_of(response: httpx2.Response) -> dict[str, Any]:
     return dict(body["cut"])
 
 
-def test_an_agents_large_result_is_cut_and_can_be_fetched_by_id(workspace: Workspace) -> None:
+def test_an_agents_large_result_is_truncated_and_can_be_fetched_by_id(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
     agent = workspace.agent(READING)
 
@@ -67,13 +67,13 @@ def test_an_agents_large_result_is_cut_and_can_be_fetched_by_id(workspace: Works
     }
 
 
-def test_a_person_gets_the_whole_at_once(workspace: Workspace) -> None:
+def test_a_person_gets_the_complete_result(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
 
     assert workspace.result("read", path="/large.log")["content"] == LARGE
 
 
-def test_a_persons_own_key_gets_the_whole_at_once(workspace: Workspace, http: httpx2.Client) -> None:
+def test_a_persons_own_key_gets_the_complete_result(workspace: Workspace, http: httpx2.Client) -> None:
     workspace.write("/large.log", LARGE)
     made = http.post("/api-keys", json={"name": "laptop"}, headers=workspace.headers)
 
@@ -82,7 +82,7 @@ def test_a_persons_own_key_gets_the_whole_at_once(workspace: Workspace, http: ht
     assert by_key.result("read", path="/large.log")["content"] == LARGE
 
 
-def test_a_small_result_of_an_agent_is_not_cut(workspace: Workspace) -> None:
+def test_a_small_result_of_an_agent_is_not_truncated(workspace: Workspace) -> None:
     workspace.write("/small.md", "x\n")
 
     assert workspace.agent(READING).result("read", path="/small.md")["content"] == "x\n"
@@ -96,7 +96,7 @@ def test_a_small_result_of_an_agent_is_not_cut(workspace: Workspace) -> None:
         ("read", {"path": "/large.canvas"}),
     ],
 )
-def test_every_tool_is_bounded_in_the_same_place(workspace: Workspace, tool: str, args: dict[str, Any]) -> None:
+def test_every_tool_is_truncated_in_the_same_way(workspace: Workspace, tool: str, args: dict[str, Any]) -> None:
     workspace.write("/large.log", LARGE)
     workspace.write("/large.canvas", {"elements": [{"text": "y" * 200}] * 1000})
     agent = workspace.agent(READING)
@@ -117,12 +117,12 @@ def test_a_long_list_loses_its_end(workspace: Workspace) -> None:
 
     cut = cut_of(response)
     assert response.json()["result"]["entries"][-1] == Says("more items cut")
-    # The agents' folder is listed too.
+    # The list includes the agents' folder.
     assert len(agent.get(f"/calls/{cut['call_id']}").json()["result"]["entries"]) == 601
 
 
 def read_on(caller: Workspace, cut: dict[str, Any]) -> str:
-    """What ``read_result`` gives from where a result was cut to its end, piece by piece."""
+    """Reads the rest of a truncated result with ``read_result``, piece by piece."""
     text, offset = "", cut["offset"]
     while offset is not None:
         piece = caller.result("read_result", call_id=cut["call_id"], offset=offset)
@@ -146,7 +146,7 @@ def read_on(caller: Workspace, cut: dict[str, Any]) -> str:
         ("grep", {"pattern": "line", "limit": 0}),
     ],
 )
-def test_what_is_shown_and_what_is_read_on_make_the_whole(
+def test_the_shown_part_and_the_rest_make_the_complete_result(
     workspace: Workspace, tool: str, args: dict[str, Any]
 ) -> None:
     workspace.write("/large.log", LARGE)
@@ -162,7 +162,7 @@ def test_what_is_shown_and_what_is_read_on_make_the_whole(
 
 
 @pytest.mark.req("TL-8", part="reading on")
-def test_past_the_end_it_is_said_how_much_is_kept(workspace: Workspace) -> None:
+def test_reading_past_the_end_reports_the_kept_length(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
     agent = workspace.agent(READING)
     cut = cut_of(agent.call("read", path="/large.log"))
@@ -174,7 +174,7 @@ def test_past_the_end_it_is_said_how_much_is_kept(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("TL-8", part="reading on")
-def test_an_agent_reads_on_only_in_its_own_calls_of_the_same_session(workspace: Workspace) -> None:
+def test_an_agent_reads_only_results_of_its_own_calls_in_the_same_session(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
     agent, other = workspace.agent(READING), workspace.agent(READING)
     denied = workspace.agent(READING + "tool_permissions: {read: {allowed: true}, read_result: {allowed: false}}\n")
@@ -185,7 +185,7 @@ def test_an_agent_reads_on_only_in_its_own_calls_of_the_same_session(workspace: 
     assert "line 499 " in read_on(workspace, {"call_id": call_id, "offset": 0})
 
 
-def test_members_can_fetch_it_too(workspace: Workspace, grace: Someone) -> None:
+def test_members_can_fetch_a_truncated_result(workspace: Workspace, grace: Someone) -> None:
     workspace.write("/large.log", LARGE)
     call_id = cut_of(workspace.agent(READING).call("read", path="/large.log"))["call_id"]
     viewer = workspace.admit(grace, "viewer")
@@ -194,7 +194,7 @@ def test_members_can_fetch_it_too(workspace: Workspace, grace: Someone) -> None:
         assert member.get(f"/calls/{call_id}").json()["result"]["content"] == LARGE
 
 
-def test_strangers_cannot_fetch_it(
+def test_strangers_cannot_fetch_a_truncated_result(
     workspace: Workspace, new_workspace: Callable[[Someone], Workspace], grace: Someone
 ) -> None:
     workspace.write("/large.log", LARGE)
@@ -206,7 +206,7 @@ def test_strangers_cannot_fetch_it(
 
 
 @pytest.mark.req("WS-4", part="what was cut comes to no other agent")
-def test_another_agent_cannot_fetch_what_it_may_not_read(workspace: Workspace) -> None:
+def test_another_agent_cannot_fetch_results_it_may_not_read(workspace: Workspace) -> None:
     workspace.write("/.env", LARGE)
     trusted = workspace.agent("trust: autonomous\nunprotect: [.env]\n")
     other = workspace.agent("trust: autonomous\n")

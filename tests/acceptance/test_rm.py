@@ -1,4 +1,4 @@
-"""``rm``: its request example, and what is said of how it behaves."""
+"""``rm``: its request example and documented behaviour."""
 
 from collections.abc import Callable
 
@@ -91,7 +91,7 @@ def test_a_folder_can_be_deleted_once_its_children_are(workspace: Workspace) -> 
     assert not workspace.on_disk("/a").exists()
 
 
-def test_a_sibling_with_the_same_prefix_does_not_stand_in_the_way(workspace: Workspace) -> None:
+def test_a_sibling_with_the_same_prefix_does_not_block_deletion(workspace: Workspace) -> None:
     workspace.result("mkdir", path="/a")
     workspace.write("/ab/c.md", "x")
 
@@ -102,14 +102,14 @@ def test_not_found_error(workspace: Workspace) -> None:
     refused(workspace.call("rm", path="/nope.md"), 404, "NOT_FOUND", "File not found: /nope.md")
 
 
-def test_what_is_deleted_cannot_be_deleted_again(workspace: Workspace) -> None:
+def test_a_deleted_path_cannot_be_deleted_again(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
     workspace.result("rm", path="/a.md")
 
     refused(workspace.call("rm", path="/a.md"), 404, "NOT_FOUND", "File not found: /a.md")
 
 
-def test_the_root_stays(workspace: Workspace) -> None:
+def test_the_root_cannot_be_deleted(workspace: Workspace) -> None:
     refused(workspace.call("rm", path="/"), 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("root")})
 
 

@@ -1,4 +1,4 @@
-"""A message over HTTP to an agent whose model answers on loopback: what a team's clients do all day."""
+"""A message over HTTP to an agent whose model runs on loopback: the common case of a team's clients."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def model() -> Iterator[ModelServer]:
 
 
 def opened(workspace: Workspace, model: ModelServer, *, trust: str = "autonomous") -> str:
-    """A session with an agent, for whom Ada's own key counts; its id."""
+    """Creates a session with an agent that uses Ada's provider key. Returns its id."""
     stored = workspace.http.put(
         "/credentials/openai-compatible",
         json={"secret": KEY, "base_url": f"{model.url}/v1"},
@@ -57,7 +57,7 @@ def until(workspace: Workspace, run: dict[str, Any], *states: str) -> dict[str, 
 
 @pytest.mark.req("RN-1")
 @pytest.mark.req("RN-2", part="over HTTP")
-def test_a_message_is_answered_with_what_the_tools_found(workspace: Workspace, model: ModelServer) -> None:
+def test_a_message_is_answered_with_the_results_of_tools(workspace: Workspace, model: ModelServer) -> None:
     session = opened(workspace, model)
     workspace.write("/notes.md", "Buy milk.\n")
     model.say(says("I look.", ("read", {"path": "/notes.md"})), says("You must buy milk."))
@@ -76,7 +76,7 @@ def test_a_message_is_answered_with_what_the_tools_found(workspace: Workspace, m
 
 
 @pytest.mark.req("HU-1", part="a run, over HTTP")
-def test_a_run_waits_until_a_person_allows_its_call(workspace: Workspace, model: ModelServer) -> None:
+def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, model: ModelServer) -> None:
     session = opened(workspace, model, trust="guided")
     model.say(says("", ("write", {"path": "/a.txt", "content": "a\n"})), says("Written."))
 
@@ -92,7 +92,7 @@ def test_a_run_waits_until_a_person_allows_its_call(workspace: Workspace, model:
 
 
 @pytest.mark.req("PR-4", part="never shown again")
-def test_credentials_are_stored_checked_and_never_shown(workspace: Workspace, model: ModelServer) -> None:
+def test_credentials_are_stored_verified_and_never_shown(workspace: Workspace, model: ModelServer) -> None:
     opened(workspace, model)
 
     listed = workspace.http.get("/credentials", headers=workspace.headers)

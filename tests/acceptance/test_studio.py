@@ -1,4 +1,4 @@
-"""The `studio` toolset over HTTP: its acceptance criteria by number, and how it tells a violation."""
+"""The `studio` toolset over HTTP: its acceptance criteria by number, and how it reports a violation."""
 
 import pytest
 

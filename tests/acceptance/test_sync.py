@@ -1,4 +1,4 @@
-"""File sync status: files that only the disk knows."""
+"""File sync status: untracked files."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_ls_returns_synced_and_unsynced_files(workspace: Workspace) -> None:
     ]
 
 
-def test_ls_lists_recursively_what_only_the_disk_knows(workspace: Workspace) -> None:
+def test_ls_lists_untracked_files_recursively(workspace: Workspace) -> None:
     workspace.write("/a/synced.md", "x")
     workspace.place("/a/b/unsynced.md", "y")
 
@@ -64,7 +64,7 @@ def test_a_folder_on_disk_only_can_be_listed(workspace: Workspace) -> None:
     assert workspace.names(path="/folder") == ["/folder/a.md"]
 
 
-def test_looking_imports_nothing(workspace: Workspace) -> None:
+def test_reading_imports_nothing(workspace: Workspace) -> None:
     workspace.place("/a.md", "x")
 
     for tool, args in _LOOKING:
@@ -196,7 +196,7 @@ def test_mv_imports_a_folder_on_disk_only(workspace: Workspace) -> None:
     assert not workspace.on_disk("/src").exists()
 
 
-def test_write_without_overwrite_spares_a_file_on_disk_only(workspace: Workspace) -> None:
+def test_write_without_overwrite_keeps_a_file_on_disk_only(workspace: Workspace) -> None:
     workspace.place("/a.md", "theirs")
 
     response = workspace.call("write", path="/a.md", content="mine")
@@ -205,7 +205,7 @@ def test_write_without_overwrite_spares_a_file_on_disk_only(workspace: Workspace
     assert workspace.on_disk("/a.md").read_text() == "theirs"
 
 
-def test_overwriting_a_file_on_disk_only_keeps_what_it_held(workspace: Workspace) -> None:
+def test_overwriting_a_file_on_disk_only_keeps_its_content(workspace: Workspace) -> None:
     workspace.place("/a.md", "theirs")
 
     result = workspace.result("write", path="/a.md", content="mine", overwrite=True)

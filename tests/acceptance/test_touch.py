@@ -1,4 +1,4 @@
-"""``touch``: its request examples, and what is said of how it behaves."""
+"""``touch``: its request examples and documented behaviour."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_existing_content_is_unchanged(workspace: Workspace) -> None:
     assert workspace.result("read", path="/a.canvas")["hash"] == sha256_of(on_disk)
 
 
-def test_the_date_on_disk_is_renewed_too(workspace: Workspace) -> None:
+def test_the_mtime_on_disk_is_updated_too(workspace: Workspace) -> None:
     written = workspace.write("/a.md", "x")
     os.utime(workspace.on_disk("/a.md"), (1_000_000_000, 1_000_000_000))
 

@@ -1,4 +1,4 @@
-"""Versions over HTTP: found, listed, read and compared, and by whom."""
+"""Versions over HTTP: finding, listing, reading and comparing them, and access to them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def test_a_file_is_found_by_its_path(workspace: Workspace) -> None:
     assert found == workspace.result("file_info", path="/a.md")
 
 
-def test_a_path_where_nothing_is_is_not_found(workspace: Workspace) -> None:
+def test_an_empty_path_is_not_found(workspace: Workspace) -> None:
     refused(workspace.get("/files", path="/nope.md"), 404, "NOT_FOUND", "File not found: /nope.md")
 
 
@@ -96,7 +96,7 @@ def test_versions_are_listed_page_by_page(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 501}, {"before": 10**30}, {"before": "x"}])
-def test_a_page_that_cannot_be_is_refused(workspace: Workspace, query: dict[str, Any]) -> None:
+def test_an_invalid_page_is_rejected(workspace: Workspace, query: dict[str, Any]) -> None:
     file_id = workspace.write("/a.md", "x")["file_id"]
     [field] = query
 
@@ -116,7 +116,7 @@ def test_versions_of_a_deleted_file_are_listed(workspace: Workspace) -> None:
 
 
 @pytest.mark.req("WS-6", part="an agent as author")
-def test_an_agents_change_names_the_agent_and_who_answers_for_it(workspace: Workspace, ada: Someone) -> None:
+def test_an_agents_change_names_the_agent_and_its_responsible_user(workspace: Workspace, ada: Someone) -> None:
     agent = workspace.agent("trust: autonomous\ntool_permissions: {write: {allowed: true}}\n")
 
     file_id = agent.write("/a.md", "x")["file_id"]
@@ -135,7 +135,7 @@ def test_an_agents_change_names_the_agent_and_who_answers_for_it(workspace: Work
 
 
 @pytest.mark.parametrize("content", ["text\n", "", {"elements": []}, [1], None])
-def test_a_version_is_read_as_it_was(workspace: Workspace, content: Any) -> None:
+def test_a_version_is_read_unchanged(workspace: Workspace, content: Any) -> None:
     first = workspace.write("/a", content)
     workspace.result("write", path="/a", content="other", overwrite=True)
 
@@ -183,7 +183,7 @@ def test_versions_are_compared_as_a_unified_diff(workspace: Workspace) -> None:
     }
 
 
-def test_a_missing_last_line_end_is_told(workspace: Workspace) -> None:
+def test_a_missing_last_line_end_is_marked(workspace: Workspace) -> None:
     old = workspace.write("/a.md", "one\n")
     new = workspace.result("write", path="/a.md", content="one", overwrite=True)
 
@@ -212,7 +212,7 @@ def test_the_same_version_twice_has_no_difference(workspace: Workspace) -> None:
     assert (compared["diff"], compared["added"], compared["removed"]) == ("", 0, 0)
 
 
-def test_what_is_not_text_is_not_compared(workspace: Workspace) -> None:
+def test_binary_versions_are_not_compared(workspace: Workspace) -> None:
     workspace.place("/a.bin", b"\0\1")
     version_id = workspace.versions(workspace.result("touch", path="/a.bin")["file_id"])[0]["version_id"]
 
@@ -221,7 +221,7 @@ def test_what_is_not_text_is_not_compared(workspace: Workspace) -> None:
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"version": Says("/a.bin", "not text")})
 
 
-# Who may
+# Access
 
 
 def test_a_viewer_sees_every_version_and_restores_none(workspace: Workspace, grace: Someone) -> None:

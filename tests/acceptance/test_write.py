@@ -1,4 +1,4 @@
-"""``write``: its request examples, and what is said of how it behaves."""
+"""``write``: its request examples and documented behaviour."""
 
 from collections.abc import Callable
 from typing import Any
@@ -124,7 +124,7 @@ def test_content_can_be_any_json_value(workspace: Workspace, content: Any, on_di
 
 @pytest.mark.req("WS-11", part="write takes them")
 @pytest.mark.parametrize("type_", ["document", "canvas", "chat", "whiteboard", "agent", "skill", "plan"])
-def test_file_types_are_taken(workspace: Workspace, type_: str) -> None:
+def test_file_types_are_accepted(workspace: Workspace, type_: str) -> None:
     workspace.result("write", path="/a", content="x", file_type=type_)
 
     assert workspace.result("file_info", path="/a")["file_type"] == type_
@@ -136,14 +136,14 @@ def test_file_type_defaults_to_document(workspace: Workspace) -> None:
     assert workspace.result("file_info", path="/a")["file_type"] == "document"
 
 
-def test_an_unknown_file_type_is_refused(workspace: Workspace) -> None:
+def test_an_unknown_file_type_is_rejected(workspace: Workspace) -> None:
     response = workspace.call("write", path="/a", content="x", file_type="video")
 
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"file_type": Says("document", "canvas")})
     assert not workspace.on_disk("/a").exists()
 
 
-def test_a_folder_is_made_by_mkdir_and_not_by_write(workspace: Workspace) -> None:
+def test_mkdir_and_not_write_creates_a_folder(workspace: Workspace) -> None:
     response = workspace.call("write", path="/a", content={}, file_type="folder")
 
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"file_type": Says("mkdir")})
@@ -180,7 +180,7 @@ def test_virtual_file_protection(workspace: Workspace, chat: Callable[[str], str
     assert workspace.result("read", path=path)["content"] == "# hello\n\n"
 
 
-def test_a_real_file_may_stand_beside_virtual_ones(workspace: Workspace, chat: Callable[[str], str]) -> None:
+def test_a_real_file_may_exist_beside_virtual_ones(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 
     workspace.write("/chats/notes.md", "mine")
@@ -235,7 +235,7 @@ def test_the_same_content_again_is_a_version_too(workspace: Workspace) -> None:
     assert workspace.history(file_id) == [("user", "same"), ("user", "same")]
 
 
-def test_a_deleted_file_does_not_stand_in_the_way(workspace: Workspace) -> None:
+def test_a_deleted_file_does_not_block_its_path(workspace: Workspace) -> None:
     old = workspace.write("/a.md", "old")["file_id"]
     workspace.result("rm", path="/a.md")
 

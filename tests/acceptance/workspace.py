@@ -1,4 +1,4 @@
-"""A workspace as its clients have it: tools and versions over HTTP, and its directory as a program beside them."""
+"""A workspace as its clients use it: tools and versions over HTTP, and its directory on disk."""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ PASSWORD = "correct horse battery staple"
 
 @dataclass(frozen=True)
 class Someone:
-    """A person who is registered and logged in."""
+    """A registered and logged-in person."""
 
     id: str
     email: str
@@ -23,7 +23,7 @@ class Someone:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace, seen with one token. ``project`` is where its files lie on disk."""
+    """A workspace accessed with one token. ``project`` is the directory of its files on disk."""
 
     http: httpx2.Client
     id: str
@@ -31,7 +31,7 @@ class Workspace:
     project: Path
 
     def seen_with(self, token: str | None) -> "Workspace":
-        """The same workspace with another's token."""
+        """The same workspace with another token."""
         return replace(self, token=token)
 
     def call(self, tool: str, /, **args: Any) -> httpx2.Response:
@@ -41,7 +41,7 @@ class Workspace:
         return response
 
     def result(self, tool: str, /, **args: Any) -> Any:
-        """What a call that must succeed results in."""
+        """Makes a call that must succeed and returns its result."""
         return result_of(self.call(tool, **args))
 
     def post(self, path: str, body: Any) -> httpx2.Response:
@@ -54,20 +54,20 @@ class Workspace:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
-    # Putting things there
+    # Creating files
 
     def write(self, path: str, content: Any) -> Any:
-        """A file that is in the history; its result."""
+        """Writes a tracked file. Returns the result."""
         return self.result("write", path=path, content=content)
 
     def place(self, path: str, content: str | bytes) -> Path:
-        """A file that only the disk knows, or a change behind the server's back."""
+        """Writes an untracked file, or changes a file outside the server."""
         file = self.on_disk(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    # Looking
+    # Reading
 
     def on_disk(self, path: str) -> Path:
         return self.project / path.lstrip("/")
@@ -77,7 +77,7 @@ class Workspace:
         return [entry["path"] for entry in self.result("ls", **args)["entries"]]
 
     def file_id(self, path: str) -> str:
-        """The id of a file that is in the history."""
+        """The id of a tracked file."""
         folder = path.rpartition("/")[0] or "/"
         entries = self.result("ls", path=folder, limit=0)["entries"]
         [found] = [entry["id"] for entry in entries if entry["path"] == path]
@@ -85,32 +85,32 @@ class Workspace:
         return found
 
     def versions(self, file_id: str) -> list[dict[str, Any]]:
-        """A file's versions, the newest first."""
+        """A file's versions, newest first."""
         found = result_of(self.get(f"/files/{file_id}/versions"))["versions"]
         assert isinstance(found, list)
         return found
 
     def history(self, file_id: str) -> list[tuple[str, Any]]:
-        """Who made each version and what it held, the oldest first; a deletion holds None."""
+        """The author and content of each version, oldest first; the content of a deletion is None."""
         told = [result_of(self.get(f"/versions/{version['version_id']}")) for version in self.versions(file_id)]
         return [(version["author"]["kind"], version["content"]) for version in reversed(told)]
 
     def deleted(self) -> list[dict[str, Any]]:
-        """What can be restored, the latest first."""
+        """Deleted files that can be restored, latest first."""
         found = result_of(self.get("/deleted-files"))["files"]
         assert isinstance(found, list)
         return found
 
-    # Letting others in
+    # Adding members and agents
 
     def admit(self, person: Someone, role: str) -> "Workspace":
-        """The workspace as a new member has it."""
+        """The workspace accessed by a new member."""
         made = self.post("/members", {"email": person.email, "role": role})
         assert made.status_code == 201, made.text
         return self.seen_with(person.token)
 
     def agent(self, rules: str) -> "Workspace":
-        """The workspace as a new agent with these rules (YAML) has it, by its key."""
+        """The workspace accessed with the key of a new agent that has these rules (YAML)."""
         agent = self.post("/agents", {"name": f"agent-{secrets.token_hex(4)}", "definition": rules})
         assert agent.status_code == 201, agent.text
         key = self.post(f"/agents/{agent.json()['id']}/keys", {"name": "test"})

@@ -1,6 +1,6 @@
-"""Screens as they should be: text files beside this one, and some as images for the documentation.
+"""Expected screens: text files in this directory, and some images for the documentation.
 
-``TOOLCRIB_WRITE_SCREENS=1`` writes them anew, from the terminal of the test.
+``TOOLCRIB_WRITE_SCREENS=1`` writes them again from the test's terminal.
 """
 
 import os
@@ -20,7 +20,7 @@ _WRITES = "TOOLCRIB_WRITE_SCREENS" in os.environ
 
 
 def looks_like(screen: Screen, name: str, *wanted: str) -> None:
-    """Waits until the screen is as its file has it; ``wanted`` is what one would look for on it."""
+    """Waits until the screen equals its file; ``wanted`` is the text to wait for first."""
     file = _DIRECTORY / f"{name}.txt"
     if _WRITES:
         screen.shows(*wanted)
@@ -37,7 +37,7 @@ def _image(coloured: str, name: str) -> str:
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(Text.from_ansi(coloured), no_wrap=True, crop=True)
     drawn = console.export_svg(title="toolcrib", unique_id=f"terminal-{name}")
-    # A picture asks nobody for letters: whatever the reader's machine has of equal width will do.
+    # An image loads no fonts: any monospace font of the reader's machine will do.
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The full-screen chat, in a real terminal of 80 by 24, through whole sessions."""
+"""The full-screen chat in a real terminal of 80 by 24, through complete sessions."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.fakes.model_server import Answer
 from tests.fakes.scripted_turns import Scene
 from tests.integration.runs.conftest import says
 
-# A colour of its own, of letters or behind them; shades of grey are none.
+# A foreground or background colour; shades of grey do not count.
 COLOUR = re.compile(r"[34]8;5;(?!2(?:3[2-9]|4\d|5[0-5])[;m])")
 HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
 WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
@@ -42,13 +42,13 @@ def own() -> Iterator[Laptop]:
 
 
 def cut_off(text: str) -> Answer:
-    """An answer that is begun and never ended."""
+    """A response that starts and never ends."""
     return Answer(tuple(wires.chat_completions(Scene(text=text), "gpt-4o"))[:3], hang=True)
 
 
 @pytest.mark.req("CL-1", part="the chat on the whole screen")
 @pytest.mark.req("CL-2", part="the chat on the whole screen")
-def test_a_session_from_the_first_word_to_resuming_after_a_kill(own: Laptop) -> None:
+def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) -> None:
     project = own.project("pond", below="home")
     haiku = project / "haiku.md"
     own.model.script = [
@@ -111,7 +111,7 @@ def test_a_session_from_the_first_word_to_resuming_after_a_kill(own: Laptop) -> 
 
     own.model.script = [says("", WRITES), says("Written."), cut_off("Once upon")]
     with tmux(own, "chat", "--resume", "last", at=project, NO_COLOR="1") as again:
-        # The run that was cut off is taken up by itself, below what was said before.
+        # The interrupted run resumes without a command, below the earlier messages.
         again.shows("> Go on", "+A frog jumps into the pond")
         again.press("y")
         looks_like(again, "resumed", "Now I build.", "Written.", "ready")
@@ -128,7 +128,7 @@ def test_a_session_from_the_first_word_to_resuming_after_a_kill(own: Laptop) -> 
 
 
 @pytest.mark.req("CL-1", part="two terminals in one directory, on the whole screen")
-def test_another_terminal_takes_over_and_a_killed_database_comes_back(own: Laptop) -> None:
+def test_another_terminal_takes_over_and_a_killed_database_restarts(own: Laptop) -> None:
     project = own.project("lake", below="home")
     own.model.script = [says("Hello from the first."), says("I am still with you."), says("And now too.")]
     with tmux(own, at=project) as first:
@@ -146,11 +146,11 @@ def test_another_terminal_takes_over_and_a_killed_database_comes_back(own: Lapto
             os.kill(database_process(own), signal.SIGKILL)
             second.says("And now?")
             second.shows("The database does not answer just now.")
-            # It is started again by itself, and what was said is still there to be sent.
+            # The database restarts without a command, and the unsent message is still in the input.
             second.until(lambda _: own.run("sessions", at=project).status == 0, "The database, running again")
             second.press("Enter")
             second.shows("And now too.", "ready")
-            # Being told to end leaves the terminal and the database as leaving does.
+            # SIGTERM leaves the terminal and the database in the same state as a normal exit.
             os.kill(second.process, signal.SIGTERM)
             assert "Go on with: toolcrib chat --resume" in second.ends()
     assert not (own.data / "postgres" / "postmaster.pid").exists()

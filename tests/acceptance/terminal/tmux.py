@@ -1,4 +1,4 @@
-"""A real terminal of 80 by 24: tmux, with what a person types and what they see."""
+"""A real terminal of 80 by 24: tmux, with a person's input and screen."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.wait_until import PATIENCE
 COLUMNS, LINES = 80, 24
 _LOOK_EVERY = 0.05
 _RESTING = 20
-# What differs from one time to the next: ids, and how long things took or are ago.
+# Values that differ between runs: ids, durations and relative times.
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"--resume [0-9a-f]{8}\b"), "--resume <id>"),
@@ -29,27 +29,27 @@ _CHANGING = (
 
 @dataclass
 class Screen:
-    """One terminal, and the command in it."""
+    """One terminal, and the command that runs in it."""
 
     socket: Path
 
     def shows(self, *wanted: str, without: str | None = None) -> str:
-        """The screen, once all of this is on it (and that is not)."""
+        """Waits until the screen shows all of these texts (and not ``without``). Returns the screen."""
         return self.until(
             lambda screen: all(text in screen for text in wanted) and (without is None or without not in screen),
             f"{wanted}" + (f" without {without!r}" if without else ""),
         )
 
     def types(self, text: str) -> None:
-        """Letter by letter, as they are."""
+        """Types a text literally, letter by letter."""
         self._tmux("send-keys", "-t", "0", "-l", text)
 
     def press(self, *keys: str) -> None:
-        """Keys by tmux's names: Enter, Escape, C-c, BTab."""
+        """Presses keys, by tmux's names: Enter, Escape, C-c, BTab."""
         self._tmux("send-keys", "-t", "0", *keys)
 
     def says(self, text: str) -> None:
-        """Types it, sees it, and sends it."""
+        """Types a text, waits until it is shown, and sends it."""
         self.types(text)
         self.shows(text.split("\n")[-1][:60])
         self.press("Enter")
@@ -58,21 +58,21 @@ class Screen:
         return self._tmux("capture-pane", "-t", "0", "-p").rstrip("\n")
 
     def coloured(self) -> str:
-        """The screen with what the terminal was told about its looks."""
+        """The screen with its escape sequences for style."""
         return self._tmux("capture-pane", "-t", "0", "-p", "-e")
 
     @property
     def process(self) -> int:
-        """The number of the command."""
+        """The process id of the command."""
         return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
 
     def ends(self) -> str:
-        """All that is left on the terminal after the command has ended; tmux has scrolled it by a line."""
+        """What is left on the terminal after the command has exited; tmux has scrolled it by one line."""
         self.until(lambda _: self._tmux("list-panes", "-F", "#{pane_dead}").strip() == "1", "The end")
         return self._tmux("capture-pane", "-t", "0", "-p", "-S", "-")
 
     def rests(self) -> str:
-        """The screen, once it has been the same for a while."""
+        """Waits until the screen stops changing, and returns it."""
         seen: list[str] = []
 
         def same(screen: str) -> bool:
@@ -82,7 +82,7 @@ class Screen:
         return self.until(same, "Rest")
 
     def until(self, is_so: Callable[[str], bool], what: str) -> str:
-        """The screen, once it is so."""
+        """Waits until the screen satisfies the condition, and returns it."""
         deadline = time.monotonic() + PATIENCE
         while not is_so(screen := self.screen()):
             assert time.monotonic() < deadline, f"{what} was not shown:\n{screen}"
@@ -94,7 +94,7 @@ class Screen:
 
 
 def settled(screen: str) -> str:
-    """A screen that can be compared with another time's."""
+    """A screen without the values that differ between runs."""
     for pattern, mark in _CHANGING:
         screen = pattern.sub(mark, screen)
     return "\n".join(line.rstrip() for line in screen.splitlines())
@@ -102,7 +102,7 @@ def settled(screen: str) -> str:
 
 @contextmanager
 def tmux(laptop: Laptop, *arguments: str, at: Path, **environment: str) -> Iterator[Screen]:
-    """The command as it is installed, in a terminal. It is ended with its terminal."""
+    """The installed command in a terminal. It stops when the terminal does."""
     socket = laptop.base / f"tmux-{os.urandom(4).hex()}"
     given = " ".join(
         f"{name}={shlex.quote(value)}"
