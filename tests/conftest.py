@@ -1,4 +1,4 @@
-"""A real PostgreSQL for every run: one fresh database per test process, dropped afterwards."""
+"""A real PostgreSQL for every run: one new database per test process, dropped afterwards."""
 
 import os
 import secrets
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 # Connections of one server. The servers of two test processes together stay below PostgreSQL's default of 100.
 POOL_SIZE = 6
 
-# No example is too slow because the machine was lent to others meanwhile.
+# No deadline: a busy machine may delay any example.
 hypothesis.settings.register_profile("patient", deadline=None)
 # For `make test-fast`.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
@@ -31,7 +31,7 @@ hypothesis.settings.load_profile("patient")
 
 @dataclass(frozen=True)
 class DatabaseUrls:
-    """One test database, as its owner and as the two roles that serve."""
+    """One test database: the URLs of its owner and of the two server roles."""
 
     owner: str
     app: str
@@ -39,7 +39,7 @@ class DatabaseUrls:
 
 
 def admin_url() -> str:
-    """Where test databases are made: the environment's word, or what ``make setup`` found."""
+    """The server for test databases: from the environment, or the one that ``make setup`` found."""
     if url := os.environ.get("TOOLCRIB_TEST_DATABASE_URL"):
         return url
     noted = ROOT / ".local" / "test-database-url"
@@ -55,7 +55,7 @@ def url_for(database: str, user: str | None = None) -> str:
 
 @pytest.fixture(scope="session")
 def empty_database() -> Iterator[str]:
-    """A database with nothing in it."""
+    """An empty database."""
     name = f"toolcrib_test_{os.getpid()}_{secrets.token_hex(3)}"
     with psycopg.connect(admin_url(), autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -65,7 +65,7 @@ def empty_database() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def database_urls(empty_database: str) -> DatabaseUrls:
-    """A database at the present schema."""
+    """A database with the current schema."""
     migrate.upgrade(url_for(empty_database))
     return DatabaseUrls(
         owner=url_for(empty_database),

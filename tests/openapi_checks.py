@@ -1,4 +1,4 @@
-"""Holds what the server answers against its own description of the API. A client is generated from that description."""
+"""Checks the server's responses against its OpenAPI description, from which clients are generated."""
 
 import json
 import re
@@ -15,28 +15,28 @@ _JSON = "application/json"
 
 @dataclass
 class Described:
-    """An OpenAPI document, ready to check answers by it. What it does not describe, it has nothing to say about."""
+    """An OpenAPI document that checks responses. It ignores operations that the document does not describe."""
 
     document: Mapping[str, Any]
     seen: set[str] = field(default_factory=set)
     _validators: dict[str, jsonschema_rs.Validator] = field(default_factory=dict)
 
     def check(self, response: httpx2.Response) -> None:
-        """Fails if an answer is not as described: its status, its shape, and of a tool its result."""
+        """Fails if a response does not match the description: its status, its schema, and the result of a tool."""
         request = response.request
         operation = self._operation(request.method, request.url.path)
-        # A 204 says what it would be if it were anything.
+        # A 204 has no body to check.
         if operation is None or not response.content or not response.headers.get("content-type", "").startswith(_JSON):
             return
         name, status = operation["operationId"], str(response.status_code)
-        # Whoever asks wrongly enough is told so by the edge, whatever the route.
+        # The request guard rejects a malformed request on any route.
         described = operation["responses"].get(status)
         if described is None and response.is_error:
             described = {"content": {_JSON: {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}}
         assert described is not None, f"{name} answers {status}, which is not described."
         body = response.json()
         self._fits(f"{name} {status}", described["content"][_JSON]["schema"], body)
-        # What was shortened for a model need not have its shape; the whole is fetched by the call's id.
+        # A result that was truncated for a model may not match its schema.
         if name == "call_tool" and status == "200" and "cut" not in body:
             self._check_result(json.loads(request.content)["tool"], body["result"])
         self.seen.add(name)
@@ -63,6 +63,6 @@ class Described:
 
     @cached_property
     def _paths(self) -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
-        # Addresses without parameters first: `/audit/verification` is no id.
+        # Paths without parameters first: `/audit/verification` is no id.
         paths = sorted(self.document["paths"].items(), key=lambda item: item[0].count("{"))
         return [(re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))), methods) for path, methods in paths]

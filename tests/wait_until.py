@@ -1,16 +1,16 @@
-"""How long tests wait. The machine may be busy, or lent to others for seconds: no test fails by that alone."""
+"""How long tests wait. The machine may be busy for seconds; no test fails only because of that."""
 
 from collections.abc import Callable, Iterator
 from time import process_time
 
-# For what must come. Only what hangs reaches it, so it costs nothing.
+# For an event that must happen. Only a hang reaches this limit, so it costs nothing.
 PATIENCE = 120.0
-# For what must be quick: of so many tries one is, unless it cannot be.
+# For work that must be fast: one of these tries is, unless the code is slow.
 TRIES = 5
 
 
 def is_quick(work: Callable[[], object], seconds: float) -> bool:
-    """Whether one of a few tries takes less of the processor: what is slow is slow each time."""
+    """Whether one of a few tries uses less processor time. Slow code is slow in every try."""
     for _ in range(TRIES):
         began = process_time()
         work()
@@ -20,7 +20,7 @@ def is_quick(work: Callable[[], object], seconds: float) -> bool:
 
 
 def growing(seconds: float) -> Iterator[float]:
-    """Ever longer times, for what has to be given an end and must have begun by then."""
+    """Increasing times, for work that must be interrupted after it has started."""
     while seconds < PATIENCE:
         yield seconds
         seconds *= 4

@@ -1,7 +1,7 @@
-"""Plays the clients' tables against a server of its own and prints what was seen: ``make clients``.
+"""Runs the client programs against their own server and prints a report: ``make clients``.
 
-``--each`` prints every criterion; a name or names plays these clients only; ``--not-yet`` prints the list of what is
-not shown, in the form of ``not_yet.txt``.
+``--each`` prints every criterion; names select clients; ``--not-yet`` prints the list of criteria that are not met
+yet, in the format of ``not_yet.txt``.
 """
 
 import argparse

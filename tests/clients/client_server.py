@@ -1,4 +1,4 @@
-"""What client programs play on: a real server, a scripted model, and people who have only the network."""
+"""The test bed of the client programs: a real server, a scripted model, and people who have only network access."""
 
 import json
 import secrets
@@ -26,7 +26,7 @@ Message = dict[str, Any]
 
 @dataclass
 class Space:
-    """A workspace as one person has it over the network. ``directory`` is where it lies on the server's disk."""
+    """A workspace that one person accesses over the network. ``directory`` is its directory on the server's disk."""
 
     http: httpx2.Client
     origin: str
@@ -54,13 +54,13 @@ class Space:
         return self.post("/tools", {"tool": tool, "args": args})
 
     def result(self, tool: str, /, **args: Any) -> Any:
-        """What a call that must succeed results in."""
+        """Makes a call that must succeed and returns its result."""
         answer = self.call(tool, **args)
         assert answer.status_code == 200, answer.text
         return answer.json()["result"]
 
     def place(self, path: str, content: str | bytes) -> Path:
-        """A file that another program puts on the server's disk."""
+        """Writes a file to the server's disk, as another program would."""
         file = self.directory / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -72,7 +72,7 @@ class Space:
         return str(made.json()["id"])
 
     def as_agent(self, agent_id: str) -> "Space":
-        """The workspace as the agent's key has it."""
+        """The workspace accessed with the agent's key."""
         key = self.post(f"/agents/{agent_id}/keys", {"name": "client"})
         assert key.status_code == 201, key.text
         return Space(self.http, self.origin, self.id, key.json()["secret"], self.directory)
@@ -100,7 +100,7 @@ class Space:
 
 @dataclass
 class Socket:
-    """A WebSocket, with everything that crossed it."""
+    """A WebSocket that records every message."""
 
     connection: ClientConnection
     sent: list[Message] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Socket:
         return message
 
     def until(self, wanted: Callable[[Message], bool]) -> list[Message]:
-        """Everything up to the first message that is wanted, that one included."""
+        """Every message up to and including the first that matches."""
         got: list[Message] = []
         while not got or not wanted(got[-1]):
             got.append(self.next())
@@ -134,14 +134,14 @@ class Socket:
         return self.until(lambda one: one["type"] == kind and facts.items() <= one.get("payload", {}).items())
 
     def run(self, conversation: str, content: str, **more: Any) -> list[Message]:
-        """Sends a message and gives everything up to the run's end."""
+        """Sends a message and returns everything up to the end of the run."""
         self.chat("chat:send", conversationId=conversation, content=content, **more)
         return self.until_type("chat:run-state", state="ended")
 
 
 @dataclass
 class Stage:
-    """The server and the model, and how people come to them."""
+    """The server and the model, and how to create users of them."""
 
     origin: str
     data_dir: Path
@@ -150,7 +150,7 @@ class Stage:
     http: httpx2.Client
 
     def person(self) -> tuple[str, str]:
-        """Someone new; their address and their token."""
+        """Registers a new person. Returns their email address and token."""
         email = f"{secrets.token_hex(6)}@example.com"
         with httpx2.Client(base_url=self.api, trust_env=False, timeout=PATIENCE) as own:
             made = own.post("/auth/register", json={"email": email, "password": PASSWORD})
@@ -159,7 +159,7 @@ class Stage:
         return email, token
 
     def space(self, token: str | None = None) -> Space:
-        """A new workspace of the programs' common owner, or of who has this token, with a key to the model."""
+        """Creates a workspace with a provider key, for the programs' common owner or for the owner of this token."""
         token = token or self._owner
         headers = {"Authorization": f"Bearer {token}"}
         made = self.http.post("/workspaces", json={"name": "client"}, headers=headers)
@@ -175,7 +175,7 @@ class Stage:
 
     @cached_property
     def _owner(self) -> str:
-        """The token of who has the workspaces of all programs: to register takes long, by design."""
+        """The token of the common owner of all programs: registration is slow by design."""
         return self.person()[1]
 
     @property
@@ -185,7 +185,7 @@ class Stage:
 
 @contextmanager
 def stage_in(directory: Path, urls: DatabaseUrls) -> Iterator[Stage]:
-    """A server of its own on this database."""
+    """Starts a server on this database."""
     with scripted_model() as model:
         environment = {
             "TOOLCRIB_SEARXNG_URL": model.url,
@@ -202,7 +202,7 @@ def stage_in(directory: Path, urls: DatabaseUrls) -> Iterator[Stage]:
 
 @contextmanager
 def fresh_database() -> Iterator[str]:
-    """A database with nothing in it, dropped afterwards; its owner's address."""
+    """An empty database, dropped afterwards. Yields the URL of its owner."""
     name = f"toolcrib_clients_{secrets.token_hex(4)}"
     with psycopg.connect(admin_url(), autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))

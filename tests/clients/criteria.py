@@ -1,4 +1,4 @@
-"""The criteria that client programs are checked by: read from the tables beside this file, and what became of each."""
+"""The criteria for client programs: reads them from the tables in this directory and records the result of each."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _ROW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One promise of a page. ``decided_by`` names the requirement by which it is kept differently."""
+    """One criterion of a page. ``decided_by`` names the requirement that deliberately changes it."""
 
     id: str
     line: str
@@ -54,7 +54,7 @@ def read_criteria(client: str) -> dict[str, Criterion]:
 
 
 def read_not_yet(client: str) -> set[str]:
-    """The criteria that the server is known not to meet yet. The list only shrinks."""
+    """The criteria that the server does not meet yet. The list only shrinks."""
     lines = (HERE / "not_yet.txt").read_text().splitlines()
     named = (line.split("#")[0].strip() for line in lines)
     return {line.partition(" ")[2] for line in named if line.startswith(f"{client} ")}
@@ -62,7 +62,7 @@ def read_not_yet(client: str) -> set[str]:
 
 @dataclass
 class Report:
-    """What one program saw. A criterion is shown when every block that names it ran without a failure."""
+    """The result of one program. A criterion is shown when every block that names it runs without a failure."""
 
     client: str
     criteria: dict[str, Criterion] = field(init=False)
@@ -74,18 +74,18 @@ class Report:
 
     @contextmanager
     def shows(self, *ids: str) -> Iterator[None]:
-        """A block that shows these criteria unless it fails. The program goes on either way."""
+        """Marks a block that shows these criteria unless it fails. The program continues either way."""
         for one in ids:
             assert one in self.criteria, f"{self.client}.md has no criterion {one!r}."
         self._played.update(ids)
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, these criteria were not shown
+        except Exception as error:  # noqa: BLE001 - any error means that these criteria were not shown
             for one in ids:
                 self._failures.setdefault(one, _reason(error))
 
     def state(self, criterion_id: str) -> tuple[State, str]:
-        """What became of a criterion, and why if it was not shown."""
+        """The result of a criterion, and the reason if it was not shown."""
         if criterion_id in self._failures:
             return State.NOT_SHOWN, self._failures[criterion_id]
         if criterion_id not in self._played:
@@ -101,7 +101,7 @@ class Report:
         return {one: self.state(one)[1] for one in self.criteria if self.state(one)[0] is State.NOT_SHOWN}
 
     def lines(self) -> Iterator[str]:
-        """One line for each criterion, in the table's order."""
+        """One line per criterion, in the table's order."""
         for one in self.criteria.values():
             state, why = self.state(one.id)
             yield f"{one.id} (line {one.line}): {state}{f' ({why})' if why else ''}"

@@ -1,4 +1,4 @@
-"""A scripted model on the real wires of OpenAI, Anthropic and Ollama, and two search engines, on one loopback port."""
+"""A scripted model with the wire formats of OpenAI, Anthropic and Ollama, and two search engines, on one port."""
 
 import json
 import threading
@@ -15,9 +15,9 @@ KEY = "sk-key-of-the-person-at-the-client"
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers once. ``calls`` are a tool and its arguments, as an object or as raw text.
+    """One response of the model. ``calls`` are pairs of a tool and its arguments, as an object or as raw text.
 
-    ``held``: after the words nothing more comes until this is set. ``cut``: the connection breaks after the words.
+    ``held``: the response stops after the text until this event is set. ``cut``: the connection drops after the text.
     """
 
     text: str = ""
@@ -39,13 +39,13 @@ class Asked:
 
     @property
     def may_call(self) -> bool:
-        """Whether the model was left to use tools: some wires want them described even where it may not."""
+        """Whether the model may call tools. Some wire formats require tool definitions even when it may not."""
         return bool(self.body.get("tools")) and self.body.get("tool_choice") != "none"
 
 
 @dataclass
 class ScriptedModel:
-    """Answers by script, in order; without one it says so."""
+    """Responds by script, in order. Without a script it responds that it has none."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -56,7 +56,7 @@ class ScriptedModel:
     _calls: int = 0
 
     def script(self, *replies: Reply) -> None:
-        """Forgets what was to be said, and was asked, before."""
+        """Clears the script and the recorded requests."""
         self._script = deque(replies)
         self.asked.clear()
 
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     script: ScriptedModel
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing on the terminal."""
+        """Logs nothing."""
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path

@@ -1,4 +1,4 @@
-"""A runtime for agent packages: its agents call `fs.*` tools on mounts. Plays its table in order."""
+"""A runtime for agent packages: its agents call `fs.*` tools on mounts. Runs its table in order."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ Body.
 
 
 class Runtime:
-    """One workspace with one agent, and one conversation of it."""
+    """A workspace with one agent and one session."""
 
     def __init__(self, stage: Stage, space: Space, definition: str = AGENT) -> None:
         self.stage = stage
@@ -45,7 +45,7 @@ class Runtime:
         self.session = space.session(self.agent)
 
     def turn(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-        """What a model gets for its calls in one message of the conversation, parsed."""
+        """Sends one message and returns the parsed results of the model's calls."""
         wire = tuple((name.replace(".", "_"), args) for name, args in calls)
         self.stage.model.script(Reply(calls=wire), Reply("Done."))
         with self.space.socket() as socket:
@@ -61,7 +61,7 @@ class Runtime:
 
 
 def play(stage: Stage) -> Report:
-    """Plays every criterion of the table."""
+    """Runs every criterion of the table."""
     report = Report("packages")
     space = stage.space()
     runtime = Runtime(stage, space)
@@ -190,7 +190,7 @@ def _list_and_read(report: Report, stage: Stage, runtime: Runtime) -> None:
     with report.shows("read.agent-limit"):
         assert len(small.call("fs.read", path="@project/big.txt")["contentPreview"]) <= 1_000
     with report.shows("error.read-limit"):
-        # A document whose frontmatter is to be changed is read whole, and this one is too large for that.
+        # A change of frontmatter reads the complete document. This one is too large for that.
         runtime.call("fs.write", path="@state/small.md", content="x")
         huge = space.directory.parent / "state" / runtime.session / "huge.md"
         huge.write_text("---\na: 1\n---\n" + "x" * 11_000_000)
@@ -242,7 +242,7 @@ def _patch(report: Report, runtime: Runtime) -> None:
     path = "@state/workflow.md"
 
     def patched(**update: Any) -> tuple[Any, str]:
-        """The result, and the file after it, in one message of the conversation."""
+        """The result and the file afterwards, in one message of the session."""
         runtime.call("fs.write", path=path, content=WORKFLOW)
         result = runtime.call("fs.apply_patch", path=path, patch=_patch_of(**update))
         after = runtime.call("fs.read", path=path)

@@ -1,4 +1,4 @@
-"""The plain client: prompts over a WebSocket, shows tokens and tool calls, and plays its table in order."""
+"""The plain client: prompts over a WebSocket, shows tokens and tool calls, and runs its table in order."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ AGENT = "provider: copilot\nmodel: gpt-scripted\ntoolsets: [project]\ncontext_wi
 
 
 def play(stage: Stage) -> Report:
-    """Plays every criterion of the table."""
+    """Runs every criterion of the table."""
     report = Report("plain")
     space = stage.space()
     agent = space.agent(AGENT)
@@ -34,7 +34,7 @@ def play(stage: Stage) -> Report:
 
 
 class Client:
-    """Prompts, and collects until the end."""
+    """Sends a prompt and collects messages until the end."""
 
     def __init__(self, socket: Socket, stage: Stage) -> None:
         self.socket = socket
@@ -51,7 +51,7 @@ class Client:
         return got
 
     def tool(self, name: str, arguments: Any) -> Message:
-        """The result of one call that the model makes in a session of its own."""
+        """The result of one call that the model makes in a new session."""
         got = self.prompt("Do it.", Reply(calls=((name, arguments),)), Reply("Done."))
         [result] = [one for one in got if one["type"] == "tool_result"]
         return result
@@ -207,7 +207,7 @@ def _failures(report: Report, client: Client, space: Space) -> None:
         assert got[-1]["message"].startswith("Provider error (401): "), got[-1]
         assert "Unauthorized" in got[-1]["message"]
     with report.shows("error.unexpected"):
-        # A path that leaves the project ends the run: no provider's failure.
+        # A path outside the project ends the run. It is no failure of the provider.
         ended = client.prompt("hi", Reply(calls=(("read_file", {"path": "../../etc/passwd"}),)))[-1]
         assert ended["message"].startswith("Unexpected error during generation"), ended
     with report.shows("stored.partial"):

@@ -1,4 +1,4 @@
-"""The programs, by the client that each plays."""
+"""The client programs, by client."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""The studio client: a person chats, follows tool calls and approves them. Plays its table in order."""
+"""The studio client: a person chats, follows tool calls and approves them. Runs its table in order."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ CLIENT_TYPES = ("chat:send", "chat:cancel", "chat:tool-approve")
 
 
 def play(stage: Stage) -> Report:
-    """Plays every criterion of the table."""
+    """Runs every criterion of the table."""
     report = Report("studio")
     studio = Studio(stage, stage.space())
     crossed: list[Message] = []
@@ -50,7 +50,7 @@ def _messages(report: Report, studio: Studio, socket: Socket) -> None:
     with report.shows("AC-1", "AC-29", "chat:stream-start", "chat:text-delta", "chat:stream-end", "budget.usage"):
         got = studio.run(socket, session, Reply("Hello there, friend.", thinking="Let me see."))
         end = of_type(got, "chat:stream-end")[-1]
-        # On a busy machine a turn may be begun anew, as another message: what it says counts.
+        # On a busy machine a turn may restart as another message. The text of that message counts.
         [start] = [one for one in of_type(got, "chat:stream-start") if one["messageId"] == end["messageId"]]
         deltas = [one for one in of_type(got, "chat:text-delta") if one["messageId"] == end["messageId"]]
         assert "".join(one["content"] for one in deltas) == "Hello there, friend."

@@ -18,7 +18,7 @@ NAMES = {"file_read", "file_write", "bash", "web_search"}
 
 
 class Studio:
-    """A workspace whose agents speak the studio's dialect by one provider."""
+    """A workspace whose agents use the studio dialect with one provider."""
 
     def __init__(self, stage: Stage, space: Space, *, provider: str = "openai-compatible") -> None:
         self.stage = stage
@@ -42,7 +42,7 @@ class Studio:
 
 
 class Hands:
-    """An autonomous agent's own calls, over HTTP."""
+    """Calls by an autonomous agent, over HTTP."""
 
     def __init__(self, space: Space, definition: str = "trust: autonomous\ntoolsets: [studio]\n" + TOOLS) -> None:
         self.key = space.as_agent(space.agent(definition))

@@ -1,4 +1,4 @@
-"""Each client program shows every criterion of its table but those on the list of what is not done yet."""
+"""Each client program shows every criterion of its table, except those on the list of open criteria."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def stage(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("client", PROGRAMS)
-def test_a_client_shows_what_its_table_asks(stage: Stage, client: str) -> None:
+def test_a_client_shows_the_criteria_of_its_table(stage: Stage, client: str) -> None:
     report = PROGRAMS[client](stage)
     not_yet = read_not_yet(client)
     missing = report.not_shown()

@@ -1,4 +1,4 @@
-"""The clients' tables can be read, and the page of deliberate differences is made from them."""
+"""The clients' tables can be parsed, and the page of deliberate differences is generated from them."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def test_every_deliberate_difference_names_a_known_requirement(client: str) -> N
     assert {one.decided_by for one in read_criteria(client).values() if one.decided_by} <= known.keys()
 
 
-def test_the_page_of_differences_is_what_the_tables_say() -> None:
+def test_the_page_of_differences_matches_the_tables() -> None:
     script = ROOT / "scripts" / "compatibility.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 

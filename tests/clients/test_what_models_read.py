@@ -1,4 +1,4 @@
-"""The exact text that each dialect hands to a model: plain where a text is meant, JSON once where a value is."""
+"""The exact text that each dialect returns to a model: plain for a text, JSON encoded once for a value."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ tool_permissions:
   fs.read: {allowed: true}
   read_file: {allowed: true}
 """
-# Objects are written as the database keeps them: shorter keys first.
+# PostgreSQL's jsonb orders keys by length: shorter keys first.
 MOUNTS = json.dumps(
     {"ok": True, "path": "@project/a.txt", "bytes": len(BODY), "sha256": SHA, "content": BODY, "truncated": False},
     separators=(",", ":"),
@@ -63,7 +63,7 @@ def stage(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory)
 
 @dataclass(frozen=True)
 class Heard:
-    """What a model read of its calls, turn by turn, what it was offered, and what is read back from the rows."""
+    """The results that a model read, turn by turn, the tools it was offered, and the stored results."""
 
     results: list[list[str]]
     offered: list[set[str]]
@@ -71,7 +71,7 @@ class Heard:
 
 
 def heard(stage: Stage, content: str, *turns: Calls | Callable[[str], Calls]) -> Heard:
-    """A run in a workspace with one file. A turn may depend on the last result of the one before."""
+    """Runs an agent in a workspace with one file. A turn may use the last result of the turn before."""
     space = stage.space()
     space.result("write", path="/a.txt", content=content)
     session = space.session(space.agent(AGENT))
@@ -93,7 +93,7 @@ def told(stage: Stage, content: str, *calls: Call) -> list[str]:
 
 @pytest.mark.req("TL-3", part="what a model reads, by dialect")
 @pytest.mark.req("TL-3", part="an agent mixes toolsets")
-def test_each_dialect_hands_a_model_exactly_this(stage: Stage) -> None:
+def test_each_dialect_returns_exactly_this_result_to_a_model(stage: Stage) -> None:
     found = heard(
         stage,
         BODY,
@@ -110,7 +110,7 @@ def test_each_dialect_hands_a_model_exactly_this(stage: Stage) -> None:
 
 
 @pytest.mark.req("TL-3", part="what a model reads, by dialect")
-def test_each_dialect_hands_a_model_exactly_this_error(stage: Stage) -> None:
+def test_each_dialect_returns_exactly_this_error_to_a_model(stage: Stage) -> None:
     project, studio, mounts, workspace = told(
         stage,
         BODY,
@@ -127,7 +127,7 @@ def test_each_dialect_hands_a_model_exactly_this_error(stage: Stage) -> None:
 
 
 @pytest.mark.req("TL-8", part="a cut result says so")
-def test_a_result_that_is_cut_for_a_model_is_whole_json_and_says_how_to_read_on(stage: Stage) -> None:
+def test_a_truncated_result_is_valid_json_and_explains_how_to_read_the_rest(stage: Stage) -> None:
     found = heard(stage, 'x"' * 50_000 + "\n", (("read", {"path": "/a.txt"}),))
 
     [[text]] = found.results
@@ -140,7 +140,7 @@ def test_a_result_that_is_cut_for_a_model_is_whole_json_and_says_how_to_read_on(
 
 
 @pytest.mark.req("TL-8", part="reading on")
-def test_a_text_that_is_cut_is_read_on_to_its_end_as_plain_text(stage: Stage) -> None:
+def test_the_rest_of_a_truncated_text_is_read_as_plain_text(stage: Stage) -> None:
     whole = "".join(f'{number} "quoted" é\n' for number in range(10_000))
 
     def next_piece(text: str) -> Calls:
@@ -161,7 +161,7 @@ def test_a_text_that_is_cut_is_read_on_to_its_end_as_plain_text(stage: Stage) ->
 
 
 @pytest.mark.req("PO-2", part="reading on is offered once there is something to read")
-def test_a_model_is_offered_to_read_on_once_a_result_was_cut(stage: Stage) -> None:
+def test_a_model_is_offered_read_result_once_a_result_is_truncated(stage: Stage) -> None:
     small = heard(stage, BODY, (("file_read", {"path": "a.txt"}),))
     large = heard(stage, "x" * 100_000, (("file_read", {"path": "a.txt"}),))
 

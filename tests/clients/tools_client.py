@@ -1,4 +1,4 @@
-"""A client of the Tools API: sends every example of the page, then plays the behaviour that it promises, in order."""
+"""A client of the Tools API: sends every example of the page, then checks its documented behaviour, in order."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from tests.clients.tools_people import play_plans, play_questions, play_virtual
 
 
 def play(stage: Stage) -> Report:
-    """Plays every criterion of the table."""
+    """Runs every criterion of the table."""
     report = Report("tools_api")
     page = play_examples(report, stage)
     play_tables(report, page)

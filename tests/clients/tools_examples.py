@@ -1,4 +1,4 @@
-"""The examples of the Tools API's page, sent as they stand there and compared by shape."""
+"""The examples of the Tools API's page, sent unchanged and compared by shape."""
 
 import json
 import re
@@ -44,7 +44,7 @@ APPROVAL = {
 
 @dataclass
 class Page:
-    """A workspace in which the examples can be played, and what was answered."""
+    """A workspace for the examples, and the recorded responses."""
 
     space: Space
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Page:
         return answer
 
     def accepted(self, plan: str, answer: str = "Accept", *, by_button: bool = True) -> str:
-        """A session in plan mode in which a person was asked about this plan, and answered."""
+        """Creates a session in plan mode and answers the question about this plan. Returns the session's id."""
         session = self.space.post("/sessions", {"mode": "plan"}).json()["id"]
         question = {**APPROVAL, "question": f"Review {plan}. Ready to proceed to Build Mode?"}
         asked = self.send("ask_user", {"questions": [question]}, session_id=session).json()["result"]
@@ -126,7 +126,7 @@ def _arguments(page: Page, tool: str, args: dict[str, Any]) -> None:
         args = {**args, "last_read_hash": page.space.result("read", path=args["path"])["hash"]}
     answer = page.send(tool, args)
     assert answer.status_code == 200, answer.text
-    # Put back what the example took away, for those that follow.
+    # Restores what the example removed, for the examples below.
     if tool in ("rm", "edit"):
         page.send("write", {"path": args["path"], "content": FILES[args["path"]], "overwrite": True})
 
@@ -176,7 +176,7 @@ def _error(page: Page, stage: Stage, line: int, body: dict[str, Any]) -> None:
 
 
 def same_shape(got: Any, shape: Any, where: str = "answer") -> None:
-    """Everything that the example has is there, and of its kind. What the example leaves null may be anything."""
+    """Asserts that every field of the example exists with the same type. A null in the example matches any value."""
     if shape is None:
         return
     if isinstance(shape, dict):
@@ -201,7 +201,7 @@ def same_shape(got: Any, shape: Any, where: str = "answer") -> None:
 
 
 def play_tables(report: Report, page: Page) -> None:
-    """Every argument and every response field that the page lists."""
+    """Checks every argument and every response field that the page lists."""
     offered = {one["name"]: one for one in page.space.get("/tools").json()}
     base = {one["tool"]: one["body"] for one in examples() if one["kind"] == "arguments"}
     base |= {
@@ -238,7 +238,7 @@ def _argument(page: Page, tool: dict[str, Any], base: dict[str, Any], name: str,
 
 
 def _names(schema: Any) -> set[str]:
-    """Every property that a schema names, at any depth."""
+    """Every property name in a schema, at any depth."""
     if isinstance(schema, list):
         return {name for one in schema for name in _names(one)}
     if not isinstance(schema, dict):

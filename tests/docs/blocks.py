@@ -1,4 +1,4 @@
-"""Finds the fenced blocks of our pages. Knows nothing of how they are run."""
+"""Finds the fenced blocks of our pages. Does not run them."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _TITLE = re.compile(r'title="([^"]+)"')
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``page`` and ``line`` say where it stands; ``title`` is the file that it shows, if it shows one."""
+    """A fenced block. ``page`` and ``line`` locate it; ``title`` is the name of the file that it shows, if any."""
 
     page: str
     line: int
@@ -29,18 +29,18 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Those with a block, or with a place for what is made from the code."""
+    """The pages with a block, or with a marker for generated content."""
     found = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
     return [str(page.relative_to(ROOT)) for page in found if re.search(r"^ *```|^<!-- from", page.read_text(), re.M)]
 
 
 def blocks_of(name: str) -> list[Block]:
-    """In the order of the page, with what is made from the code in its place."""
+    """The blocks in the order of the page, with generated content inserted."""
     return list(_found(name, (ROOT / name).read_text(encoding="utf-8")))
 
 
 def _found(name: str, text: str) -> Iterator[Block]:
-    # Loads the whole program, so only when it is needed.
+    # Imports the complete program, so only when needed.
     from scripts.reference import expanded
 
     whole = expanded(text)

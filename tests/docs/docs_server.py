@@ -1,6 +1,6 @@
-"""Where the blocks of a page are run: a directory with a project in it, a model, a database, the command.
+"""The environment that runs the blocks of a page: a directory with a project, a model, a database, the command.
 
-What a reader has and a test has not is put in its place: keys, ports, and the name of the database.
+Replaces what only a reader has: keys, ports, and the name of the database.
 """
 
 import os
@@ -27,7 +27,7 @@ from tests.integration.runs.conftest import says
 
 _SECONDS = 240
 PARSER = "def parse(text):\n    # TODO: numbers\n    return text.split()\n"
-# What the model does about a prompt; about any other, it says that it is done.
+# The model's response to each prompt. To any other prompt it responds that it is done.
 _DEEDS: Mapping[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "Write the review": (("write", {"path": "/REVIEW.md", "content": "# Review\n\nGood.\n"}),),
     "Add a haiku in haiku.md": (
@@ -52,7 +52,7 @@ class Obliging(Model):
 
 @dataclass
 class Stage:
-    """One page's. What its blocks export, define and change stays for the blocks that follow."""
+    """The environment of one page. Exports, definitions and changes stay for the blocks below."""
 
     base: Path
     home: Path
@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a reader's shell has."""
+        """The variables of a reader's shell."""
         server = conninfo_to_dict(admin_url())
         return {
             "HOME": str(self.base),
@@ -90,7 +90,7 @@ class Stage:
         }
 
     def bash(self, script: str) -> str:
-        """Runs a block of commands; what they said. A server in the foreground is left running."""
+        """Runs a block of commands and returns its output. A server in the foreground keeps running."""
         state = self.base / "state.sh"
         before = f'. "{state}"\n' if state.exists() else ""
         after = f'\n{{ declare -px; declare -f; echo "cd \'$PWD\'"; }} > "{state}"\n'
@@ -110,13 +110,13 @@ class Stage:
         return ran.stdout
 
     def python(self, program: str, name: str) -> None:
-        """Executes a block; names that it binds stay."""
+        """Executes a block of Python; names that it binds stay."""
         with self.as_reader(), chdir(self.base):
             exec(compile(program, name, "exec"), self.names)
 
     @contextmanager
     def as_reader(self) -> Iterator[None]:
-        """This process has a reader's environment, and someone who says yes."""
+        """Gives this process a reader's environment, and answers every prompt with yes."""
         with pytest.MonkeyPatch.context() as patched:
             for variable, value in self.environment.items():
                 patched.setenv(variable, value)
@@ -132,7 +132,7 @@ class Stage:
             connection.execute(sql.SQL("drop database if exists {} with (force)").format(name))
 
     def _fitted(self, script: str) -> str:
-        """The same, with this stage's key, port and database."""
+        """The script with this environment's key, port and database."""
         server = conninfo_to_dict(admin_url())
         address = f"{server['host']}:{server.get('port', 5432)}/{self.database}"
         fitted = script.replace("_API_KEY=…", f"_API_KEY={KEY}").replace("3000", str(self.port))
@@ -140,7 +140,7 @@ class Stage:
         return re.sub(r"\bcreatedb toolcrib\b", f"createdb {self.database}", fitted)
 
     def _line(self, line: str) -> str:
-        """A server is started in the background, and is there when the next line is read."""
+        """Starts a server in the background, and waits until it is healthy before the next line."""
         if not line.startswith("toolcrib serve"):
             return line
         health = f"http://127.0.0.1:{self.port}/health"
@@ -157,7 +157,7 @@ class Stage:
 
 @contextmanager
 def staged(base: Path, home: Path, model: Model, urls: DatabaseUrls) -> Iterator[Stage]:
-    """A stage with a small project on it; afterwards its server and its database are gone."""
+    """An environment with a small project; its server and its database are removed afterwards."""
     stage = Stage(base, home, model, urls)
     stage.project.mkdir(parents=True)
     (stage.project / "parser.py").write_text(PARSER)

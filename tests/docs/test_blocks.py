@@ -1,6 +1,6 @@
-"""Every fenced block of the documentation is run: programs are executed, commands carried out, data checked.
+"""Runs every fenced block of the documentation: executes programs and commands, checks data.
 
-A block that is not run has its reason in ``NOT_RUN``; there is no other way around.
+``NOT_RUN`` lists each block that is not run, with the reason. There is no other exception.
 """
 
 import configparser
@@ -38,12 +38,12 @@ NOT_RUN: Mapping[tuple[str, str], str] = {
     ("docs/operations/install.md", PIP): INSTALLS,
     ("docs/operations/backup.md", "pip install --upgrade toolcrib"): INSTALLS,
 }
-# Diagrams and the like; there is nothing to run.
+# Diagrams and similar blocks; there is nothing to run.
 SHOWN = "text"
 RUN = ("bash", "console", "ini", "json", "python", "yaml")
 
 PAGES = pages()
-# Examples of the help texts: their ids and files are made up, so they are read as the command line would read them.
+# Examples of the help texts. Their ids and files do not exist, so they are only parsed as the command line would.
 REFERENCE = "docs/reference/cli.md"
 
 pytestmark = pytest.mark.req("CL-1", part="documentation")
@@ -57,7 +57,7 @@ def model() -> Iterator[Model]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where one reader's Toolcrib keeps its files; their keys are locked with what lies there."""
+    """The data directory of one reader's Toolcrib, with its secrets."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -72,11 +72,11 @@ def is_run(block: Block) -> bool:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != REFERENCE])
-def test_the_blocks_of_a_page_run_in_their_order(page: str, stage: Stage) -> None:
+def test_the_blocks_of_a_page_run_in_order(page: str, stage: Stage) -> None:
     blocks = [block for block in blocks_of(page) if is_run(block)]
     folder = stage.project if goes_into_the_project(blocks) else stage.base
     for block in blocks:
-        # A file that the page shows, perhaps below, is there from the beginning.
+        # A file that the page shows, perhaps further down, exists from the start.
         if block.title is not None:
             (folder / block.title).write_text(block.body)
     with worked_on(stage, blocks):
@@ -112,9 +112,9 @@ def run(block: Block, stage: Stage) -> None:
 
 @contextmanager
 def worked_on(stage: Stage, blocks: Sequence[Block]) -> Iterator[None]:
-    """Someone has worked in the project before, and has it open still: commands find a server there, and are quick.
+    """Opens the project for the reader and keeps it open, so that the commands find a running server and are fast.
 
-    A program that brings tools of its own must open it itself.
+    A program with custom tools must open the project itself.
     """
     bodies = "".join(block.body for block in blocks)
     if "my-project" not in bodies or "tools=[" in bodies:
@@ -126,7 +126,7 @@ def worked_on(stage: Stage, blocks: Sequence[Block]) -> Iterator[None]:
 
 
 def converse(block: Block, stage: Stage) -> None:
-    """Each command, and what it should say; ``…`` stands for anything."""
+    """Runs each command and compares its output; ``…`` matches anything."""
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.body, re.MULTILINE):
         said = stage.bash(command)
         pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
@@ -134,7 +134,7 @@ def converse(block: Block, stage: Stage) -> None:
 
 
 def check_json(block: Block) -> None:
-    """A client's configuration starts a command of ours; a workflow's graph is taken; a tool's schema is one."""
+    """Checks data: a client's configuration starts our command; a workflow's graph and a tool's schema are valid."""
     data = json.loads(block.body)
     if "mcpServers" in data:
         for one in data["mcpServers"].values():
@@ -156,7 +156,7 @@ def check_unit(block: Block) -> None:
 
 
 def read_as_command_line(words: Sequence[str]) -> None:
-    """Reads a command as it would be read if it were given, and does nothing."""
+    """Parses a command as the command line would, without running it."""
     program, *rest = words
     assert program == "toolcrib"
     command: Any = typer.main.get_command(command_line())
@@ -165,7 +165,7 @@ def read_as_command_line(words: Sequence[str]) -> None:
     command.make_context(program, rest)
 
 
-def test_the_examples_of_the_reference_can_be_given() -> None:
+def test_the_examples_of_the_reference_can_be_parsed() -> None:
     for block in blocks_of(REFERENCE):
         assert block.language == "bash"
         for part in re.split(r"&&|\|\||\$\(|[|)>]", block.body):
@@ -174,7 +174,7 @@ def test_the_examples_of_the_reference_can_be_given() -> None:
                 read_as_command_line(words[words.index("toolcrib") :])
 
 
-def test_nothing_is_left_out_without_a_reason_that_still_stands() -> None:
+def test_no_block_is_skipped_without_a_current_reason() -> None:
     blocks = [block for page in PAGES for block in blocks_of(page)]
 
     unknown = [str(block) for block in blocks if block.language not in (SHOWN, *RUN)]

@@ -1,4 +1,4 @@
-"""The reference is whole: every command, setting, route, event, tool and name has its place; the site can be built."""
+"""The reference is complete: every command, setting, route, event, tool and name is in it; the site can be built."""
 
 import re
 import subprocess
@@ -37,7 +37,7 @@ def test_every_command_and_option_is_in_the_reference() -> None:
                 assert f"`{parameter.opts[0]}`" in told
 
 
-def test_every_setting_is_in_the_reference_with_words() -> None:
+def test_every_setting_is_in_the_reference_with_a_description() -> None:
     told = page("settings.md")
 
     for name, field in Settings.model_fields.items():
@@ -56,7 +56,7 @@ def test_every_route_is_in_the_reference() -> None:
         assert f"{path}`" in told
 
 
-def test_no_route_is_hidden_from_the_description() -> None:
+def test_no_route_is_hidden_from_the_openapi_description() -> None:
     app = reference.application()
 
     hidden = [route.path for route in app.routes if isinstance(route, APIRoute) and not route.include_in_schema]
@@ -83,7 +83,7 @@ def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
         assert all(f"| `{name}`" in section for name in tool.input_schema.get("properties", {}))
 
 
-def test_every_field_of_an_agent_is_in_the_reference_with_words() -> None:
+def test_every_field_of_an_agent_is_in_the_reference_with_a_description() -> None:
     told = page("agents.md")
 
     for name, field in (AgentRules.model_fields | ToolPermission.model_fields).items():
@@ -91,7 +91,7 @@ def test_every_field_of_an_agent_is_in_the_reference_with_words() -> None:
         assert field.description, f"{name} says nothing of itself"
 
 
-def test_everything_that_programs_can_import_is_in_the_reference_with_words() -> None:
+def test_every_public_name_is_in_the_reference_with_a_description() -> None:
     told = page("python.md")
 
     for name in toolcrib._OFFERED:
@@ -99,8 +99,8 @@ def test_everything_that_programs_can_import_is_in_the_reference_with_words() ->
         assert re.match(r"[A-Z`]", words), f"{name} says nothing of itself"
 
 
-def test_the_site_is_built_and_asks_nobody_else_for_anything(tmp_path: Path) -> None:
-    """Strictly: a link that leads nowhere ends it."""
+def test_the_site_builds_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
+    """Builds strictly: a broken link fails the build."""
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
 

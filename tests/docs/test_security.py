@@ -1,4 +1,4 @@
-"""The page on security promises nothing that is not attacked: every promise names tests, and they exist."""
+"""Every promise of the security page names tests that attack it, and these tests exist."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def test_every_promise_names_an_attack() -> None:
     assert [promise for promise, attacks in rows if not NAMED.search(attacks)] == []
 
 
-def test_every_file_of_attacks_is_named() -> None:
+def test_every_redteam_file_is_named() -> None:
     named = {file for file, _ in NAMED.findall(TABLE)}
     kept = {file.relative_to(ROOT).as_posix() for file in (ROOT / "tests" / "redteam").glob("test_*.py")}
     assert kept - named == set()

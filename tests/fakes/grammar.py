@@ -1,4 +1,4 @@
-"""The grammar of a stream, as core/model_stream.py draws it, and small helpers to take streams in."""
+"""The grammar of a stream, as core/model_stream.py defines it, and small helpers to collect streams."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -16,7 +16,7 @@ from toolcrib.core.model_stream import (
 
 
 def check(events: Sequence[StreamEvent]) -> None:
-    """Fails unless the events are one whole stream."""
+    """Fails unless the events form one complete stream."""
     assert events, "a stream tells at least how it ended"
     ends = [number for number, event in enumerate(events) if isinstance(event, StreamFinish | StreamFailed)]
     assert ends == [len(events) - 1], f"exactly one end, and that last: {events}"

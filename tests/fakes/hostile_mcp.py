@@ -1,4 +1,4 @@
-"""An MCP server that means no good, on standard input and output. Run by a bare interpreter in the sandbox."""
+"""A hostile MCP server on standard input and output. A bare interpreter in the sandbox runs it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Answers that come from memory: what a provider's reader makes of any bytes, cut anywhere."""
+"""Responses from memory: how a provider's reader parses any bytes, split anywhere."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -47,7 +47,7 @@ async def read_bytes(
     messages: Sequence[Message] = (UserMessage("Go."),),
     model: str = "m",
 ) -> list[StreamEvent]:
-    """The events of an answer of these bytes; ``cut``: the connection breaks after them."""
+    """The events of a response with these bytes; ``cut``: the connection drops after them."""
     splitter, reader = understanding(wire, ModelRequest(model, tuple(messages), tools=TOOLS))
     return await taken(read_answer(lambda: _from_memory(pieces, cut=cut), splitter, reader))
 

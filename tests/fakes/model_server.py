@@ -1,7 +1,7 @@
-"""A model server on loopback that speaks the three wires and is as strict as the real services.
+"""A model server on loopback with the three wire formats, as strict as the real services.
 
-It answers by scene: the last user message chooses; after results it says so. ``say`` puts an answer of the test's own
-before that: any bytes, in any pieces, cut anywhere, or held open.
+The last user message selects the scene; after tool results it responds that it has them. ``say`` queues a custom
+response before that: any bytes, in any pieces, cut anywhere, or held open.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True)
 class Answer:
-    """``cut``: the connection drops after the pieces, within a body that promised more; ``hang``: it stays open;
-    ``held``: the last piece is not sent before this is set."""
+    """``cut``: the connection drops after the pieces, before the announced end of the body; ``hang``: it stays open;
+    ``held``: the last piece is sent only after this event is set."""
 
     pieces: tuple[bytes, ...]
     status: int = 200
@@ -34,7 +34,7 @@ class Answer:
     cut: bool = False
     hang: bool = False
     held: asyncio.Event | None = None
-    # Ends the body by closing, as HTTP/1.0 does: a cut cannot be told from the end.
+    # Ends the body by closing the connection, as HTTP/1.0 does: a client cannot distinguish a cut from the end.
     until_closed: bool = False
 
 
@@ -51,7 +51,7 @@ class ModelServer:
     url: str = ""
     received: list[Received] = field(default_factory=list)
     connections: int = 0
-    # Set whenever a client hangs up on an answer that is held open.
+    # Set when a client closes the connection of a response that is held open.
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     _answers: deque[Answer] = field(default_factory=deque)
 
@@ -78,7 +78,7 @@ class ModelServer:
                 await writer.wait_closed()
 
     async def _write(self, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection can be used again."""
+        """Whether the connection can be reused."""
         length = "connection: close" if answer.until_closed else "transfer-encoding: chunked"
         headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
         head = f"HTTP/1.1 {answer.status} Said\r\ncontent-type: {answer.content_type}\r\n{length}\r\n{headers}\r\n"
@@ -159,7 +159,7 @@ class ModelServer:
 
 
 MODELS = [
-    # As OpenAI, OpenRouter and Copilot describe theirs.
+    # In the format of OpenAI, OpenRouter and Copilot.
     {"id": "gpt-4o", "object": "model"},
     {"id": "whisper-1", "object": "model"},
     {"id": "gpt-fake", "object": "model", "context_length": 32_000, "supported_parameters": ["tools"]},
@@ -178,7 +178,7 @@ MODELS = [
 
 
 def plain(status: int, body: object, **headers: str) -> Answer:
-    """An answer that is not a stream."""
+    """A response without streaming."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer((json.dumps(body).encode(),), status=status, content_type="application/json", headers=named)
 
@@ -213,7 +213,7 @@ async def model_server() -> AsyncIterator[ModelServer]:
 
 @contextmanager
 def model_server_beside() -> Iterator[ModelServer]:
-    """The same on a loop of its own, for tests that wait for a server which asks it meanwhile."""
+    """The same on its own event loop, for tests that block on a server which calls it."""
     ready, stop = threading.Event(), threading.Event()
     held: list[ModelServer] = []
 

@@ -1,4 +1,4 @@
-"""Archives of agent packages, good and otherwise."""
+"""Archives of agent packages, valid and invalid."""
 
 import io
 import json
@@ -22,7 +22,7 @@ AGENT = "trust: autonomous\ntoolsets: [mounts]\n"
 
 
 def files_of(*, name: str = "demo", version: str = "1.0.0", files: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A manifest, and whatever else is given."""
+    """A manifest and these additional files."""
     return {"package.json": json.dumps({"name": name, "version": version}), **(files or {})}
 
 
@@ -36,7 +36,7 @@ def package_of(*, name: str = "demo", version: str = "1.0.0", files: Mapping[str
 
 
 def tar_of(*entries: tarfile.TarInfo, gz: bool = True, **given: Any) -> bytes:
-    """A tar with the same, and these entries after it."""
+    """A tar with the same content, followed by these entries."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz" if gz else "w:") as opened:
         for path, body in files_of(**given).items():

@@ -1,4 +1,4 @@
-"""What a scripted model answers: one scene for each question, whichever wire it is asked over."""
+"""The responses of a scripted model: one scene for each question, in every wire format."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class SceneCall:
 
 @dataclass(frozen=True)
 class Scene:
-    """One answer. ``name`` of a call is its name on the wire."""
+    """One response. ``name`` of a call is its name on the wire."""
 
     text: str = ""
     thinking: str = ""
@@ -37,7 +37,7 @@ TWO_CALLS = Scene(
 NO_ARGUMENTS = Scene(calls=(SceneCall("call_bare", "list_directory", "{}"),), reason=FinishReason.TOOL_CALLS)
 AFTER_RESULTS = Scene(text="Both are done.")
 
-# The question that brings each about.
+# The question that selects each scene.
 SCENES = {
     "Say hello.": HELLO,
     "Think first.": THINK,

@@ -1,4 +1,4 @@
-"""What the real services refuse, and mocks let pass. Each check gives the reason of a refusal, or None."""
+"""What the real services reject and mocks accept. Each check returns the reason of the rejection, or None."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-# What OpenAI knows in a message; others are refused there, and let pass by those who imitate it.
+# The fields that OpenAI accepts in a message. It rejects others; compatible servers accept them.
 OPENAI_FIELDS = {"role", "content", "tool_calls", "tool_call_id", "name", "refusal"}
 
 

@@ -1,4 +1,4 @@
-"""Tools as models are told of them."""
+"""Tool definitions as models get them."""
 
 from toolcrib.tools.tool import ToolDefinition
 

@@ -1,4 +1,4 @@
-"""An address that takes what is posted to it, as JSON, and keeps it."""
+"""A webhook receiver that keeps what is posted to it as JSON."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Webhook:
-    """A server on the loopback; ``received`` is what came, in order."""
+    """A server on loopback; ``received`` lists the payloads in order."""
 
     def __init__(self, url: str, received: list[Any]) -> None:
         self.url = url
@@ -28,7 +28,7 @@ class Webhook:
                 self.end_headers()
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Says nothing."""
+                """Logs nothing."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -81,7 +81,7 @@ def ollama(scene: Scene, model: str = "llama-fake") -> list[bytes]:
     last = {
         "message": {"role": "assistant", "content": ""},
         "done": True,
-        # As the real one says it, also after calls.
+        # The real service sends this value even after tool calls.
         "done_reason": "length" if scene.reason is FinishReason.LENGTH else "stop",
         "prompt_eval_count": scene.input_tokens,
         "eval_count": scene.output_tokens,

@@ -1,4 +1,4 @@
-"""The types by which the web UI speaks to the API are those that the API describes."""
+"""The web UI's TypeScript types for the API match the OpenAPI description."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.req("AP-3", part="clients are generated from OpenAPI")
-def test_the_types_of_the_web_ui_are_what_the_api_says() -> None:
+def test_the_types_of_the_web_ui_match_the_api() -> None:
     script = ROOT / "scripts" / "api_types.py"
     checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
 

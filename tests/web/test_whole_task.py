@@ -1,4 +1,4 @@
-"""A whole task of a person and an agent in the browser, with a server restart in between."""
+"""A complete task of a person and an agent in the browser, with a server restart in between."""
 
 import secrets
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def own_server(tmp_path: Path) -> Iterator[Restartable]:
 
 @pytest.mark.req("UI-1", part="a whole task: plan, approval with diff, refusal, question, undo")
 @pytest.mark.req("EV-1", part="in a browser: the server is restarted and the page loaded again while a person is asked")
-async def test_a_whole_task(
+async def test_a_complete_task(
     own_server: Restartable, browser: Browser, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
     server = own_server.server
