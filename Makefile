@@ -1,4 +1,4 @@
-# `make` alone explains itself. Everything runs from .venv, which `make setup` makes.
+# `make` alone lists the targets. Everything runs from .venv, which `make setup` creates.
 
 PYTHON := .venv/bin/python
 NPM    := PATH="$(CURDIR)/.venv/bin:$$PATH" npm --prefix web --silent
@@ -6,8 +6,8 @@ PYTEST := $(PYTHON) -m pytest
 CODE   := src tests scripts examples $(wildcard bench)
 UV     := 0.13.7
 
-# One file for each idea: the gate, approvals, commits, undo, the shell's transaction, durable runs, tenants.
-TELLING := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py runs/test_durable.py workspace/test_undo.py)
+# One file per subject: the gate, commits, durable runs, undo.
+CORE_TESTS := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py runs/test_durable.py workspace/test_undo.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
@@ -16,15 +16,15 @@ TELLING := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Prepare this machine: system packages (as root), a PostgreSQL, the virtualenv
+setup: ## Prepare this machine: system packages (as root), PostgreSQL, the virtualenv
 	@scripts/setup
 
-venv: ## Make or refresh .venv from the lock files
+venv: ## Create or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs web-check test ## The whole gate: format, lint, types, layers, docs, web, tests
+check: format-check lint types layers docs web-check test ## Run all checks: format, lint, types, layers, docs, web, tests
 
-format: ## Format the code and put the imports in order
+format: ## Format the code and sort the imports
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
 	$(PYTHON) -m ruff format $(CODE)
 	$(NPM) run format
@@ -35,13 +35,13 @@ format-check:
 lint: ## Lint
 	$(PYTHON) -m ruff check $(CODE)
 
-types: ## Check the types, strictly
+types: ## Check the types
 	$(PYTHON) -m mypy $(CODE)
 
-layers: ## Check that imports point down the layers only
+layers: ## Check that imports point down the layers
 	.venv/bin/lint-imports --no-logo --cache-dir .cache/import-linter
 
-docs: ## Check the links in the docs and the requirement ids that tests name
+docs: ## Check the links in the docs and the requirement ids in the tests
 	$(PYTHON) scripts/doclinks.py
 	$(PYTHON) scripts/reqs.py --quiet
 
@@ -51,60 +51,60 @@ web: ## Build the web UI into the package
 web-check: ## Check the web UI: types, lint, unit tests
 	$(NPM) run check
 
-screens: ## Take pictures of the web UI's screens into the documentation
+screens: ## Renew the pictures of the web UI in the documentation
 	$(PYTEST) -m "not long and not race and not crash" tests/web
 	mkdir -p docs/images/web && cp .cache/screens/*-light.png docs/images/web/
 
-web-types: ## Make the web UI's types from the API's description
+web-types: ## Generate the web UI's types from the OpenAPI document
 	$(PYTHON) scripts/api_types.py
 
 docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
-test: ## Run the tests that belong to the gate
+test: ## Run the tests of the gate
 	$(PYTEST) -n 2 --dist loadgroup --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
 
-test-fast: ## Run the unit tests and the most telling others
+test-fast: ## Run the unit tests and the core integration tests
 	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
-	    --ignore tests/unit/test_wheel.py tests/unit $(TELLING)
+	    --ignore tests/unit/test_wheel.py tests/unit $(CORE_TESTS)
 
-clients: ## Play the four clients' tables against a server; prints what is shown, deviates and is not shown
+clients: ## Run the four clients' tables against a server and print the results
 	@$(PYTHON) -m tests.clients
 
 check-long: ## Run the long tests (minutes)
 	$(PYTEST) -m long tests
 
-race: ## Run the long races against the disk module
+race: ## Run the long races against the file access code
 	$(PYTEST) -m race tests/adversarial
 
-crash: ## Kill servers some hundred times and look at what is left
+crash: ## Kill servers several hundred times and check the result
 	$(PYTEST) -m crash tests
 
-redteam: ## Try every attack of the red team again (minutes); fails on any that succeeds
+redteam: ## Run every attack (minutes); fails if one succeeds
 	$(PYTEST) -n 2 --dist loadgroup -m "not root" tests/redteam tests/adversarial
 
-redteam-root: ## The attacks that need root and a second user of the machine
+redteam-root: ## Run the attacks that need root and a second user of the machine
 	$(PYTEST) -n 0 -m root tests/redteam
 
-first-minute: ## A new user's first minute, from the wheel to undo, with times
+first-minute: ## Play a new user's first minute, from the wheel to undo, with times
 	$(PYTHON) -m scripts.first_minute
 
-test-real: ## Build a real, small model once (12 minutes), and run the tests that talk to it
+test-real: ## Build a real, small model once (12 minutes), and run its tests
 	scripts/real_model
 	$(PYTEST) -m real tests/real
 
-bench: ## Measure, beside the bare engine, in one run
+bench: ## Run the benchmarks against the bare baseline
 	$(PYTHON) -m bench
 
-reqs: ## List which tests show which requirement; NEED="WS-1 WS-2" demands some
+reqs: ## List which tests cover which requirement; NEED="WS-1 WS-2" requires some
 	@$(PYTHON) scripts/reqs.py $(NEED)
 
-lock: ## Resolve the dependencies anew into requirements/ (UPGRADE=1 takes newer versions)
+lock: ## Renew the lock files in requirements/ (UPGRADE=1 takes newer versions)
 	@test -x .local/lock/bin/uv || /usr/bin/python3 -m venv .local/lock
 	@.local/lock/bin/python -m pip install -qq uv==$(UV)
 	$(call compile,requirements/runtime.txt)
 	$(call compile,requirements/dev.txt,--extra dev)
-	@! grep -nE '://|^-' requirements/*.txt || { echo "A lock file names an address or an option."; exit 1; }
+	@! grep -nE '://|^-' requirements/*.txt || { echo "A lock file contains a URL or an option."; exit 1; }
 
 define compile
 	@.local/lock/bin/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
@@ -112,6 +112,6 @@ define compile
 	@echo "$(1): $$(grep -c '^[a-z]' $(1)) packages"
 endef
 
-clean: ## Remove what can be made again, but for the virtualenv and the database
+clean: ## Remove generated files, except the virtualenv and the database
 	rm -rf .cache .hypothesis .ruff_cache .local/lock build dist
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""``make bench``: read and write over HTTP against a bare route that does the same work, interleaved.
+"""``make bench``: compare read and write over HTTP with a bare route that does the same work, interleaved.
 
 usage: python -m bench [--reps 5] [--seconds 3] [--connections 32]
        python -m bench NAME …    what bench/NAME.py measures, such as search or shell
@@ -16,9 +16,9 @@ import httpx2
 
 from bench import BODY
 from bench.load import Load, Wrk
-from bench.servers import Stand, stand
+from bench.servers import ServerPair, server_pair
 
-# What we aim for: our requests per second over the bare route's.
+# Targets: our requests per second divided by the bare route's.
 AIMS = {"read": 0.5, "write": 0.6}
 READ_PATHS = 100
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=32)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, stand(Path(folder)) as servers:
+    with tempfile.TemporaryDirectory() as folder, server_pair(Path(folder)) as servers:
         wrk = Wrk(Path(folder), connections=options.connections, seconds=options.seconds)
         _prepare(servers)
         found: dict[str, list[Load]] = {}
@@ -46,9 +46,9 @@ def main() -> None:
     _report(found)
 
 
-def _cases(servers: Stand) -> dict[str, tuple[int, str, str]]:
+def _cases(servers: ServerPair) -> dict[str, tuple[int, str, str]]:
     tools = f"/api/v1/workspaces/{servers.workspace}/tools"
-    # The number makes every body, and so every blob, a new one.
+    # The number makes every body, and so every blob, unique.
     fresh = json.dumps(BODY + "number @N@\n")
     return {
         "bare read": (servers.bare, "/read", '{"path": "/read/7.txt"}'),
@@ -62,7 +62,7 @@ def _cases(servers: Stand) -> dict[str, tuple[int, str, str]]:
     }
 
 
-def _prepare(servers: Stand) -> None:
+def _prepare(servers: ServerPair) -> None:
     client = httpx2.Client(headers={"authorization": f"Bearer {servers.token}"})
     address = f"http://127.0.0.1:{servers.ours}/api/v1/workspaces/{servers.workspace}/tools"
     for number in range(READ_PATHS):
@@ -72,7 +72,7 @@ def _prepare(servers: Stand) -> None:
 
 
 def _report(found: dict[str, list[Load]]) -> None:
-    print("\n| route | requests/s | p50 ms | p99 ms | ratio to bare | aim |\n|---|---|---|---|---|---|")
+    print("\n| route | requests/s | p50 ms | p99 ms | ratio to bare | target |\n|---|---|---|---|---|---|")
     for kind, aim in AIMS.items():
         bare, ours = found[f"bare {kind}"], found[f"our {kind}"]
         ratio = statistics.median(o.per_second / b.per_second for o, b in zip(ours, bare, strict=True))

@@ -1,7 +1,7 @@
-"""The bare engine: the same rows and the same files behind a FastAPI route that checks nothing.
+"""The bare baseline: the same rows and the same files behind a FastAPI route that checks nothing.
 
-``/read`` does one SELECT. ``/write`` does the inserts that a write makes, in one transaction, and puts the file
-beside it with a temporary, fsync, rename and fsync of the folder.
+``/read`` does one SELECT. ``/write`` does the inserts of a write in one transaction, and writes the file with a
+temporary file, fsync, rename and fsync of the folder.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from toolcrib.core.ids import new_id
 DSN, FOLDER, WORKSPACE, USER, PORT = sys.argv[1:6] if len(sys.argv) > 5 else ("", ".", str(UUID(int=0)), "", "0")
 
 
-# Text as it is, in one row: what a route that only reads would keep.
+# Plain text in one row, as a read-only route would store it.
 _TABLE = """
 create table bare_files (workspace_id uuid, path text, id uuid, version_id uuid, lines integer, hash text,
                          updated_at timestamptz, body text, primary key (workspace_id, path))

@@ -1,4 +1,4 @@
-"""Runs at work within this process, on a fresh database, against a model in another: so that CPU can be told apart."""
+"""Run agents in this process, on a fresh database, with the model in another process, to separate their CPU time."""
 
 import asyncio
 import secrets
@@ -40,7 +40,7 @@ tool_permissions: {{read_file: {{allowed: true}}}}
 
 @dataclass(frozen=True)
 class ModelProcess:
-    """A model in a process of its own."""
+    """A model in its own process."""
 
     url: str
     pid: int
@@ -57,11 +57,11 @@ def model_server() -> Iterator[ModelProcess]:
 
 
 @dataclass(frozen=True)
-class Office:
-    """Someone who sends messages, and the loop that answers them."""
+class Cluster:
+    """A person who sends messages, and the run worker that answers them."""
 
     database: Database
-    desk: RunService
+    runs: RunService
     tenant: Tenant
     _over: dict[RunId, asyncio.Event] = field(default_factory=dict)
 
@@ -75,35 +75,35 @@ class Office:
         return (await SessionStore(self.database).create(self.tenant, agent_id=agent)).id
 
     async def answer(self, session: SessionId, text: str = "Read the sample files one by one and report.") -> str:
-        """Sends a message; what the model said at last."""
-        run = await self.desk.submit(self.tenant, session, text, via="bench")
+        """Send a message and return the model's final text."""
+        run = await self.runs.submit(self.tenant, session, text, via="bench")
         ended = await self.ended(run)
         if ended.ending != "done":
             raise SystemExit(f"The run ended as {ended.ending}: {ended.error}")
-        said = await self.desk.messages(self.tenant, session, after=0, limit=500)
+        said = await self.runs.messages(self.tenant, session, after=0, limit=500)
         return said[-1].content
 
     async def ended(self, run: Run) -> Run:
-        """Nobody polls, which would cost more than the work."""
+        """Wait for the end of a run without polling, which would cost more than the work."""
         await self._over.setdefault(run.id, asyncio.Event()).wait()
         del self._over[run.id]
-        return await self.desk.get(self.tenant, run.id)
+        return await self.runs.get(self.tenant, run.id)
 
     def listen(self) -> None:
-        """Hears from the runner when a run is out of hand."""
-        runner = self.desk._runner
+        """Note a run that the worker has finished with."""
+        runner = self.runs._runner
         assert runner is not None
         advance = runner._advance
 
-        async def heard(run: Run) -> None:
+        async def advance_and_signal(run: Run) -> None:
             await advance(run)
             self._over.setdefault(run.id, asyncio.Event()).set()
 
-        runner._advance = heard
+        runner._advance = advance_and_signal
 
 
 @asynccontextmanager
-async def office(database_name: str, scratch: Path, model_url: str) -> AsyncIterator[Office]:
+async def cluster(database_name: str, scratch: Path, model_url: str) -> AsyncIterator[Cluster]:
     settings = Settings(
         database_url=url_of(database_name, migrate.APP_ROLE),
         system_database_url=url_of(database_name, migrate.SYSTEM_ROLE),
@@ -127,9 +127,9 @@ async def office(database_name: str, scratch: Path, model_url: str) -> AsyncIter
         project.mkdir(parents=True, exist_ok=True)
         for number in range(FILES):
             (project / f"sample-{number:04d}.txt").write_text(f"line of sample {number}\n" * (BYTES // 20))
-        stand = Office(database, front, tenant)
-        stand.listen()
-        yield stand
+        made = Cluster(database, front, tenant)
+        made.listen()
+        yield made
 
 
 async def _tenant(database: Database, node: str) -> Tenant:

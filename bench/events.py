@@ -1,6 +1,6 @@
-"""Live events: how soon watchers are told, and what a reader that stands still does to the others.
+"""Live events: how soon subscribers receive them, and how a stalled subscriber affects the others.
 
-usage: python -m bench live [--seconds 5] [--watchers 50]
+usage: python -m bench events [--seconds 5] [--watchers 50]
 """
 
 import argparse
@@ -21,7 +21,7 @@ from toolcrib.storage.users import ActingUser, UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
 
 RATES = (100, 1_000)
-# How much later than without a slow reader beside it may a quick one be told?
+# How much later a fast subscriber may receive events beside a slow one.
 AIM_MS = 50
 
 
@@ -41,15 +41,15 @@ async def _measure(name: str, seconds: float, watchers: int) -> None:
         EventHub.open(database) as live,
     ):
         bench = _Bench(database, live, await _tenant(database))
-        print("| what | rate/s | watchers | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
+        print("| what | rate/s | subscribers | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
         for rate in RATES:
             _report("deltas", rate, watchers, await bench.deltas(rate, seconds, watchers))
         alone = await bench.events(seconds, with_a_slow_one=False)
         beside = await bench.events(seconds, with_a_slow_one=True)
         _report("events, alone", len(alone) / seconds, 1, alone)
-        _report("events, beside a reader that stands still", len(beside) / seconds, 2, beside)
+        _report("events, beside a stalled subscriber", len(beside) / seconds, 2, beside)
         later = max(beside) - statistics.median(alone)
-        print(f"\nDelay by a reader that stands still: at most {later:.1f} ms (aim: < {AIM_MS} ms)")
+        print(f"\nDelay by a stalled subscriber: at most {later:.1f} ms (target: < {AIM_MS} ms)")
 
 
 class _Bench:
@@ -59,7 +59,7 @@ class _Bench:
         self._tenant = tenant
 
     async def deltas(self, rate: int, seconds: float, watchers: int) -> list[float]:
-        """From when a piece is said to when a watcher has it. Pieces are joined for 30 ms on their way."""
+        """Measure from publishing a delta to its arrival at a subscriber. Deltas are joined for 30 ms on their way."""
         session = await self._session()
         waits: list[float] = []
         watching = [asyncio.create_task(self._hear(session, waits)) for _ in range(watchers)]
@@ -82,17 +82,17 @@ class _Bench:
             async for item in subscription:
                 assert isinstance(item, Delta)
                 now = time.perf_counter()
-                # The first of the joined pieces waited longest.
+                # The first of the joined deltas waited longest.
                 waits.append(1000 * (now - float(item.text.split(" ", 1)[0])))
 
     async def events(self, seconds: float, *, with_a_slow_one: bool) -> list[float]:
-        """From when an event is committed to when a quick watcher has it."""
+        """Measure from the commit of an event to its arrival at a fast subscriber."""
         session = await self._session()
         sessions = SessionStore(self._database)
         waits: list[float] = []
         async with AsyncExitStack() as opened:
             subscription = await opened.enter_async_context(self._watch(session))
-            # Takes one event and never another.
+            # Receives one event and no more.
             stuck = await opened.enter_async_context(self._watch(session)) if with_a_slow_one else None
             items = aiter(subscription)
             end = time.perf_counter() + seconds

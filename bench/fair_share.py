@@ -1,8 +1,8 @@
-"""What one account's load costs another: its reads and its shortest command, alone and beside a busy stranger.
+"""How one account's load affects another: its reads and its shortest command, alone and beside a busy account.
 
 usage: python -m bench fair_share [--reads 300] [--commands 15] [--connections 32] [--sleeps 16]
 
-The stranger has 8 workspaces, commands that sleep in all of them, and clients that read as fast as they are answered.
+The busy account has 8 workspaces, sleeping commands in all of them, and clients that read without pause.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from bench.load import Wrk
 from bench.servers import fresh_database, member, our_server, url_of
 from toolcrib.storage import migrate
 
-# At most so many times as long as alone, at the 99th percentile.
+# Targets: at most this many times as long as alone, at the 99th percentile.
 AIMS = {"read": 2.0, "true": 3.0}
 WORKSPACES = 8
-# Between the start of the load and the first figure.
+# Between the start of the load and the first measurement.
 _SETTLE_SECONDS = 2.0
 
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
 
 
 class Account:
-    """Someone with a workspace, and one connection."""
+    """A person with a workspace and one connection."""
 
     def __init__(self, port: int) -> None:
         self.token, self.workspace, _ = member(port)
@@ -66,7 +66,7 @@ class Account:
         )
 
     def call(self, tool: str, *, workspace: str | None = None, **arguments: object) -> float:
-        """How long it took, in milliseconds."""
+        """Call a tool and return the duration in milliseconds."""
         began = time.perf_counter()
         path = f"/workspaces/{workspace or self.workspace}/tools"
         self.client.post(path, json={"tool": tool, "args": arguments}).raise_for_status()
@@ -130,11 +130,13 @@ def _reading(
         except subprocess.CalledProcessError as error:
             print(error.stderr, file=sys.stderr)
             return
-        print(f"  the stranger reads {load.per_second:.0f}/s, p99 {load.p99_ms:.0f} ms", flush=True)
+        print(f"  the busy account reads {load.per_second:.0f}/s, p99 {load.p99_ms:.0f} ms", flush=True)
 
 
 def _report(alone: dict[str, list[float]], beside: dict[str, list[float]]) -> None:
-    print("\n| call | alone p50/p99 ms | beside p50/p99 ms | p50 ratio | p99 ratio | aim |\n|---|---|---|---|---|---|")
+    print(
+        "\n| call | alone p50/p99 ms | beside p50/p99 ms | p50 ratio | p99 ratio | target |\n|---|---|---|---|---|---|"
+    )
     for kind, aim in AIMS.items():
         (p50, p99), (busy50, busy99) = (_percentiles(found[kind]) for found in (alone, beside))
         print(

@@ -1,10 +1,10 @@
-"""``kill -9`` at a random moment of a task of twenty calls, start again, go on: what was done twice?
+"""Kill a process (``kill -9``) at a random moment of a task of twenty calls, restart it, and count repeated calls.
 
 usage: python -m bench kill_resume [--kills 100] [--think-ms 0] [--langgraph PYTHON]
 
-Every call writes a line to a log before it does anything else, so one that was done twice stands there twice. Ours
-ends with an error if one does. LangGraph is put beside it by the Python of a virtualenv that has it; which versions,
-and what others scored, stands in docs/decisions/0009-runs.md.
+Every call first writes a line to a log, so a repeated call has two lines. The benchmark fails if ours repeats one.
+LangGraph runs with the Python of a virtualenv that has it; docs/decisions/0009-runs.md has the versions and the results
+of others.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from toolcrib.storage.users import ActingUser, UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
 
 CALLS = 20
-# So long a process must be silent before another takes its runs over.
+# How long a process must send no heartbeat before another takes over its runs.
 _LEASE = 2
 _NODE = "bench"
 _LOOK_SECONDS = 0.002
@@ -55,7 +55,7 @@ tool_permissions: {{read_sample: {{allowed: true}}}}
 
 @dataclass(frozen=True)
 class Trial:
-    """What one kill left behind."""
+    """The result of one kill."""
 
     ended: bool
     begun_at_kill: int
@@ -66,7 +66,7 @@ class Trial:
 
 
 class Peer(Protocol):
-    """A runtime in a process that can be killed."""
+    """A runtime in a process that the benchmark can kill."""
 
     @property
     def name(self) -> str: ...
@@ -76,7 +76,7 @@ class Peer(Protocol):
     def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]: ...
 
     def unknown(self, task: str) -> int:
-        """Calls of which it says that nobody can tell whether they took effect."""
+        """Return the number of calls whose outcome it reports as unknown."""
 
 
 def main(argv: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     options = parser.parse_args(argv)
     print(f"seed {options.seed}, load {os.getloadavg()[0]:.1f}\n")
-    print("| runtime | kills | went on to the end | calls begun at the kill | done twice: in all, worst | unknown "
+    print("| runtime | kills | completed | calls started at the kill | repeated: in all, worst | unknown "
           "| model asked again |\n|---|---|---|---|---|---|---|")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, model_server() as model:
         scratch, model_url = Path(folder), model.url
@@ -102,7 +102,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def trials(peer: Peer, scratch: Path, model_url: str, *, kills: int, seed: int) -> list[Trial]:
-    """So many kills, each at some moment between its first call and its last."""
+    """Run trials, each with a kill between its first call and its last."""
     chance, found = random.Random(seed), list[Trial]()
     span = _seconds_of_a_task(peer, scratch)
     while len(found) < kills:
@@ -114,7 +114,7 @@ def trials(peer: Peer, scratch: Path, model_url: str, *, kills: int, seed: int) 
 
 
 def _trial(peer: Peer, folder: Path, model_url: str, *, after: float) -> Trial | None:
-    """None if it had ended before it could be killed."""
+    """Run one trial. Returns None if the task ended before the kill."""
     task, asked = peer.new_task(), _asked(model_url)
     log = folder / task
     killed = peer.start("start", task, folder)
@@ -133,7 +133,7 @@ def _trial(peer: Peer, folder: Path, model_url: str, *, after: float) -> Trial |
         said, _ = going_on.communicate()
     done, unknown = Counter(_called(log)), peer.unknown(task)
     return Trial(
-        # A call that nobody can tell of may have been stopped before its first line.
+        # A call with unknown outcome may have been stopped before its first line.
         ended=said.endswith("done\n") and CALLS - unknown <= len(done) <= CALLS,
         begun_at_kill=begun,
         again=done.total() - len(done),
@@ -144,13 +144,13 @@ def _trial(peer: Peer, folder: Path, model_url: str, *, after: float) -> Trial |
 
 
 def _seconds_of_a_task(peer: Peer, folder: Path) -> float:
-    """From its first call to its last."""
+    """Measure a task from its first call to its last, in seconds."""
     task = peer.new_task()
     said, _ = peer.start("start", task, folder).communicate(timeout=_RESUME_SECONDS)
     log = (folder / task).read_text() if (folder / task).exists() else ""
     moments = [int(line.split()[1]) for line in log.splitlines()]
     if len(moments) != CALLS:
-        raise SystemExit(f"{peer.name} does not do the task even if nobody kills it: {said[-2000:]}")
+        raise SystemExit(f"{peer.name} does not complete the task without a kill: {said[-2000:]}")
     return (moments[-1] - moments[0]) / 1e9
 
 
@@ -170,7 +170,7 @@ def _asked(model_url: str) -> int:
 
 @dataclass(frozen=True)
 class Ours:
-    """Our engine: the database, the person, and the agent that all tasks are given to."""
+    """Toolcrib: the database, the person, and the agent of all tasks."""
 
     owner_url: str
     database_urls: tuple[str, str]

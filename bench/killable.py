@@ -1,9 +1,9 @@
-"""Our whole engine in a process that `bench kill_resume` kills: one task of twenty calls, begun or gone on with.
+"""Toolcrib in a process that `bench kill_resume` kills: starts or continues one task of twenty calls.
 
 usage: python -m bench.killable start|resume WORKSPACE USER SESSION FOLDER      (settings come from the environment)
 
-Its one tool writes a line to the log of the session, in that folder, before it reads a file, and is declared not
-repeatable. The process goes on with whatever it finds, as any server does.
+Its only tool writes a line to the log of the session, in that folder, before it reads a file, and is declared not
+idempotent. The process continues whatever runs it finds, as any server does.
 """
 
 import asyncio

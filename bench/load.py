@@ -1,4 +1,4 @@
-"""Load from wrk: a POST with a body of its own for every request."""
+"""Generate load with wrk: a POST with a unique body for every request."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ end
 
 @dataclass(frozen=True)
 class Load:
-    """What one round of load showed."""
+    """The result of one round of load."""
 
     per_second: float
     p50_ms: float
@@ -33,7 +33,7 @@ class Load:
 
 
 class Wrk:
-    """Runs wrk on one connection count; every request's ``@N@`` is a number that was never used before."""
+    """Runs wrk with a fixed number of connections; ``@N@`` in each request becomes a unique number."""
 
     def __init__(self, scratch: Path, *, connections: int, seconds: float) -> None:
         self._scratch = scratch

@@ -1,11 +1,11 @@
-"""``read`` over our /mcp beside the official server-filesystem behind the same transport, client, era and file.
+"""Compare ``read`` over our /mcp with the official server-filesystem: same transport, client, version and file.
 
 usage: python -m bench mcp [--rounds 20] [--calls 50] [--at-once 1]
 
-server-filesystem speaks on standard input and output only, so it stands behind a bridge of the protocol's own Node SDK:
-one HTTP transport, one pipe, nothing else. It checks no key, keeps no book and knows no versions. It knows the older
-era only, so that is what is compared; ours in the newer one is told beside. Rounds are short and take turns, and
-processor time is told too: of a busy machine that says more than calls per second.
+server-filesystem uses standard input and output only, so it runs behind a bridge made with the official Node SDK: one
+HTTP transport, one pipe, nothing else. It checks no key, has no audit log and stores no versions. It supports the older
+protocol version only, so that one is compared; ours in the newer version is printed too. Rounds are short and
+alternate. CPU time is printed too: on a busy machine it says more than calls per second.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and a client that is connected to it."""
+    """A server and a connected client."""
 
     client: Client
     pids: list[int]
@@ -80,7 +80,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Round:
-    """What some calls took: time, and processor time of either side, in milliseconds for each."""
+    """Time of some calls, and CPU time of each side, in milliseconds per call."""
 
     per_second: float
     server_ms: float
@@ -145,19 +145,17 @@ def _report(found: dict[str, list[Round]]) -> None:
         print(f"| {label} | {rate:.0f} | {server:.2f} | {client:.2f} | {ratio:.2f} |")
     pairs = zip(found[OURS], found[OFFICIAL], strict=True)
     ratio = statistics.median(ours.per_second / theirs.per_second for ours, theirs in pairs)
-    print(
-        f"\nAim: at least {AIM:.2f}. {'Reached' if ratio >= AIM else 'Missed'}, at a load of {os.getloadavg()[0]:.1f}."
-    )
+    print(f"\nTarget: at least {AIM:.2f}. {'Reached' if ratio >= AIM else 'Missed'}, at load {os.getloadavg()[0]:.1f}.")
 
 
 def _family(pid: int) -> list[int]:
-    """A process and its children."""
+    """Return a process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *map(int, children)]
 
 
 def _processor_seconds(pids: list[int]) -> float:
-    """The time that processes have had, to the nanosecond."""
+    """Return the CPU time of processes, with nanosecond precision."""
     tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -174,7 +172,7 @@ async def _session(url: str, era: str, token: str = "") -> AsyncIterator[Client]
 
 @asynccontextmanager
 async def _bridged(folder: Path) -> AsyncIterator[tuple[str, int]]:
-    """Where the official server answers, and the bridge's process."""
+    """Start the official server behind the bridge. Returns its URL and the bridge's process."""
     program = folder.parent / "bridge.mjs"
     program.write_text(_BRIDGE)
     (folder.parent / "node_modules").symlink_to(PEERS)

@@ -1,11 +1,11 @@
-"""A model on loopback for measuring: answers at once, or at a pace, and follows from the request alone.
+"""A model on loopback for benchmarks: answers at once or at a fixed rate, determined by the request alone.
 
 usage: python -m bench.model PORT
 
-``scripted-N`` asks for `read_file` of sample-0000.txt, sample-0001.txt … in N turns, then says 200 words, the last of
-them `w199`. ``counted-N-MS`` does the same with `read_sample`, and thinks for MS milliseconds before each answer.
-``paced-N-MS`` says N words, one every MS milliseconds; each is the moment at which it was written. Whoever asks for no
-model is told how often others did.
+``scripted-N`` calls `read_file` on sample-0000.txt, sample-0001.txt … in N turns, then writes 200 words, the last of
+them `w199`. ``counted-N-MS`` does the same with `read_sample`, and waits MS milliseconds before each answer.
+``paced-N-MS`` writes N words, one every MS milliseconds; each word is the time at which it was written. A request
+without a model returns the number of requests so far.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _TAIL = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
 class Model(asyncio.Protocol):
-    """One connection."""
+    """The protocol of one connection."""
 
     requests = 0
 
@@ -49,8 +49,8 @@ class Model(asyncio.Protocol):
     def _answer(self, body: bytes) -> None:
         named = _NAMED.search(body)
         if named is None:
-            told = b'{"requests": %d}' % Model.requests
-            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(told), told))
+            body = b'{"requests": %d}' % Model.requests
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
             return
         Model.requests += 1
         kind, count = named[1], int(named[2])
@@ -59,7 +59,7 @@ class Model(asyncio.Protocol):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        # Every result has this key, and nothing else.
+        # Every result has this key and no other.
         done = body.count(b'"tool_call_id"')
         pieces = _words() if done >= count else _call("read_sample" if kind == b"counted" else "read_file", done)
         answer = _HEAD + b"".join(map(_chunk, pieces)) + _TAIL

@@ -1,4 +1,4 @@
-"""Calls that wait, made as rows: thousands of them, as agents would have left them."""
+"""Insert thousands of paused calls as rows, as agents would create them."""
 
 import json
 from hashlib import sha256
@@ -9,7 +9,7 @@ from toolcrib.core.ids import new_id
 
 
 def fill(owner_url: str, workspace_id: str, count: int) -> list[str]:
-    """So many open approvals of one agent, each to write a file of its own. Their ids."""
+    """Insert pending approvals of one agent, each to write its own file. Returns their ids."""
     with psycopg.connect(owner_url) as connection:
         connection.execute("set search_path = toolcrib")
         owner = connection.execute("select user_id from members where workspace_id = %s", (workspace_id,)).fetchone()

@@ -1,6 +1,6 @@
-"""``python -m bench waiting``: decisions while thousands wait: how long from a person's yes until it is done.
+"""``python -m bench paused_calls``: time from an approval to its commit, while thousands of calls are paused.
 
-usage: python -m bench waiting [--rows 10000] [--decisions 400] [--per-second 20]
+usage: python -m bench paused_calls [--rows 10000] [--decisions 400] [--per-second 20]
 """
 
 import argparse
@@ -15,9 +15,9 @@ import httpx2
 import psycopg
 
 from bench.paused_call_rows import fill
-from bench.servers import Stand, stand, url_of
+from bench.servers import ServerPair, server_pair, url_of
 
-# What we aim for: 99 of 100 decisions are carried out within this.
+# Target: 99 of 100 approved calls are done within this time.
 AIM_MS = 500
 RULES = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 
@@ -28,11 +28,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--decisions", type=int, default=400)
     parser.add_argument("--per-second", type=float, default=20)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder, stand(Path(folder)) as servers:
+    with tempfile.TemporaryDirectory() as folder, server_pair(Path(folder)) as servers:
         asyncio.run(_measure(servers, options.rows, options.decisions, options.per_second))
 
 
-async def _measure(servers: Stand, rows: int, decisions: int, per_second: float) -> None:
+async def _measure(servers: ServerPair, rows: int, decisions: int, per_second: float) -> None:
     base = f"http://127.0.0.1:{servers.ours}/api/v1/workspaces/{servers.workspace}"
     headers = {"Authorization": f"Bearer {servers.token}"}
     async with httpx2.AsyncClient(base_url=base, headers=headers, timeout=60, trust_env=False) as person:
@@ -51,16 +51,16 @@ async def _measure(servers: Stand, rows: int, decisions: int, per_second: float)
         page = (await person.get("/approvals", params={"limit": 100})).json()
         listed = (time.perf_counter() - begin) * 1000
     assert len(page["items"]) == 100
-    _report("answered", answered)
-    _report("carried out", done)
-    print(f"A page of 100 of {rows:,} that wait: {listed:.0f} ms. Aim: p99 carried out < {AIM_MS} ms.")
+    _report("responded", answered)
+    _report("committed", done)
+    print(f"A page of 100 of {rows:,} pending: {listed:.0f} ms. Target: p99 committed < {AIM_MS} ms.")
 
 
 async def _ask(person: httpx2.AsyncClient, key: str, number: int) -> str:
     call = {"tool": "write", "args": {"path": f"/{number}.txt", "content": f"{number}\n"}}
-    told = await person.post("/tools", json=call, headers={"Authorization": f"Bearer {key}"})
-    assert told.status_code == 202, told.text
-    return str(told.json()["result"]["approval_id"])
+    response = await person.post("/tools", json=call, headers={"Authorization": f"Bearer {key}"})
+    assert response.status_code == 202, response.text
+    return str(response.json()["result"]["approval_id"])
 
 
 async def _decide(person: httpx2.AsyncClient, approval: str) -> float:
@@ -70,8 +70,8 @@ async def _decide(person: httpx2.AsyncClient, approval: str) -> float:
     return (time.perf_counter() - begin) * 1000
 
 
-def _carried_out_ms(servers: Stand, decisions: int) -> list[float]:
-    """From the decision's transaction to the deed's, by the database's own clock."""
+def _carried_out_ms(servers: ServerPair, decisions: int) -> list[float]:
+    """Measure from the transaction of the decision to the commit of the call, by the database's clock."""
     with psycopg.connect(url_of(servers.database), autocommit=True) as connection:
         for _ in range(600):
             found = connection.execute(
@@ -83,7 +83,7 @@ def _carried_out_ms(servers: Stand, decisions: int) -> list[float]:
             if len(found) == decisions:
                 return [float(row[0]) for row in found]
             time.sleep(0.05)
-    raise SystemExit(f"Not all of {decisions} were carried out within half a minute of the last decision.")
+    raise SystemExit(f"Not all of {decisions} were committed within half a minute of the last decision.")
 
 
 def _report(what: str, milliseconds: Sequence[float]) -> None:

@@ -1,9 +1,9 @@
-"""CPU of one model turn: our stream, the vendor's typed events, and bare HTTP with JSON, interleaved.
+"""CPU time of one model turn: our stream, the vendor's typed events, and bare HTTP with JSON, interleaved.
 
 usage: python -m bench providers [--reps 5] [--turns 200] [--deltas 200]
 
-A turn is one streamed answer of so many deltas of text, or one tool call. The model runs in a process of its own and
-answers at once, so what is measured is the client's processor time.
+A turn is one streamed answer with the given number of text deltas, or one tool call. The model runs in its own process
+and answers at once, so the result is the client's CPU time.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What the whole server adds to a word on its way from the model to a WebSocket client.
+"""Latency that the server adds to a word between the model and a WebSocket client.
 
 usage: python -m bench relay [--reps 3] [--seconds 5] [--streams 1,25,100]
 
-The model says 50 words a second in every stream; each word is the moment at which it was written. The raw client reads
-the model's own stream; ours sends a message to a session each and reads what the server tells of it. All begin within
-one gap between two words, so that in the first second most of the work is that of beginning runs; `later` leaves that
-second out. The model, the client and PostgreSQL take their share of the same processors.
+The model writes 50 words a second in every stream; each word is the time at which it was written. The raw client reads
+the model's own stream. Ours sends a message to a session per stream and reads the server's events. All start within
+one gap between two words, so most of the work in the first second is starting runs; `later` omits that second. The
+model, the client and PostgreSQL use the same processors.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _RULES = "provider: openai-compatible\nmodel: {model}\ncontext_window: 100000\nt
 
 @dataclass(frozen=True)
 class Word:
-    """When the model wrote it, and how long it was on its way, both in milliseconds."""
+    """When the model wrote it, and its latency, both in milliseconds."""
 
     written: float
     wait: float
@@ -42,13 +42,13 @@ class Word:
 
 @dataclass(frozen=True)
 class Found:
-    """What one round of one kind of client found."""
+    """The result of one round of one kind of client."""
 
     p50: float
     p99: float
     later50: float
     later99: float
-    # Of one processor, in percent.
+    # Percent of one processor.
     server: float
     client: float
     model: float
@@ -73,11 +73,11 @@ def main(argv: Sequence[str]) -> None:
             for streams in map(int, options.streams.split(",")):
                 found = [bench.pair(streams) for _ in range(options.reps)]
                 _report(streams, found)
-    print(f"\nAim at 100 streams: added p50 < {AIM_P50_MS} ms, p99 < {AIM_P99_MS} ms.")
+    print(f"\nTarget at 100 streams: added p50 < {AIM_P50_MS} ms, p99 < {AIM_P99_MS} ms.")
 
 
 class _Person:
-    """Someone with an agent and access to the model. Nobody may hold more than 64 connections."""
+    """A person with an agent and credentials for the model. A person can open at most 64 connections."""
 
     def __init__(self, port: int, model_url: str, model: str) -> None:
         self.token, self.workspace, _ = member(port)
@@ -102,7 +102,7 @@ class _Bench:
         self._people = [_Person(port, model.url, self._model) for _ in range(4)]
 
     def pair(self, streams: int) -> tuple[Found, Found]:
-        """The raw client and ours, one after the other."""
+        """Run the raw client and ours, one after the other."""
         raw = self._round(streams, [self._raw] * streams)
         people = [self._people[number % len(self._people)] for number in range(streams)]
         sessions = [(person, person.session()) for person in people]
@@ -130,14 +130,14 @@ class _Bench:
 
     async def _all(self, streams: int, reading: Sequence[Callable[[], Awaitable[list[Word]]]]) -> list[Word]:
         async def later(number: int) -> list[Word]:
-            # Spread over one gap, as streams are that nobody has started together.
+            # Spread over one gap, as for streams that start independently.
             await asyncio.sleep(number * GAP_MS / 1000 / streams)
             return await reading[number]()
 
         found = await asyncio.gather(*map(later, range(streams)))
         words = [word for some in found for word in some]
         if len(words) != streams * self._words:
-            raise SystemExit(f"{len(words)} words of {streams * self._words} came.")
+            raise SystemExit(f"{len(words)} words of {streams * self._words} arrived.")
         return words
 
     async def _raw(self) -> list[Word]:
@@ -174,7 +174,7 @@ class _Bench:
 
 
 def _words(text: str) -> list[Word]:
-    """Pieces that were joined on their way count each."""
+    """Split joined deltas into words."""
     now = time.monotonic_ns()
     return [Word(int(word) / 1e6, (now - int(word)) / 1e6) for word in text.split()]
 

@@ -1,8 +1,8 @@
-"""Durable runs: how soon the model is asked, how many runs a second, and what a turn costs in CPU and in WAL.
+"""Durable runs: time until the model's first word, runs per second, and the CPU time and WAL of a turn.
 
 usage: python -m bench runs [--reps 3] [--at-once 32] [--crowd 20]
 
-The CPU is this process's, which holds the whole engine; PostgreSQL and the model are others'.
+The CPU time is of this process, which runs all of Toolcrib; PostgreSQL and the model are other processes.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psycopg
 
-from bench.cluster import FILES, Office, model_server, office
+from bench.cluster import FILES, Cluster, cluster, model_server
 from bench.servers import fresh_database, url_of
 from toolcrib.storage import migrate
 
-# What we aim for: half the CPU and about a seventh of the WAL that LangGraph takes for the same task.
+# Targets: half the CPU time and about a seventh of the WAL of LangGraph for the same task.
 AIM_CPU_MS, AIM_WAL_KB = 16.0, 207.0
 _CALLS = 3
 
@@ -36,8 +36,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespace) -> None:
-    async with office(name, scratch, url) as stand:
-        bench = _Bench(stand, url_of(name))
+    async with cluster(name, scratch, url) as made:
+        bench = _Bench(made, url_of(name))
         await bench.task(1)
         print("| what | value |\n|---|---|")
         for _ in range(options.reps):
@@ -47,48 +47,48 @@ async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespa
             print(f"| runs of {_CALLS} calls a second, {options.at_once} at once | {rate:.1f} |")
             for crowd in (1, options.crowd):
                 cpu, wall, wal = await bench.task(crowd)
-                print(f"| {FILES} calls, {crowd} at once: CPU ms a turn (aim ≤ {AIM_CPU_MS:g}) | {cpu:.1f} |")
+                print(f"| {FILES} calls, {crowd} at once: CPU ms a turn (target ≤ {AIM_CPU_MS:g}) | {cpu:.1f} |")
                 print(f"| {FILES} calls, {crowd} at once: wall ms a turn | {wall:.1f} |")
-                print(f"| {FILES} calls, {crowd} at once: WAL kB a task (aim ≤ {AIM_WAL_KB:g}) | {wal:.0f} |")
+                print(f"| {FILES} calls, {crowd} at once: WAL kB a task (target ≤ {AIM_WAL_KB:g}) | {wal:.0f} |")
 
 
 class _Bench:
-    def __init__(self, stand: Office, owner_url: str) -> None:
-        self._stand = stand
+    def __init__(self, made: Cluster, owner_url: str) -> None:
+        self._cluster = made
         self._owner_url = owner_url
 
     async def dispatch(self, runs: int) -> list[float]:
-        """From handing in a message to the moment at which the model says its first word, one after another."""
-        agent, waits = await self._stand.agent("paced-1-0"), []
+        """Measure from sending a message to the model's first word, one after another."""
+        agent, waits = await self._cluster.agent("paced-1-0"), []
         for _ in range(runs):
-            session = await self._stand.session(agent)
+            session = await self._cluster.session(agent)
             began = time.monotonic_ns()
-            said = await self._stand.answer(session)
+            said = await self._cluster.answer(session)
             waits.append((int(said) - began) / 1e6)
         return sorted(waits)
 
     async def throughput(self, at_once: int) -> float:
-        agent, rounds = await self._stand.agent(f"scripted-{_CALLS}"), 3
-        sessions = [await self._stand.session(agent) for _ in range(at_once * rounds)]
+        agent, rounds = await self._cluster.agent(f"scripted-{_CALLS}"), 3
+        sessions = [await self._cluster.session(agent) for _ in range(at_once * rounds)]
         room, began = asyncio.Semaphore(at_once), time.perf_counter()
 
         async def one(number: int) -> None:
             async with room:
-                await self._stand.answer(sessions[number])
+                await self._cluster.answer(sessions[number])
 
         await asyncio.gather(*map(one, range(len(sessions))))
         return len(sessions) / (time.perf_counter() - began)
 
     async def task(self, crowd: int) -> tuple[float, float, float]:
-        """CPU and wall a turn in milliseconds, and WAL a task in kilobytes."""
-        agent = await self._stand.agent(f"scripted-{FILES}")
+        """Measure CPU and wall time per turn in milliseconds, and WAL per task in kilobytes."""
+        agent = await self._cluster.agent(f"scripted-{FILES}")
         rounds = 3 if crowd == 1 else 1
-        sessions = [await self._stand.session(agent) for _ in range(crowd * rounds)]
+        sessions = [await self._cluster.session(agent) for _ in range(crowd * rounds)]
         wal, cpu, walls = self._wal(), time.process_time(), []
         for number in range(rounds):
             began = time.perf_counter()
             batch = sessions[number * crowd : (number + 1) * crowd]
-            said = await asyncio.gather(*map(self._stand.answer, batch))
+            said = await asyncio.gather(*map(self._cluster.answer, batch))
             walls.append(time.perf_counter() - began)
             assert all(text.endswith("w199") for text in said)
         turns = len(sessions) * (FILES + 1)

@@ -1,4 +1,4 @@
-"""``python -m bench search``: grep, ls, glob and find through the gate, beside bare ripgrep on the same tree.
+"""``python -m bench search``: compare grep, ls, glob and find through the gate with bare ripgrep on the same tree.
 
 usage: python -m bench search [--files 50000] [--megabytes 500] [--names 100000] [--reps 5]
 """
@@ -31,7 +31,7 @@ from toolcrib.storage.users import ActingUser, UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.wiring import assemble
 
-# From what is nowhere to what is everywhere. The last is a page of it: all of it is more than any result holds.
+# From no match to matches everywhere. The last is one page, because a result cannot hold all matches.
 PATTERNS = {
     "never": "zzqxj_nowhere",
     "rare": "needle_in_the_hay",
@@ -69,44 +69,44 @@ async def _measure(folder: Path, texts: Path, names: Path, reps: int) -> None:
         )
         async with Database.open(settings.database_url, settings.system_url) as database:
             executor = assemble(settings, database).executor
-            print("| search | bare ms | ours ms | ratio | aim |\n|---|---|---|---|---|")
-            await _contents(Desk(executor, await workspace_on(database, texts)), texts, reps)
-            await _names(Desk(executor, await workspace_on(database, names)), names, reps)
+            print("| search | bare ms | ours ms | ratio | target |\n|---|---|---|---|---|")
+            await _contents(WorkspaceTools(executor, await workspace_on(database, texts)), texts, reps)
+            await _names(WorkspaceTools(executor, await workspace_on(database, names)), names, reps)
 
 
-async def _contents(desk: "Desk", tree: Path, reps: int) -> None:
+async def _contents(tools: "WorkspaceTools", tree: Path, reps: int) -> None:
     for name, pattern in PATTERNS.items():
         bare = ["rg", "-uu", "-n", "-e", pattern, "./"]
-        whole = partial(desk.call, "grep", pattern=pattern, case_sensitive=True, limit=0)
+        whole = partial(tools.call, "grep", pattern=pattern, case_sensitive=True, limit=0)
         await _compare(f"{name}, whole", tree, bare, whole, reps, AIM_WHOLE)
     for name in ("common", "everywhere"):
         bare = ["rg", "-uu", "-n", "-e", PATTERNS[name], "./"]
-        page = partial(desk.call, "grep", pattern=PATTERNS[name], case_sensitive=True)
+        page = partial(tools.call, "grep", pattern=PATTERNS[name], case_sensitive=True)
         await _compare(f"{name}, page", tree, bare, page, reps, AIM_PAGE)
 
 
-async def _names(desk: "Desk", tree: Path, reps: int) -> None:
+async def _names(tools: "WorkspaceTools", tree: Path, reps: int) -> None:
     calls: dict[str, dict[str, Any]] = {
         "ls": {"recursive": True},
         "glob": {"pattern": "*7.txt", "limit": 50},
         "find": {"name": "*7.txt"},
     }
     for tool, arguments in calls.items():
-        page = partial(desk.call, tool, **arguments)
+        page = partial(tools.call, tool, **arguments)
         await _compare(f"{tool}, page", tree, ["rg", "--files", "-uu"], page, reps, AIM_NAMES)
 
 
 async def _compare(
     name: str, tree: Path, bare: list[str], ours: Callable[[], Awaitable[None]], reps: int, aim: float
 ) -> None:
-    """Both in turn, so that what else the machine does meets both."""
+    """Alternate both, so that other load on the machine affects both."""
     pairs: list[tuple[float, float]] = []
     for rep in range(reps + 1):
         started = time.perf_counter()
         _run(bare, tree)
         between = time.perf_counter()
         await ours()
-        # The first round fills the caches.
+        # The first round warms the caches.
         if rep:
             pairs.append((between - started, time.perf_counter() - between))
     bare_ms, ours_ms = (statistics.median(side) * 1000 for side in zip(*pairs, strict=True))
@@ -115,13 +115,13 @@ async def _compare(
 
 
 def _run(bare: list[str], tree: Path) -> None:
-    # Into a pipe, as ours: on /dev/null ripgrep would stop at a file's first match.
+    # Into a pipe, as ours: with /dev/null ripgrep would stop at a file's first match.
     subprocess.run(bare, cwd=tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Someone who calls tools in one workspace."""
+class WorkspaceTools:
+    """A person who calls tools in one workspace."""
 
     executor: Gate
     caller: Caller
@@ -143,7 +143,7 @@ async def workspace_on(database: Database, tree: Path) -> Caller:
 
 
 def _grow(root: Path, files: int, size: int) -> None:
-    """A tree of folders with fifty files each, of words that look like code from afar."""
+    """Create a tree of folders with fifty files each, with words that resemble code."""
     chance = random.Random(files)
     words = ["".join(chance.choices("etaoinshrdlu_", k=chance.randint(3, 9))) for _ in range(2_000)]
     lines = [

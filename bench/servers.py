@@ -1,4 +1,4 @@
-"""The two servers under load: ours, and the bare one, on one fresh database."""
+"""The two servers under load, ours and the bare one, on one fresh database."""
 
 import os
 import secrets
@@ -21,8 +21,8 @@ ADMIN = os.environ.get("TOOLCRIB_TEST_DATABASE_URL", "postgresql://postgres@127.
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Both servers, and someone who may use them."""
+class ServerPair:
+    """Both servers, and a person with access to them."""
 
     ours: int
     bare: int
@@ -43,8 +43,8 @@ def fresh_database() -> Iterator[str]:
 
 
 @contextmanager
-def stand(scratch: Path) -> Iterator[Stand]:
-    """Both servers, started and ended here."""
+def server_pair(scratch: Path) -> Iterator[ServerPair]:
+    """Start both servers, and stop them at the end."""
     with fresh_database() as name:
         owner = url_of(name)
         migrate.upgrade(owner)
@@ -55,12 +55,12 @@ def stand(scratch: Path) -> Iterator[Stand]:
             port = free_port()
             command = [sys.executable, "-m", "bench.bare", owner, str(folder), workspace, user, str(port)]
             with _running(command, {}, port, "/openapi.json"):
-                yield Stand(ours.port, port, token, workspace, name)
+                yield ServerPair(ours.port, port, token, workspace, name)
 
 
 @dataclass(frozen=True)
 class Ours:
-    """Our server, and its process."""
+    """Our server and its process."""
 
     port: int
     pid: int
@@ -68,7 +68,7 @@ class Ours:
 
 @contextmanager
 def our_server(scratch: Path, url: str) -> Iterator[Ours]:
-    """Our server, with models on loopback allowed."""
+    """Start our server, with models on loopback allowed."""
     port = free_port()
     environment = {
         "TOOLCRIB_DATABASE_URL": url,
@@ -101,8 +101,8 @@ def _running(command: list[str], environment: dict[str, str], port: int, probe: 
 
 
 def member(port: int) -> tuple[str, str, str]:
-    """A new person with a workspace of their own: token, workspace and user."""
-    # A busy machine takes its time over a password.
+    """Create a person with a workspace. Returns token, workspace and user."""
+    # Hashing a password takes long on a busy machine.
     client = httpx2.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60)
     account = {"email": f"{secrets.token_hex(6)}@example.org", "password": secrets.token_urlsafe(24)}
     user = client.post("/auth/register", json=account).raise_for_status().json()["id"]

@@ -1,8 +1,8 @@
-"""``python -m bench shell``: what holding a command costs, beside the bare ``sh -c true``, interleaved.
+"""``python -m bench shell``: overhead of the sandbox over the bare ``sh -c true``, interleaved.
 
-Three ways: held in the sandbox alone; as a whole transaction through the gate, by a person and by an agent, whose view
-is masked; and a transaction whose effect is a file, committed to the history and to disk. Then where the time of an
-agent's command goes, stage by stage, in the largest tree.
+Three variants: the sandbox alone; a whole transaction through the gate, by a person and by an agent, whose view is
+masked; and a transaction whose effect is a file, committed to the history and to disk. Then the time of each stage of
+an agent's command, in the largest tree.
 
 usage: python -m bench shell [--runs 60] [--files 100 50000]
 """
@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from bench.search import workspace_on
 from bench.servers import fresh_database, url_of
-from bench.turn_stages import Profile, watched
+from bench.turn_stages import Profile, timed_stages
 from toolcrib.core.agents import AgentRules, ToolPermission, TrustLevel
 from toolcrib.core.callers import Agent, Caller
 from toolcrib.core.ids import AgentId, CallId, new_id
@@ -40,7 +40,7 @@ from toolcrib.wiring import ToolRuntime, assemble
 
 Case = Callable[[], Awaitable[None]]
 
-# What we aim for: milliseconds over bare at the median, whatever the tree's size; and how much its size may matter.
+# Targets: median overhead in milliseconds for any size of the tree, and how much the size may add.
 AIM_MS = 20.0
 AIM_RATIO = 1.2
 PER_FOLDER = 100
@@ -95,11 +95,11 @@ async def _interleaved(cases: dict[str, Case], runs: int) -> dict[str, list[floa
 
 async def _profile(title: str, run: Case, runs: int) -> None:
     passed = []
-    with watched() as told:
+    with timed_stages() as take_stages:
         for _ in range(runs):
-            told()
+            take_stages()
             await run()
-            passed.append(told())
+            passed.append(take_stages())
     Profile(tuple(passed)).print(title)
 
 
@@ -163,7 +163,7 @@ def _tree(root: Path, size: int) -> Path:
 
 def _report(found: dict[str, list[float]]) -> None:
     bare = statistics.median(found["bare"])
-    print("\n| case | median ms | best ms | over bare | aim |\n|---|---|---|---|---|")
+    print("\n| case | median ms | best ms | over bare | target |\n|---|---|---|---|---|")
     for case, times in found.items():
         median = statistics.median(times)
         aim = "" if case == "bare" else f"≤ {AIM_MS:.0f}"
@@ -172,7 +172,7 @@ def _report(found: dict[str, list[float]]) -> None:
 
 def _report_ratio(found: dict[str, list[float]], small: int, large: int) -> None:
     ratio = statistics.median(found[_agents_true(large)]) / statistics.median(found[_agents_true(small)])
-    print(f"\nAn agent's `true`, {large} files to {small}: ratio {ratio:.2f} of medians (aim ≤ {AIM_RATIO}).")
+    print(f"\nAn agent's `true`, {large} files to {small}: ratio {ratio:.2f} of medians (target ≤ {AIM_RATIO}).")
 
 
 if __name__ == "__main__":

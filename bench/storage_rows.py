@@ -1,8 +1,8 @@
-"""``python -m bench rows``: the same calls in a workspace of a thousand files and in one of a million, interleaved.
+"""``python -m bench storage_rows``: the same calls in workspaces of a thousand and a million files, interleaved.
 
-usage: python -m bench rows [--few 1000] [--many 1000000] [--reps 200]
+usage: python -m bench storage_rows [--few 1000] [--many 1000000] [--reps 200]
 
-Rows are made by SQL; on disk stands only what the calls touch.
+SQL inserts the rows; only files that the calls touch are on disk.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 from pydantic import SecretStr
 
-from bench.search import Desk, workspace_on
+from bench.search import WorkspaceTools, workspace_on
 from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.settings import Settings
@@ -27,9 +27,9 @@ from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
 
 AIM = 1.2
-# As many in both, since a call that lists plans gives them all.
+# The same number in both, since a call that lists plans returns all of them.
 PLANS = 10
-# One file in so many is deleted.
+# One in this many files is deleted.
 DELETED = 10
 
 ROWS = """
@@ -75,62 +75,62 @@ async def _measure(folder: Path, name: str, options: argparse.Namespace) -> None
     )
     async with Database.open(settings.database_url, settings.system_url) as database:
         executor = assemble(settings, database).executor
-        desks = []
+        workspaces = []
         for size in (options.few, options.many):
             tree = folder / f"tree-{size}"
             tree.mkdir()
-            desk = Desk(executor, await workspace_on(database, tree))
-            _fill(name, desk.caller.workspace_id, size)
-            desks.append(desk)
-            await _furnish(desk)
-        print(f"| call | ms at {options.few:,} | ms at {options.many:,} | ratio | aim |\n|---|---|---|---|---|")
+            tools = WorkspaceTools(executor, await workspace_on(database, tree))
+            _fill(name, tools.caller.workspace_id, size)
+            workspaces.append(tools)
+            await _furnish(tools)
+        print(f"| call | ms at {options.few:,} | ms at {options.many:,} | ratio | target |\n|---|---|---|---|---|")
         for case in CASES:
-            await _compare(case, desks, options.reps)
+            await _compare(case, workspaces, options.reps)
 
 
 def _fill(name: str, workspace_id: WorkspaceId, count: int) -> None:
     with psycopg.connect(url_of(name), autocommit=True) as connection:
-        # Copies of our own rows: no foreign key need be looked up a million times.
+        # Copies of existing rows, so that a million foreign keys need no check.
         connection.execute("set session_replication_role = replica")
         connection.execute(ROWS, {"workspace": workspace_id, "count": count, "deleted": DELETED})
         connection.execute("analyze")
 
 
-async def _furnish(desk: Desk) -> None:
+async def _furnish(tools: WorkspaceTools) -> None:
     for number in range(50):
-        await desk.call("write", path=f"/here/f{number}.txt", content=f"{number}\n" * 100)
+        await tools.call("write", path=f"/here/f{number}.txt", content=f"{number}\n" * 100)
     for number in range(PLANS):
-        await desk.call("plan_write", path=f"/plans/p{number}.plan", title=f"Plan {number}", content="- [ ] one\n")
+        await tools.call("plan_write", path=f"/plans/p{number}.plan", title=f"Plan {number}", content="- [ ] one\n")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A call, made again and again with another number."""
+    """A call that is repeated with another number each time."""
 
     name: str
-    call: Callable[[Desk, int], Awaitable[None]]
+    call: Callable[[WorkspaceTools, int], Awaitable[None]]
 
 
 CASES = (
-    Case("read", lambda desk, _: desk.call("read", path="/here/f7.txt")),
-    Case("write", lambda desk, n: desk.call("write", path=f"/here/new-{n}.txt", content=f"{n}\n" * 100)),
-    Case("edit", lambda desk, n: desk.call("edit", path="/here/f8.txt", insert_line=0, insert_content=f"{n}\n")),
-    Case("rm", lambda desk, n: desk.call("rm", path=f"/here/new-{n}.txt")),
-    Case("ls", lambda desk, _: desk.call("ls", path="/here")),
-    Case("plan_list", lambda desk, _: desk.call("plan_list")),
-    Case("deleted_files", lambda desk, _: desk.call("deleted_files")),
+    Case("read", lambda tools, _: tools.call("read", path="/here/f7.txt")),
+    Case("write", lambda tools, n: tools.call("write", path=f"/here/new-{n}.txt", content=f"{n}\n" * 100)),
+    Case("edit", lambda tools, n: tools.call("edit", path="/here/f8.txt", insert_line=0, insert_content=f"{n}\n")),
+    Case("rm", lambda tools, n: tools.call("rm", path=f"/here/new-{n}.txt")),
+    Case("ls", lambda tools, _: tools.call("ls", path="/here")),
+    Case("plan_list", lambda tools, _: tools.call("plan_list")),
+    Case("deleted_files", lambda tools, _: tools.call("deleted_files")),
 )
 
 
-async def _compare(case: Case, desks: list[Desk], reps: int) -> None:
-    """Both in turn, so that what else the machine does meets both."""
+async def _compare(case: Case, workspaces: list[WorkspaceTools], reps: int) -> None:
+    """Alternate both, so that other load on the machine affects both."""
     times: tuple[list[float], list[float]] = ([], [])
     for rep in range(reps + 5):
-        # Who goes first changes, so that neither always finds the caches warm.
+        # The first one alternates, so that neither always has warm caches.
         for side in ((0, 1), (1, 0))[rep % 2]:
             started = time.perf_counter()
-            await case.call(desks[side], rep)
-            # The first rounds make plans and fill caches.
+            await case.call(workspaces[side], rep)
+            # The first rounds create plans and warm caches.
             if rep >= 5:
                 times[side].append(time.perf_counter() - started)
     few, many = (statistics.median(side) * 1000 for side in times)

@@ -1,4 +1,4 @@
-"""Where the time of a command goes: the places that it passes, each timed as it is passed. Runs nothing by itself."""
+"""Measure the stages of a command by timing the functions that it passes through."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ from toolcrib.tools.shell import shell
 from toolcrib.workspace import tree
 from toolcrib.workspace.effects import effect_import
 
-# What is passed, in this order; those before the layers overlap, and the last is done when the answer is on its way.
+# The stages in order; those before the layers overlap, and the last runs while the response is sent.
 _PLACES: tuple[tuple[str, Any, str], ...] = (
     ("the caller is let in (database)", tree.WorkspaceTree, "check_membership"),
     ("the base is noted (database)", effect_import.CommandBase, "capture"),
@@ -40,12 +40,12 @@ Passed = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The passages of several calls."""
+    """The stages of several calls."""
 
     calls: tuple[Passed, ...]
 
     def print(self, title: str) -> None:
-        print(f"\n{title}, stage by stage\n\n| stage | begins at ms | takes ms | at best |\n|---|---|---|---|")
+        print(f"\n{title}, stage by stage\n\n| stage | starts at ms | takes ms | at best |\n|---|---|---|---|")
         for name, _, _ in _PLACES:
             passages = [call[name] for call in self.calls if name in call]
             if passages:
@@ -56,13 +56,13 @@ class Profile:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[], Passed]]:
-    """Times the places meanwhile; what is given tells what was passed since it was last asked."""
+def timed_stages() -> Iterator[Callable[[], Passed]]:
+    """Time the stages within this context. The yielded function returns the stages since its last call."""
     passages: list[tuple[str, float, float]] = []
     kept = [(owner, name, inspect.getattr_static(owner, name)) for _, owner, name in _PLACES]
     since = perf_counter()
 
-    def told() -> Passed:
+    def take_stages() -> Passed:
         nonlocal since
         passed: Passed = {}
         for place, began, ended in passages:
@@ -75,7 +75,7 @@ def watched() -> Iterator[Callable[[], Passed]]:
     try:
         for (place, owner, name), (_, _, original) in zip(_PLACES, kept, strict=True):
             setattr(owner, name, _timed(original, functools.partial(_note, passages, place)))
-        yield told
+        yield take_stages
     finally:
         for owner, name, original in kept:
             setattr(owner, name, original)

@@ -1,8 +1,8 @@
 """``python -m bench web``: a long conversation in Chromium, and a long diff.
 
-Traced with the browser's own tracing: the longest task of the page's main thread while a conversation of 2,000 messages
-and 500 calls is scrolled through, and while an answer streams in at its end; and the time until a diff of 10,000 lines
-is seen. Beside the time by the clock stands the time that the processor spent, which a busy machine does not stretch.
+Uses the browser's own tracing: the longest task of the page's main thread while a conversation of 2,000 messages and
+500 calls is scrolled, and while an answer streams in at its end; and the time until a diff of 10,000 lines is visible.
+CPU time is printed beside wall time, because a busy machine does not stretch it.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def main(_: list[str]) -> None:
 
 
 def _fill(url: str, workspace_id: str, session_id: str) -> None:
-    """The events of a long conversation: a question, an answer, and with every fourth message a call."""
+    """Insert the events of a long conversation: a question, an answer, and a call with every fourth message."""
     with psycopg.connect(url) as connection:
         for number in range(MESSAGES // 2):
             run, message = str(new_id()), str(new_id())
@@ -80,7 +80,7 @@ def _fill(url: str, workspace_id: str, session_id: str) -> None:
 
 
 def _ask(workspace: Workspace, model: ModelServer, agent: str) -> None:
-    """An approval whose diff has as many lines as we say. Of what differs more throughout the server makes no diff."""
+    """Create an approval whose diff has the given number of lines. The server creates no diff for larger changes."""
     gone = 300
     workspace.write("/long.txt", "".join(f"line {n}\n" for n in range(gone)))
     rows = "".join(f"row {n}\n" for n in range(LINES - gone))
@@ -91,7 +91,7 @@ def _ask(workspace: Workspace, model: ModelServer, agent: str) -> None:
     deadline = time.monotonic() + 60
     while not workspace.get("/approvals").json()["items"]:
         if time.monotonic() > deadline:
-            raise SystemExit("Nobody was asked about the long diff.")
+            raise SystemExit("The long diff created no approval.")
 
 
 async def _measure(origin: str, workspace: Workspace, model: ModelServer, session: str) -> None:
@@ -104,15 +104,15 @@ async def _measure(origin: str, workspace: Workspace, model: ModelServer, sessio
         await page.goto(f"/w/{workspace.id}/chat/{session}")
         await page.get_by_text(f"Question {MESSAGES // 2 - 1}?").wait_for()
         scrolled = await _traced(browser, page, _scroll(page))
-        # The page follows again from its end on.
+        # At its end the page follows new messages again.
         await page.get_by_role("log").evaluate("log => { log.scrollTop = log.scrollHeight }")
         streamed = await _traced(browser, page, _stream(page, model))
-        print("\n| what | longest task, ms | of processor time | aim |\n|---|---|---|---|")
+        print("\n| what | longest task, ms | CPU time | target |\n|---|---|---|---|")
         for what, (wall, processor) in (("scrolling", scrolled), ("streaming", streamed)):
             print(f"| {what} {MESSAGES} messages, {CALLS} calls | {wall:.0f} | {processor:.0f} | ≤ {LONGEST_TASK_MS} |")
         diff = await _open_diff(page, workspace)
         await browser.close()
-    print(f"\nA diff of {LINES} lines is seen after {diff:.2f} s (aim: < {DIFF_SECONDS:.0f} s).")
+    print(f"\nA diff of {LINES} lines is visible after {diff:.2f} s (target: < {DIFF_SECONDS:.0f} s).")
 
 
 async def _scroll(page: Page) -> None:
@@ -130,7 +130,7 @@ async def _stream(page: Page, model: ModelServer) -> None:
 
 
 async def _traced(browser: Browser, page: Page, work: Any) -> tuple[float, float]:
-    """The longest task of the page's main thread: by the clock, and of processor time; in milliseconds."""
+    """Return the longest task of the page's main thread: wall time and CPU time, in milliseconds."""
     await browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
     await work
     events = json.loads(await browser.stop_tracing())["traceEvents"]

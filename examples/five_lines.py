@@ -1,4 +1,4 @@
-"""An agent on the current directory, asked one thing; you are asked before it changes something."""
+"""Give an agent one task in the current directory; it asks you before it changes a file."""
 
 from toolcrib import ApprovalData, Toolcrib
 

@@ -1,4 +1,4 @@
-"""A tool of one's own: a typed function. Its docstring is what the model reads."""
+"""Define your own tool: a typed function. The model reads its docstring."""
 
 from toolcrib import Danger, TextChunk, ToolCallFinished, ToolCallStarted, Toolcrib, tool
 

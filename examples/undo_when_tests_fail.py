@@ -1,4 +1,4 @@
-"""Lets an agent change files, runs the project's tests, and takes the change back if they fail. With an event loop."""
+"""Let an agent change files, run the project's tests, and undo the change if they fail. Uses asyncio."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Writes web/src/api/schema.d.ts from the API's description. ``--check`` ends with 1 if it says something else."""
+"""Generate web/src/api/schema.d.ts from the OpenAPI document. ``--check`` exits with 1 if the file is outdated."""
 
 import json
 import subprocess
@@ -22,12 +22,12 @@ def main() -> int:
         return 0
     if TYPES.read_text() == made:
         return 0
-    print(f"{TYPES} is not what the API says. Run: make web-types", file=sys.stderr)
+    print(f"{TYPES} is outdated. Run: make web-types", file=sys.stderr)
     return 1
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document. Nothing is served, so the services need only be there."""
+    """Return the OpenAPI document. No request is served, so the services can be empty."""
     settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
     return create_app(cast("Any", SimpleNamespace(settings=settings))).openapi()
 

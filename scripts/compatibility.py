@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md from the clients' tables. ``--check`` ends with 1 if it says something else."""
+"""Generate docs/compatibility.md from the tables of the clients. ``--check`` exits with 1 if the page is outdated."""
 
 import sys
 from collections.abc import Iterator
@@ -12,12 +12,13 @@ from tests.clients.criteria import CLIENTS, read_criteria  # noqa: E402 - the ta
 
 HEAD = """# Compatibility
 
-Four kinds of clients existed before Toolcrib, and Toolcrib speaks their protocols. Every promise of the pages that
-describe them is a row of a table in `tests/clients`, and a program for each client plays its table against a running
-server: `make clients` prints what it saw. This page lists the promises that Toolcrib deliberately keeps differently,
-with the [requirement](requirements.md) that decides and the reason. Lines are those of the page that is promised on.
+Toolcrib implements the protocols of four kinds of existing clients, so they can use it with few changes. Each promise
+of their specifications is a row of a table in `tests/clients`. For each client, a program runs its table against a
+server; `make clients` prints the results. This page lists the promises that Toolcrib deliberately keeps differently,
+the [requirement](requirements.md) that decides, and what Toolcrib does instead. Line numbers refer to the
+specification.
 
-This page is made from the tables by `scripts/compatibility.py`; a test compares them.
+`scripts/compatibility.py` generates this page from the tables, and a test compares them.
 """
 
 
@@ -26,7 +27,7 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text() == page:
             return 0
-        print(f"{PAGE.relative_to(ROOT)} is not what the tables say. Run: python scripts/compatibility.py")
+        print(f"{PAGE.relative_to(ROOT)} is outdated. Run: python scripts/compatibility.py")
         return 1
     PAGE.write_text(page)
     return 0

@@ -1,4 +1,4 @@
-"""Checks that the links between our Markdown pages lead somewhere. Follows none that leave the repository."""
+"""Check that links between our Markdown pages have a target. Links to other sites are not checked."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """The links of one page whose target is no file or directory, as messages."""
+    """Yield a message for each link of a page whose target is no file or directory."""
     for target in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
         if ELSEWHERE.match(target):
             continue

@@ -1,7 +1,7 @@
-"""The first minute of a new user: the wheel in a clean environment, a run with approvals, the log, undo. Tells times.
+"""Play the first minute of a new user: install the wheel, run with approvals, read the log, undo. Prints times.
 
-They are an ordinary user (as root, another one is taken), no PostgreSQL runs for them, and their model is a fake on
-loopback. Ends with 1 if anything is not as it should be; a time that misses its aim is told, and no failure.
+The user is an ordinary one (root switches to another), has no running PostgreSQL, and uses a fake model on loopback.
+Exits with 1 if a step fails. A time that misses its target is printed, but is no failure.
 """
 
 import hashlib
@@ -38,12 +38,12 @@ EDIT = {"path": "/greeting.py", "old_string": "Oi", "new_string": "Good day"}
 def main() -> int:
     with laptop() as own:
         began = time.monotonic()
-        own.program = str(_installed(own.base) / "bin" / "toolcrib")
+        own.program = str(_install(own.base) / "bin" / "toolcrib")
         print(f"wheel built and installed in a clean environment: {time.monotonic() - began:.1f} s")
         print(f"version: {_says(own, '--version', at=own.base)}", end="")
         project = _project(own)
         before = _tree(project)
-        _told("first word, with the database made on the way", _mended(own, project), FIRST_AIM)
+        _report("first word, with the database made on the way", _run_with_approvals(own, project), FIRST_AIM)
         after = _tree(project)
         _require(after != before, "the run changed nothing")
         _require((project / "result.txt").read_text() == "OK\n", "the command did not run the tests")
@@ -54,12 +54,12 @@ def main() -> int:
         print(_says(own, "undo", at=project).strip())
         _require(_tree(project) == before, "undo did not restore the tree")
         print(f"undo: {len(before)} files and folders as they were, byte for byte, modes included")
-        _told("first word, later", _first_word(own, project), LATER_AIM)
+        _report("first word, later", _first_word(own, project), LATER_AIM)
     return 0
 
 
-def _installed(base: Path) -> Path:
-    """By whoever runs this, so that their package settings hold, and readable for the user."""
+def _install(base: Path) -> Path:
+    """Install as the current user, so that their package settings apply, and make it readable for the new user."""
     environment, dist = base / "environment", base / "dist"
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist), at=ROOT)
     _run("/usr/bin/python3", "-m", "venv", str(environment), at=base)
@@ -83,8 +83,8 @@ def _project(own: Laptop) -> Path:
     return project
 
 
-def _mended(own: Laptop, project: Path) -> float:
-    """A run that edits a file and runs a command, both approved; seconds until its first word was shown."""
+def _run_with_approvals(own: Laptop, project: Path) -> float:
+    """Run an agent that edits a file and runs a command, both approved. Returns the seconds until its first word."""
     own.model.script = [
         says(f"{FIRST_WORDS}.", ("read", {"path": "/greeting.py"})),
         says("", ("edit", EDIT)),
@@ -127,7 +127,7 @@ def _says(own: Laptop, *arguments: str, at: Path) -> str:
 
 
 def _tree(project: Path) -> dict[str, tuple[int, str]]:
-    """Every path with its mode and what it holds."""
+    """Return every path with its mode and content."""
     return {str(path.relative_to(project)): (path.lstat().st_mode, _content(path)) for path in project.rglob("*")}
 
 
@@ -137,8 +137,8 @@ def _content(path: Path) -> str:
     return "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _told(what: str, seconds: float, aim: float) -> None:
-    """With how busy the machine is: that many processes want a processor, besides or among ours."""
+def _report(what: str, seconds: float, aim: float) -> None:
+    """Format a result with the load of the machine: the number of processes that want a processor, ours included."""
     busy = f"{os.getloadavg()[0]:.1f} processes on {os.cpu_count()} processors"
     print(f"{what}: {seconds:.2f} s (aim: under {aim} s{'' if seconds < aim else '; missed'}; {busy})")
 

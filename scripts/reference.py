@@ -1,7 +1,7 @@
-"""Writes the parts of the documentation that the code knows: routes, settings, tools, agents' fields, the library.
+"""Generate the parts of the documentation that come from the code: routes, settings, tools, fields of agents, the SDK.
 
-A page in docs/reference holds a marker such as ``<!-- from the code: routes -->``; when the site is built, the marker
-gives way to what is made here, so it cannot be out of date.
+A page in docs/reference contains a marker such as ``<!-- from the code: routes -->``. When the site is built, the
+generated text replaces the marker, so it cannot be outdated.
 """
 
 import inspect
@@ -27,22 +27,22 @@ from toolcrib.wiring import assemble
 MARKER = re.compile(r"^<!-- from the code: ([a-z-]+) -->$", re.MULTILINE)
 _METHODS = ("get", "post", "put", "patch", "delete")
 _TOOLSETS = {
-    "workspace": "Paths begin with `/` and are about the project. What agents in a directory speak.",
-    "history": "Versions, comparison, restoring, undo.",
+    "workspace": "Paths begin with `/`, the root of the project. The default agent of local mode uses it.",
+    "history": "Versions, comparison, restore, undo.",
     "mounts": "Paths begin with a mount: `@project/notes.md`.",
     "project": "Paths are relative to the project.",
-    "studio": "A small dialect for chat studios, with the web search.",
+    "studio": "A small dialect for chat studios, with web search.",
     "shell": "Commands.",
 }
 
 
 def expanded(markdown: str) -> str:
-    """A page, with what the code knows in the places of its markers."""
+    """Return a page with its markers replaced by generated text."""
     return MARKER.sub(lambda found: _MADE[found[1]](), markdown)
 
 
 def routes() -> str:
-    """Every route of the API, by what it is about."""
+    """List every route of the API, by resource."""
     document = api()
     about: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
@@ -53,27 +53,27 @@ def routes() -> str:
 
 
 def api() -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return application().openapi()
 
 
 def application() -> FastAPI:
-    """Nothing is served, so the services need only be there."""
+    """Create the application. No request is served, so the services can be empty."""
     settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
     return create_app(cast("Any", SimpleNamespace(settings=settings)))
 
 
 def settings() -> str:
-    """Every setting, as the variable that sets it."""
+    """List every setting with its environment variable."""
     rows = [
         (f"`TOOLCRIB_{name.upper()}`", field.description or "", _default(field))
         for name, field in Settings.model_fields.items()
     ]
-    return _table(("variable", "what it says", "by default"), rows)
+    return _table(("variable", "meaning", "default"), rows)
 
 
 def tools() -> str:
-    """Every tool that is built in, by toolset, with what it takes."""
+    """List every built-in tool, by toolset, with its arguments."""
     by_toolset: dict[str, list[Tool]] = {}
     for tool in built_in_tools():
         by_toolset.setdefault(tool.toolset, []).append(tool)
@@ -86,21 +86,21 @@ def tools() -> str:
 
 
 def built_in_tools() -> list[Tool]:
-    """As a server has them. Nothing is called, so the database need only be there."""
+    """Return the tools of a server. None is called, so the database is not used."""
     nowhere = Settings(database_url="postgresql://", jwt_secret=SecretStr(""), audit_key=SecretStr(""))
     return assemble(nowhere, cast("Any", SimpleNamespace())).registry.list_for_scope(None)
 
 
 def agent_fields() -> str:
-    """What an agent's definition may say."""
+    """List the fields of an agent's definition."""
     rows = [(f"`{name}`", _words(field), _default(field)) for name, field in AgentRules.model_fields.items()]
     inner = [(f"`{name}`", _words(field), _default(field)) for name, field in ToolPermission.model_fields.items()]
-    head = ("field", "what it says", "by default")
+    head = ("field", "meaning", "default")
     return f"{_table(head, rows)}\n\nUnder `tool_permissions`, for each tool by its name:\n\n{_table(head, inner)}"
 
 
 def library() -> str:
-    """What ``toolcrib`` offers to programs, with its signatures and docstrings."""
+    """List the public names of ``toolcrib``, with signatures and docstrings."""
     return "\n".join(_offered(name, getattr(toolcrib, name)) for name in sorted(toolcrib._OFFERED, key=str.lower))
 
 
@@ -114,7 +114,7 @@ _MADE: Mapping[str, Callable[[], str]] = {
 
 
 def _subject(path: str) -> str:
-    """What a path is about: its first part that is a name, below a workspace the second."""
+    """Return the resource of a path: its first named segment, or the second one below a workspace."""
     named = [part for part in path.removeprefix("/api/v1").split("/") if part and not part.startswith("{")]
     subject = named[1] if len(named) > 1 and named[0] == "workspaces" else named[0]
     return subject.replace("-", " ").capitalize()
@@ -136,9 +136,9 @@ def _operation(document: Mapping[str, Any], path: str, method: str, operation: M
     if body is not None:
         rows += _fields(document, body)
     if rows:
-        lines += [_table(("name", "where", "type", "what it says"), rows), ""]
-    answers = ", ".join(f"{status} {_answer(told)}".strip() for status, told in operation["responses"].items())
-    return "\n".join([*lines, f"Answers: {answers}.", "", ""])
+        lines += [_table(("name", "in", "type", "meaning"), rows), ""]
+    responses = ", ".join(f"{status} {_body(one)}".strip() for status, one in operation["responses"].items())
+    return "\n".join([*lines, f"Responses: {responses}.", "", ""])
 
 
 def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -157,8 +157,8 @@ def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping
     return found
 
 
-def _answer(told: Mapping[str, Any]) -> str:
-    content = told.get("content", {}).get("application/json", {}).get("schema", {})
+def _body(response: Mapping[str, Any]) -> str:
+    content = response.get("content", {}).get("application/json", {}).get("schema", {})
     name = _kind(content) if content else ""
     return f"`{name}`" if name and name != "ErrorOut" else ""
 
@@ -183,7 +183,7 @@ def _tool(tool: Tool) -> str:
         (f"`{name}`" + ("" if name in required else " ?"), _kind(one), _given(one), str(one.get("description", "")))
         for name, one in schema.get("properties", {}).items()
     ]
-    arguments = _table(("argument", "type", "by default", "what it says"), rows) if rows else "It takes no arguments."
+    arguments = _table(("argument", "type", "default", "meaning"), rows) if rows else "No arguments."
     whole = json.dumps(schema, indent=2, ensure_ascii=False)
     fold = f'??? note "JSON schema of `{tool.name}`"\n\n' + _indented(f"```json\n{whole}\n```")
     return f"### `{tool.name}`\n\n{tool.description}\n\n{facts}\n\n{arguments}\n\n{fold}\n"
@@ -211,12 +211,12 @@ def _offered(name: str, thing: Any) -> str:
 
 _ALIASES = {
     "AbsolutePath": "The type of an argument that is a path in the workspace, such as `/notes.md`.",
-    "Event": "What `Toolcrib.stream` yields: `Text`, `Calling`, `Output`, `Called` and at the end `Result`.",
+    "Event": "Yielded by `stream`: `TextChunk`, `ToolCallStarted`, `ToolOutput`, `ToolCallFinished`, last `RunResult`.",
 }
 
 
 def _members(thing: type) -> Iterator[tuple[str, str]]:
-    """Fields, properties and methods, each with what is said of it."""
+    """List fields, properties and methods, each with its description."""
     for name, kind in getattr(thing, "__annotations__", {}).items():
         if not name.startswith("_"):
             yield f"{name}: {getattr(kind, '__name__', kind)}".replace("typing.", ""), ""
@@ -231,7 +231,7 @@ def _members(thing: type) -> Iterator[tuple[str, str]]:
 
 
 def _parameters(function: Any) -> str:
-    """Their names, with what stands in for those that are left out."""
+    """Format the parameters with their defaults."""
     found = [one.replace(annotation=one.empty) for one in inspect.signature(function).parameters.values()]
     return ", ".join(str(one) for one in found if one.name != "self")
 
@@ -249,7 +249,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     if field.default_factory is not None:
-        return "as the machine is called" if field.default is PydanticUndefined else ""
+        return "the host name" if field.default is PydanticUndefined else ""
     if field.default is None or field.default == () or field.default == "":
         return "none"
     value = field.default

@@ -1,15 +1,15 @@
-"""Lists which tests show which requirement, and which part of it. Reads the tests as text; runs none of them.
+"""List which tests cover which requirement, and which part of it. Parses the tests without running them.
 
-docs/requirements.md has every requirement with the parts that together are the whole of it, as a list of boxes. A test
-names a part, or a requirement that is not split into parts:
+docs/requirements.md has every requirement with its parts, as a list of boxes. A test names a part, or a requirement
+that is not split into parts:
 
     @pytest.mark.req("WS-3", part="the fallback walk")
     @pytest.mark.req("TL-9")
 
-A requirement is shown when every part of it is. A mark that names a part which is not on the page, or none where there
-are parts, is listed and shows nothing. The mark may stand on a function, a class, a parameter set, or in a
-`pytestmark`. Ends with 1 if a test names an unknown id, if a box on the page is not as the tests have it (`--write`
-mends that), or if an id that was asked for is not shown.
+A requirement is covered when all its parts are. A mark with an unknown part, or without a part where the requirement
+has parts, is listed and does not count. The mark can be on a function, a class, a parameter set, or in a `pytestmark`.
+Exits with 1 if a test names an unknown id, if a box on the page does not match the tests (`--write` corrects it), or if
+a requested id is not covered.
 """
 
 import argparse
@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path("docs") / "requirements.md"
 HEADING = re.compile(r"^### ([A-Z]{2}-\d+) (.+)$")
 BOX = re.compile(r"^- \[([ x])\] (.+)$")
-# The one part of a requirement that is not split.
+# The only part of a requirement that is not split.
 WHOLE = "the whole"
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A requirement of the page, and its parts: whether the page says that they are shown."""
+    """A requirement with its parts, and whether the page marks them as covered."""
 
     title: str
     parts: dict[str, bool]
@@ -38,7 +38,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """One test that says it shows one requirement."""
+    """A test that covers a requirement."""
 
     requirement: str
     part: str | None
@@ -50,7 +50,7 @@ class Showing:
 
 
 class BadMark(Exception):
-    """A `req` mark that cannot be read without running the test."""
+    """A `req` mark that cannot be parsed without running the test."""
 
 
 def main(argv: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
 
 
 def read_requirements(page: Path) -> dict[str, Requirement]:
-    """The requirements by their ids, in the order of the page."""
+    """Parse the requirements by id, in the order of the page."""
     found: dict[str, Requirement] = {}
     parts: dict[str, bool] = {}
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -89,7 +89,7 @@ def read_requirements(page: Path) -> dict[str, Requirement]:
 
 
 def scan(tests: Path) -> Iterator[Showing]:
-    """Every requirement that a test under this directory names."""
+    """Find every requirement that a test below this directory names."""
     for path in sorted(tests.rglob("*.py")):
         name = path.relative_to(tests.parent).as_posix()
         yield from _in_body(ast.parse(path.read_bytes(), filename=name).body, name, inherited=[])
@@ -122,7 +122,7 @@ def _is_pytestmark(statement: ast.stmt) -> bool:
 
 
 def _marks(nodes: Iterable[ast.AST]) -> list[ast.Call]:
-    """The calls `pytest.mark.req(…)` or `mark.req(…)` anywhere within these nodes."""
+    """Find the calls `pytest.mark.req(…)` or `mark.req(…)` within these nodes."""
     calls = (node for top in nodes for node in ast.walk(top) if isinstance(node, ast.Call))
     return [call for call in calls if re.fullmatch(r"(pytest\.)?mark\.req", ast.unparse(call.func))]
 

@@ -1,4 +1,4 @@
-"""What mkdocs calls for every page: it gets what the code knows, and links that leave the docs are unlinked."""
+"""The mkdocs hook for pages: inserts generated text, and turns links that leave the docs into plain text."""
 
 import re
 from pathlib import Path
@@ -16,6 +16,6 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def _link(folder: Path, found: re.Match[str]) -> str:
-    """As it is, if it stays among the pages: the site does not have the rest of the repository."""
+    """Keep a link within the docs. The site does not contain the rest of the repository."""
     target = (folder / found[2]).resolve()
     return found[0] if target.is_relative_to(ROOT / "docs") else found[1]

@@ -1,13 +1,13 @@
-"""LangGraph's agent with its PostgreSQL checkpointer, at the task that ours does. Runs in a virtualenv of its own.
+"""LangGraph's agent with its PostgreSQL checkpointer, on the same task as ours. Runs in its own virtualenv.
 
 usage: langgraph_peer.py start|resume TASK FOLDER       one task, or the rest of it; its log is FOLDER/TASK
        langgraph_peer.py measure CROWD                  CPU and WAL of so many tasks at once, as JSON
 
-The environment says where the database and the model are (PEER_DATABASE, PEER_MODEL_URL, PEER_MODEL) and how durable it
-shall be (PEER_DURABILITY: async, which is the default there, or sync).
+The environment sets the database and the model (PEER_DATABASE, PEER_MODEL_URL, PEER_MODEL) and the durability
+(PEER_DURABILITY: async, LangGraph's default, or sync).
 """
 # mypy: ignore-errors
-# What it imports is not in our own virtualenv.
+# Its imports are not in our own virtualenv.
 
 import asyncio
 import json
