@@ -1,4 +1,4 @@
-"""What import-linter cannot say: an allow-list of third parties for the core."""
+"""A rule that import-linter cannot express: an allow-list of third-party packages for the core."""
 
 import ast
 import sys

@@ -1,4 +1,4 @@
-"""What names keep to: one name, one meaning; modules are nouns; the kernel's constants have the kernel's names."""
+"""Rules for names: one name, one meaning; modules are nouns; kernel constants have the kernel's names."""
 
 import ast
 import collections
@@ -52,7 +52,7 @@ KERNEL = {
     "SYS_move_mount": 429,
     "SYS_mount_setattr": 442,
 }
-# What these modules count for themselves, in no header.
+# Counters of these modules themselves, in no kernel header.
 OURS = {
     "fork_server": {"EXIT_SETUP_FAILED", "MAX_DESCRIPTORS", "SYS_clone"},
     "seccomp": {
@@ -85,7 +85,7 @@ def test_no_module_is_named_by_a_bare_gerund() -> None:
 
 
 @pytest.mark.parametrize("module", [fork_server, seccomp, escape_attempts], ids=lambda module: module.__name__)
-def test_the_kernels_constants_have_the_kernels_names(module: ModuleType) -> None:
+def test_kernel_constants_have_the_kernels_names(module: ModuleType) -> None:
     ours = OURS[module.__name__.rpartition(".")[2]]
     numbers = {name: value for name, value in _numbers(module) if name not in ours}
 
@@ -94,7 +94,7 @@ def test_the_kernels_constants_have_the_kernels_names(module: ModuleType) -> Non
 
 
 def _numbers(module: ModuleType) -> Iterator[tuple[str, int]]:
-    """The public constants of a module that are numbers: private ones are no business of the kernel."""
+    """The public numeric constants of a module. Private ones need no kernel name."""
     for name, value in vars(module).items():
         is_constant = name.upper() == name and name[0] != "_"
         if isinstance(value, int) and not isinstance(value, bool) and (is_constant or name.startswith("SYS_")):

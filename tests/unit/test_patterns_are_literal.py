@@ -1,4 +1,4 @@
-"""Python's backtracking ``re`` meets only patterns that are written in our own source (SY-1)."""
+"""Python's backtracking ``re`` gets only patterns that are written in our own source (SY-1)."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
 
 SOURCE = Path(toolcrib.__file__).parent
 TAKES_A_PATTERN = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
-# Where a pattern is put together, and from what. Anything that another person or a model wrote belongs in RE2:
+# Modules that build a pattern, and from what. Text from another person or a model belongs in RE2:
 # use ``toolcrib.policy.patterns``.
 PUT_TOGETHER = {
     "core/display_text.py": "characters to escape, from a table in the module",
@@ -31,7 +31,7 @@ PUT_TOGETHER = {
 }
 
 
-def test_no_other_module_gives_python_a_pattern_that_it_did_not_write() -> None:
+def test_no_other_module_compiles_a_pattern_that_it_did_not_write() -> None:
     found = {
         str(path.relative_to(SOURCE))
         for path in sorted(SOURCE.rglob("*.py"))
@@ -55,12 +55,12 @@ def test_no_other_module_gives_python_a_pattern_that_it_did_not_write() -> None:
         "import glob",
     ],
 )
-def test_the_search_finds_every_way_to_do_it(source: str) -> None:
+def test_the_search_finds_every_way_to_compile_a_pattern(source: str) -> None:
     assert any(patterns_not_written_here(ast.parse(source)))
 
 
 def patterns_not_written_here(module: ast.Module) -> Iterator[ast.AST]:
-    """Calls of ``re`` whose pattern is no literal, and any use of what turns globs into them."""
+    """Calls of ``re`` whose pattern is not a literal, and any use of functions that translate globs."""
     modules: set[str] = set()
     functions: set[str] = set()
     for node in ast.walk(module):

@@ -1,4 +1,4 @@
-"""The requirement listing: which marks it finds, and when it ends with 1."""
+"""The requirement listing: which marks it finds, and when it exits with 1."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def boxes(project: Path) -> list[str]:
     return [line for line in (project / "docs" / "requirements.md").read_text().splitlines() if line.startswith("- ")]
 
 
-def test_ids_titles_and_parts_are_read_from_the_page(project: Path) -> None:
+def test_ids_titles_and_parts_are_parsed_from_the_page(project: Path) -> None:
     assert read_requirements(project / "docs" / "requirements.md") == {
         "WS-1": Requirement("Four mounts", {"the whole": False}),
         "WS-2": Requirement("Path languages", {"absolute paths": False, "@mount paths": False}),
@@ -96,7 +96,7 @@ def test_mark_on_one_parameter_set_counts(project: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "WS_1", '"WS-1", because="x"', '"WS-1", part=PART'])
-def test_mark_that_cannot_be_read_as_text_is_an_error(project: Path, arguments: str) -> None:
+def test_mark_that_cannot_be_parsed_is_an_error(project: Path, arguments: str) -> None:
     tests = write_tests(project, f"@pytest.mark.req({arguments})\ndef test_a(): ...\n")
 
     with pytest.raises(BadMark, match="test_a"):
@@ -104,7 +104,7 @@ def test_mark_that_cannot_be_read_as_text_is_an_error(project: Path, arguments: 
     assert main([], root=project) == 1
 
 
-def test_a_requirement_is_shown_when_every_part_of_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_requirement_is_shown_when_all_its_parts_are(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tests(project, '@pytest.mark.req("WS-2", part="@mount paths")\ndef test_a(): ...\n')
     assert main(["--write", "--quiet"], root=project) == 0
     assert boxes(project)[1:3] == ["- [ ] absolute paths", "- [x] @mount paths"]
@@ -121,7 +121,7 @@ def test_a_requirement_is_shown_when_every_part_of_it_is(project: Path, capsys: 
 
 
 @pytest.mark.parametrize("mark", ['"WS-2"', '"WS-2", part="all that there is"', '"WS-1", part="@mount paths"'])
-def test_a_mark_that_names_no_part_of_the_page_shows_nothing(
+def test_a_mark_with_an_unknown_part_shows_nothing(
     project: Path, mark: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tests(project, f"@pytest.mark.req({mark})\ndef test_a(): ...\n")
@@ -153,7 +153,7 @@ def test_listing_shows_each_part_with_its_tests(project: Path, capsys: pytest.Ca
     ]
 
 
-def test_a_box_that_is_not_as_the_tests_have_it_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_box_that_differs_from_the_tests_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tests(project, '@pytest.mark.req("WS-1")\ndef test_a(): ...\n')
 
     assert main(["--quiet"], root=project) == 1
@@ -172,12 +172,12 @@ def test_a_requirement_without_a_box_fails(project: Path, capsys: pytest.Capture
     assert "TL-11 has no box" in capsys.readouterr().err
 
 
-def test_needed_id_that_does_not_exist_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_id_that_does_not_exist_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["WS-99"], root=project) == 1
     assert capsys.readouterr().err == "WS-99: not in docs/requirements.md\n"
 
 
-def test_unknown_id_in_a_test_fails_even_when_nothing_is_needed(
+def test_unknown_id_in_a_test_fails_even_when_no_id_is_required(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_tests(project, '@pytest.mark.req("WS-99")\ndef test_a(): ...\n')

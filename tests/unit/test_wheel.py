@@ -1,4 +1,4 @@
-"""What is installed is whole: the wheel has every file of the package, and works where nothing else of ours is."""
+"""The wheel is complete: it has every file of the package, and works without the checkout."""
 
 import os
 import subprocess
@@ -34,13 +34,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh virtual environment with the wheel in it. What it depends on is lent by ours: no network is needed."""
+    """A new virtual environment with the wheel. Its dependencies come from ours, so it needs no network."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=False)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
-    # Later on the path than the wheel's own, and without what would lead to the checkout.
+    # Later on the path than the wheel's own packages, and without the entries that lead to the checkout.
     (packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder
 
@@ -59,7 +59,7 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert any(name.endswith(".sql") for name in packed)
 
 
-def test_it_is_the_same_for_every_machine_and_says_what_it_is(wheel: Path) -> None:
+def test_it_is_platform_independent_and_has_complete_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         facts = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if "dist-info" in name}
 
@@ -71,7 +71,7 @@ def test_it_is_the_same_for_every_machine_and_says_what_it_is(wheel: Path) -> No
     assert "Operating System :: POSIX :: Linux" in about.get_all("Classifier", [])
 
 
-def test_it_works_where_only_the_wheel_is(installed: Path) -> None:
+def test_it_works_without_the_checkout(installed: Path) -> None:
     program = (
         "import sys, toolcrib; from toolcrib.cli.main import main; from toolcrib.storage.migrate import fingerprint; "
         "print(toolcrib.__file__); print(fingerprint()); sys.argv = ['toolcrib', '--version']; main()"
@@ -92,7 +92,7 @@ def test_it_works_where_only_the_wheel_is(installed: Path) -> None:
     assert version == f"toolcrib {__version__}"
 
 
-def test_other_systems_are_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_are_rejected_with_an_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
 
     with pytest.raises(Misconfigured, match=r"Linux only, and this is darwin.*--server"):

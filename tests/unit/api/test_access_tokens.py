@@ -1,4 +1,4 @@
-"""Access tokens by themselves: their secrets and their age. Forged ones are in the integration tests."""
+"""Access tokens: their secrets and their age. The integration tests cover forged tokens."""
 
 import secrets
 import time
@@ -16,7 +16,7 @@ STRONG = secrets.token_urlsafe(48)
 
 
 class Clock:
-    """A clock that stands where it is put."""
+    """A clock that a test sets."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -25,7 +25,7 @@ class Clock:
         return self.now
 
 
-def test_a_token_says_who_and_which_version() -> None:
+def test_a_token_contains_the_user_and_the_token_version() -> None:
     tokens = AccessTokens(STRONG)
 
     claims = tokens.verify(tokens.issue(ADA, 3))
@@ -34,7 +34,7 @@ def test_a_token_says_who_and_which_version() -> None:
 
 
 @pytest.mark.req("AP-2", part="access tokens live for their minutes")
-def test_a_token_lives_for_its_minutes_also_when_it_was_seen_before() -> None:
+def test_a_token_expires_after_its_minutes_even_if_cached() -> None:
     clock = Clock(time.time())
     tokens = AccessTokens(STRONG, minutes=15, clock=clock)
     token = tokens.issue(ADA, 0)
@@ -48,7 +48,7 @@ def test_a_token_lives_for_its_minutes_also_when_it_was_seen_before() -> None:
 
 
 @pytest.mark.req("AP-2", part="expired token")
-def test_an_expired_token_is_refused_at_first_sight() -> None:
+def test_an_expired_token_is_rejected_on_first_use() -> None:
     stale = AccessTokens(STRONG, clock=Clock(1_000_000_000)).issue(ADA, 0)
 
     with pytest.raises(Unauthenticated, match=EXPIRED):
@@ -56,7 +56,7 @@ def test_an_expired_token_is_refused_at_first_sight() -> None:
 
 
 @pytest.mark.req("AP-2")
-def test_a_secret_is_changed_without_logging_anyone_out() -> None:
+def test_a_secret_is_rotated_without_logging_anyone_out() -> None:
     old, new = secrets.token_urlsafe(48), secrets.token_urlsafe(48)
     issued_before = AccessTokens(old).issue(ADA, 0)
     changing = AccessTokens(new, previous=old)
@@ -88,7 +88,7 @@ def test_many_tokens_do_not_fill_the_memory() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["jwt_secret", "audit_key", "jwt_previous_secret"])
-def test_a_secret_that_could_be_guessed_is_refused(name: str, weak: str) -> None:
+def test_a_guessable_secret_is_rejected(name: str, weak: str) -> None:
     given = {"jwt_secret": STRONG, "audit_key": STRONG, "jwt_previous_secret": STRONG} | {name: weak}
     settings = Settings(
         database_url="postgresql://nowhere",
@@ -102,7 +102,7 @@ def test_a_secret_that_could_be_guessed_is_refused(name: str, weak: str) -> None
 
 
 @pytest.mark.req("AP-2")
-def test_random_secrets_are_taken() -> None:
+def test_random_secrets_are_accepted() -> None:
     strong = SecretStr(STRONG)
 
     Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_key=strong).refuse_weak_secrets()

@@ -1,4 +1,4 @@
-"""Names we answer to, and pages that may use cookies."""
+"""Allowed host names, and origins that may use cookies."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -23,7 +23,7 @@ from toolcrib.api.allowed_hosts import AllowedHosts, may_use_cookies
         (["localhost"], "", False),
     ],
 )
-def test_a_host_is_known_by_its_name_and_any_port(allowed: list[str], host: str, known: bool) -> None:
+def test_a_host_is_matched_by_name_with_any_port(allowed: list[str], host: str, known: bool) -> None:
     assert AllowedHosts(allowed).know(host) is known
 
 
@@ -45,5 +45,5 @@ def test_a_host_is_known_by_its_name_and_any_port(allowed: list[str], host: str,
         ({}, False),
     ],
 )
-def test_a_page_must_say_that_it_is_ours(headers: dict[str, str], allowed: bool) -> None:
+def test_a_page_must_send_an_allowed_origin(headers: dict[str, str], allowed: bool) -> None:
     assert may_use_cookies(Headers(headers), ("https://friend.example",)) is allowed

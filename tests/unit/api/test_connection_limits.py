@@ -1,4 +1,4 @@
-"""Counting attempts."""
+"""Rate limits and backoff."""
 
 import pytest
 from fastapi import HTTPException
@@ -27,7 +27,7 @@ def refusal(window: RateWindow, key: str) -> HTTPException | None:
     return None
 
 
-def test_the_limit_holds_within_any_stretch_of_the_window(clock: Clock) -> None:
+def test_the_limit_applies_to_any_interval_of_the_window(clock: Clock) -> None:
     window = RateWindow(2, 60, clock=clock)
     allowed = []
 
@@ -37,7 +37,7 @@ def test_the_limit_holds_within_any_stretch_of_the_window(clock: Clock) -> None:
     assert allowed == [True, True, False, True, False, False, True, False]
 
 
-def test_a_refusal_says_when_to_come_back(clock: Clock) -> None:
+def test_a_429_response_has_a_retry_after_header(clock: Clock) -> None:
     window = RateWindow(1, 60, clock=clock)
     window.take("ada")
     clock.now = 12.5
@@ -48,7 +48,7 @@ def test_a_refusal_says_when_to_come_back(clock: Clock) -> None:
     assert (refused.status_code, refused.headers) == (429, {"Retry-After": "48"})
 
 
-def test_keys_are_counted_apart_and_forgotten_on_success(clock: Clock) -> None:
+def test_keys_are_counted_separately_and_cleared_on_success(clock: Clock) -> None:
     window = RateWindow(1, 60, clock=clock)
     window.take("ada")
 
@@ -67,7 +67,7 @@ def test_memory_is_bounded(clock: Clock) -> None:
     assert len(window._tries) <= 50_000
 
 
-def test_each_wrong_guess_doubles_the_wait_and_none_waits_for_ever() -> None:
+def test_each_wrong_guess_doubles_the_wait_up_to_a_maximum() -> None:
     clock = Clock()
     backoff = Backoff(2, longest=60, clock=clock)
     waits = []
@@ -88,7 +88,7 @@ def test_each_wrong_guess_doubles_the_wait_and_none_waits_for_ever() -> None:
     assert waits == [5, 10, 20, 40, 60, 60]
 
 
-def test_a_quiet_while_forgives_wrong_guesses() -> None:
+def test_backoff_resets_after_a_quiet_period() -> None:
     clock = Clock()
     backoff = Backoff(1, longest=60, clock=clock)
     backoff.take("ada")

@@ -1,4 +1,4 @@
-"""One table tells every error's status."""
+"""One table maps every error to its HTTP status."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def kinds(root: type[ToolcribError] = ToolcribError) -> Iterator[type[ToolcribEr
 
 @pytest.mark.req("AP-1", part="statuses")
 def test_every_error_of_ours_has_a_status() -> None:
-    # What only a client meets, such as a server that does not answer, is no answer of the server's.
+    # Errors that only a client raises, such as an unreachable server, never become a response.
     elsewhere = ("toolcrib.client", "toolcrib.sdk")
     ours = [kind for kind in kinds() if not kind.__module__.startswith(elsewhere)]
 
@@ -66,7 +66,7 @@ def test_every_error_of_ours_has_a_status() -> None:
         (KeyError("x"), 500),
     ],
 )
-def test_an_error_is_told_with_its_status_and_in_the_envelope(error: Exception, status: int) -> None:
+def test_an_error_is_returned_with_its_status_and_in_the_envelope(error: Exception, status: int) -> None:
     response = answer_to(error)
 
     body = json.loads(bytes(response.body))
@@ -77,7 +77,7 @@ def test_an_error_is_told_with_its_status_and_in_the_envelope(error: Exception, 
     assert body.get("fields") == (getattr(error, "fields", None) or None)
 
 
-def test_what_went_wrong_while_a_body_was_read_is_told_as_what_it_was() -> None:
+def test_an_error_while_reading_a_body_keeps_its_status() -> None:
     wrapped = HTTPException(400, "There was an error parsing the body")
     wrapped.__cause__ = TooLarge("Too much")
 

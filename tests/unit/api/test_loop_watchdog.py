@@ -1,4 +1,4 @@
-"""A loop that is held is noticed and told with its stack; one that only waits is not."""
+"""The watchdog logs a blocked event loop with its stack, and ignores a loop that only waits."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def block(seconds: float) -> None:
 
 
 async def look(seconds: float = 0.05) -> None:
-    """Lets the loop go on; nothing happens meanwhile."""
+    """Keeps the event loop idle."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.Event().wait()
@@ -43,7 +43,7 @@ async def told_after(file: Path, hold: Any, seconds: float) -> tuple[LoopWatchdo
     return watchdog, json.loads(file.read_text().splitlines()[0])
 
 
-async def test_a_loop_that_computes_too_long_is_told_with_its_stack(tmp_path: Path) -> None:
+async def test_a_loop_that_computes_too_long_is_logged_with_its_stack(tmp_path: Path) -> None:
     watchdog, stall = await told_after(tmp_path / "stalls", compute, 3 * LIMIT_SECONDS)
 
     assert stall["cpu_seconds"] > LIMIT_SECONDS
@@ -52,7 +52,7 @@ async def test_a_loop_that_computes_too_long_is_told_with_its_stack(tmp_path: Pa
     assert watchdog.worst_cpu_seconds > LIMIT_SECONDS
 
 
-async def test_a_loop_that_sleeps_in_a_call_is_told_but_not_counted(tmp_path: Path) -> None:
+async def test_a_loop_that_sleeps_in_a_call_is_logged_but_not_counted(tmp_path: Path) -> None:
     watchdog, stall = await told_after(tmp_path / "stalls", block, 3 * LIMIT_SECONDS)
 
     assert stall["seconds"] > LIMIT_SECONDS
@@ -61,12 +61,12 @@ async def test_a_loop_that_sleeps_in_a_call_is_told_but_not_counted(tmp_path: Pa
     assert watchdog.count == 0
 
 
-async def test_a_loop_that_awaits_is_not_told(tmp_path: Path) -> None:
+async def test_a_loop_that_awaits_is_not_logged(tmp_path: Path) -> None:
     file = tmp_path / "stalls"
 
     with LoopWatchdog(file=file).watching():
         await look(2 * LIMIT_SECONDS)
 
-    # A busy machine may delay it; that would be told, and not as its own work.
+    # A busy machine may delay the loop. Such a stall is logged with little processor time.
     told = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     assert all(stall["cpu_seconds"] < LIMIT_SECONDS for stall in told)

@@ -1,4 +1,4 @@
-"""Passwords are hashed slowly, checked, and looked for even where there is none."""
+"""Passwords: hashed slowly, verified, and verified even for an unknown user."""
 
 import pytest
 from pwdlib.hashers.argon2 import Argon2Hasher
@@ -7,7 +7,7 @@ from toolcrib.api.passwords import Passwords
 
 
 class CountingHasher(Argon2Hasher):
-    """A cheap hasher that counts how often it was asked."""
+    """A cheap hasher that counts its calls."""
 
     def __init__(self) -> None:
         super().__init__(time_cost=1, memory_cost=8, parallelism=1)
@@ -33,12 +33,12 @@ async def test_only_the_right_password_matches(hasher: CountingHasher) -> None:
 
 
 @pytest.mark.req("AP-2")
-async def test_an_unknown_person_costs_as_much_as_a_known_one(hasher: CountingHasher) -> None:
+async def test_an_unknown_user_costs_as_much_as_a_known_one(hasher: CountingHasher) -> None:
     passwords = Passwords(hasher)
 
     assert not await passwords.matches("anything", None)
     assert hasher.verified == 1
 
 
-async def test_a_spoiled_hash_matches_nothing(hasher: CountingHasher) -> None:
+async def test_a_damaged_hash_matches_nothing(hasher: CountingHasher) -> None:
     assert not await Passwords(hasher).matches("anything", "spoiled")

@@ -1,4 +1,4 @@
-"""A principal becomes a caller in a workspace. How principals are found is in the integration tests."""
+"""Turns a principal into a caller in a workspace. The integration tests cover how principals are found."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ADA = Principal(UserId(new_id()), 3, "bearer")
 KEY = Principal(ADA.user_id, 3, "key", WRITER, WORKSPACE)
 
 
-def test_a_person_calls_anywhere_and_membership_is_asked_of_the_database() -> None:
+def test_a_person_gets_a_caller_for_any_workspace_before_the_membership_check() -> None:
     caller = caller_for(ADA, WORKSPACE)
 
     assert (caller.user_id, caller.token_version, caller.agent, caller.via) == (ADA.user_id, 3, None, "rest")
@@ -26,6 +26,6 @@ def test_an_agents_key_calls_as_the_agent() -> None:
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-def test_an_agents_key_is_refused_elsewhere_before_the_database_is_asked() -> None:
+def test_an_agents_key_is_rejected_in_other_workspaces_without_a_query() -> None:
     with pytest.raises(Forbidden, match="not a member"):
         caller_for(KEY, new_id())

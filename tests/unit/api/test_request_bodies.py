@@ -1,4 +1,4 @@
-"""What counts as JSON, and when a body is too long."""
+"""What is valid JSON, and when a body is too large."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(VALUES, st.booleans())
-def test_every_json_value_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:
+def test_every_json_value_is_parsed_unchanged(value: Any, ascii_only: bool) -> None:
     assert strict_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
@@ -43,17 +43,17 @@ def test_every_json_value_is_read_as_it_was_written(value: Any, ascii_only: bool
         b"[" * 1_000_000,
     ],
 )
-def test_what_readers_disagree_about_is_refused(body: bytes) -> None:
+def test_ambiguous_and_invalid_json_is_rejected(body: bytes) -> None:
     with pytest.raises(BadArguments):
         strict_json(body)
 
 
-def test_a_pair_of_escapes_is_one_character() -> None:
+def test_a_surrogate_pair_of_escapes_is_one_character() -> None:
     assert strict_json(b'"\\ud83d\\ude00"') == "😀"
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_nesting_ends_at_the_limit(opening: bytes, closing: bytes) -> None:
+def test_nesting_beyond_the_limit_is_rejected(opening: bytes, closing: bytes) -> None:
     def nested(depth: int) -> bytes:
         return opening * depth + b"1" + closing * depth
 
@@ -62,7 +62,7 @@ def test_nesting_ends_at_the_limit(opening: bytes, closing: bytes) -> None:
         strict_json(nested(MAX_DEPTH + 1))
 
 
-def test_brackets_within_text_are_no_nesting() -> None:
+def test_brackets_within_text_do_not_count_as_nesting() -> None:
     text = "[{" * 10_000
 
     assert strict_json(json.dumps({"content": text}).encode()) == {"content": text}

@@ -1,4 +1,4 @@
-"""More requests at once than are taken: told at once, with a time to come back; health is answered all the same."""
+"""Too many concurrent requests get 503 with Retry-After at once; the health check still responds."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from toolcrib.api.request_guard import RequestGuard
 pytestmark = pytest.mark.req("SY-5", part="overload")
 
 
-async def test_beyond_what_is_taken_at_once_the_answer_is_503() -> None:
+async def test_requests_beyond_the_limit_get_503() -> None:
     go_on, inside = asyncio.Event(), asyncio.Semaphore(0)
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:

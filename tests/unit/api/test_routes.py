@@ -1,4 +1,4 @@
-"""What every module of routes keeps to."""
+"""Rules for every routes module."""
 
 from importlib import import_module
 from inspect import iscoroutinefunction
@@ -21,7 +21,7 @@ def router_of(module: str) -> APIRouter:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_body_is_read_strictly(module: str) -> None:
+def test_every_body_is_parsed_strictly(module: str) -> None:
     lax = [
         route.path
         for route in router_of(module).routes
@@ -33,7 +33,7 @@ def test_every_body_is_read_strictly(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_handler_is_a_coroutine(module: str) -> None:
-    # FastAPI sends plain functions to a thread, which costs more than most of them do.
+    # FastAPI runs plain functions in a thread, which costs more than most of them do.
     plain = [
         route.path
         for route in router_of(module).routes

@@ -1,4 +1,4 @@
-"""Which model a new directory begins with, and how what agents say is told."""
+"""The default model of a new directory, and how text from agents is printed."""
 
 import io
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from toolcrib.sdk.default_model import ModelChoice, named_by_environment, parse_
         (["something"], "something"),
     ],
 )
-def test_the_newest_of_the_middle_kind_is_preferred(names: list[str], chosen: str) -> None:
+def test_the_newest_model_of_the_middle_tier_is_preferred(names: list[str], chosen: str) -> None:
     models = [ModelData(id=name, name=name, context_window=None, supports_tools=True) for name in names]
 
     found = preferred(models)
@@ -34,7 +34,7 @@ def test_the_newest_of_the_middle_kind_is_preferred(names: list[str], chosen: st
     assert found.id == chosen
 
 
-def test_a_model_without_tools_is_no_choice() -> None:
+def test_a_model_without_tools_is_never_chosen() -> None:
     assert preferred([ModelData(id="gpt-5", name="", context_window=None, supports_tools=False)]) is None
 
 
@@ -46,7 +46,7 @@ def test_a_model_without_tools_is_no_choice() -> None:
         ("https://models.example.com:443/", "https://models.example.com:443"),
     ],
 )
-def test_ollama_is_found_as_it_is_named(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_host_gives_the_base_url(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_HOST", host)
@@ -62,7 +62,7 @@ def test_a_choice_names_provider_and_model() -> None:
         parse_choice("gpt-5")
 
 
-def test_the_first_agent_is_asked_about_and_may_use_its_tools() -> None:
+def test_the_default_agent_is_guided_and_may_use_its_tools() -> None:
     rules = parse_definition(definition(ModelChoice("ollama", "it's: a #model")))
 
     assert (rules.provider, rules.model, rules.trust) == ("ollama", "it's: a #model", "guided")
@@ -85,12 +85,12 @@ def delta(text: str, offset: int, attempt: int = 1) -> dict[str, object]:
     }
 
 
-def test_text_is_told_once_however_it_comes() -> None:
+def test_text_is_printed_once_however_it_arrives() -> None:
     end = {"type": "chat:stream-end", "payload": {"messageId": "m", "content": "Hello, world."}}
 
     assert heard(delta("Hello", 0), delta("Hello, wo", 0), end) == "Hello, world.\n"
     assert heard(end) == "Hello, world.\n"
 
 
-def test_what_an_agent_says_cannot_steer_the_terminal() -> None:
+def test_text_from_an_agent_cannot_control_the_terminal() -> None:
     assert "\x1b" not in heard(delta("\x1b]0;owned\x07\x1b[2J", 0))

@@ -1,4 +1,4 @@
-"""A folder as a package's archive."""
+"""Packs a folder as a package archive."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.workspace.packages.package_archive import plainly_read
 
 
-def test_a_folder_is_packed_without_what_is_hidden(tmp_path: Path) -> None:
+def test_a_folder_is_packed_without_hidden_files(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "demo", "version": "1"}')
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/guide.md").write_text("# Guide")
@@ -21,7 +21,7 @@ def test_a_folder_is_packed_without_what_is_hidden(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["link", "docs/link"])
-def test_a_link_is_refused_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_link_is_rejected_not_followed(tmp_path: Path, name: str) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / name).symlink_to("/etc")
 

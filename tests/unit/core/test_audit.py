@@ -1,4 +1,4 @@
-"""What the book keeps of a call: everything but the contents."""
+"""What an audit record keeps of a call: everything except contents."""
 
 import json
 from dataclasses import replace
@@ -38,11 +38,11 @@ def test_content_becomes_its_size_and_hash(name: str) -> None:
     assert kept[name]["bytes"] == 6
 
 
-def test_what_is_named_is_named_in_the_requirement() -> None:
+def test_the_content_arguments_are_those_of_the_requirement() -> None:
     assert {"content", "old_string", "new_string", "insert_content"} == CONTENT_ARGUMENTS
 
 
-def test_content_at_any_depth_is_measured() -> None:
+def test_content_at_any_depth_is_replaced() -> None:
     edits = {"edits": [{"old_string": "a", "new_string": "b"}, {"file": {"content": "c"}}]}
 
     assert redact_content(edits) == {
@@ -55,7 +55,7 @@ def test_content_that_is_absent_stays_absent() -> None:
 
 
 @pytest.mark.parametrize("value", ["\0", "\ud800", "\ufeff", {"a": ["\ud800"]}, [1, None], 10**30, float("nan")])
-def test_content_of_any_kind_can_be_measured(value: object) -> None:
+def test_content_of_any_type_can_be_hashed(value: object) -> None:
     kept = redact_content({"content": value})["content"]
 
     assert set(kept) == {"bytes", "sha256"}
@@ -74,19 +74,19 @@ def deep(levels: int) -> Any:
     [{"content": deep(100_000)}, {"x": deep(100_000)}, {"content": 10**5_000}, {"x": [10**200_000]}],
     ids=["deep content", "deep argument", "huge content", "huge argument"],
 )
-def test_what_no_book_could_hold_is_told_in_few_words(arguments: dict[str, Any]) -> None:
+def test_oversized_arguments_are_summarized(arguments: dict[str, Any]) -> None:
     assert len(json.dumps(redact_content(arguments))) < 500
 
 
 @given(values, st.sampled_from(sorted(CONTENT_ARGUMENTS)))
-def test_no_word_of_a_content_is_kept(value: Any, name: str) -> None:
+def test_no_part_of_a_content_is_kept(value: Any, name: str) -> None:
     kept = json.dumps(redact_content({"args": [{name: [WORDS, value]}]}))
 
     assert WORDS not in kept
 
 
 @given(st.dictionaries(st.sampled_from(["path", "limit", "paths"]), values))
-def test_what_is_no_content_is_kept_as_it_is(arguments: dict[str, Any]) -> None:
+def test_other_arguments_are_kept_unchanged(arguments: dict[str, Any]) -> None:
     assert redact_content(arguments) == arguments
 
 

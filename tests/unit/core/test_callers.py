@@ -1,4 +1,4 @@
-"""Roles in their order, and who a caller is."""
+"""The order of roles, and who a caller is."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def test_a_role_covers_itself_and_those_below(held: WorkspaceRole, enough_for: s
 
 
 @pytest.mark.req("WS-1", part="@state is the session's, or the caller's")
-def test_the_state_is_the_sessions_then_the_agents_then_the_persons() -> None:
+def test_the_state_scope_is_the_session_then_the_agent_then_the_person() -> None:
     person = Caller(WorkspaceId(new_id()), UserId(new_id()))
     agent = replace(person, agent=Agent(AgentId(new_id()), "helper", AgentRules()))
     session = replace(agent, session_id=SessionId(new_id()), run_id=RunId(new_id()))
@@ -33,7 +33,7 @@ def test_the_state_is_the_sessions_then_the_agents_then_the_persons() -> None:
     assert session.state_scope == str(session.session_id)
 
 
-def test_every_call_has_an_id_of_its_own() -> None:
+def test_every_call_has_a_unique_id() -> None:
     workspace, user = WorkspaceId(new_id()), UserId(new_id())
 
     assert Caller(workspace, user).call_id != Caller(workspace, user).call_id

@@ -1,4 +1,4 @@
-"""Changes: which kind each is, by the whole table, and which places it touches."""
+"""Changes: the kind of each, by a complete table, and the paths it touches."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def change(before: EntryState | None, after: EntryState | None) -> FileChange:
         (FILE, replace(FILE, place=B), ChangeKind.MOVED),
         (FILE, replace(FILE, place=replace(A, mount=Mount.CENTRAL)), ChangeKind.MOVED),
         (FOLDER, replace(FOLDER, place=B), ChangeKind.MOVED),
-        # Moved and changed at once is a move: where a thing went matters more to who looks for it.
+        # Moved and changed at once counts as a move: a reader of the history needs the new path most.
         (FILE, replace(FILE, place=B, sha256=b"2" * 32), ChangeKind.MOVED),
         (FILE, FILE, ChangeKind.TOUCHED),
         (FOLDER, FOLDER, ChangeKind.TOUCHED),
@@ -59,17 +59,17 @@ def test_the_kind_of_a_change(before: EntryState | None, after: EntryState | Non
         (replace(FILE, place=B), FILE, (A, B)),
     ],
 )
-def test_a_change_touches_one_place_and_a_move_two(
+def test_a_change_touches_one_path_and_a_move_two(
     before: EntryState | None, after: EntryState | None, places: tuple[WorkspacePath, ...]
 ) -> None:
     assert change(before, after).paths == places
 
 
-def test_a_set_touches_each_place_once_and_in_order() -> None:
+def test_a_change_set_touches_each_path_once_and_in_order() -> None:
     moved, made = change(FILE, replace(FILE, place=B)), change(None, replace(FILE, place=B))
 
     assert ChangeSet(Author(AuthorKind.USER), (made, moved)).paths == (A, B)
 
 
-def test_content_stays_out_of_what_is_logged() -> None:
+def test_content_is_not_logged() -> None:
     assert "words" not in repr(replace(change(None, FILE), body=b"secret words"))

@@ -1,4 +1,4 @@
-"""The tree of errors: drawn as it is, and each with a code that the HTTP table knows."""
+"""The error hierarchy matches its diagram, and the HTTP table maps every code."""
 
 import re
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ TREE = list(below(ToolcribError))
 
 @pytest.mark.req("AP-1", part="every error has a status")
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
-def test_every_error_has_a_code_that_the_http_table_knows(kind: type[ToolcribError]) -> None:
+def test_every_error_has_a_code_in_the_http_table(kind: type[ToolcribError]) -> None:
     assert kind.code in STATUS
     assert re.fullmatch(r"[A-Z]+(_[A-Z]+)*", kind.code)
 
 
-def test_the_tree_is_drawn_as_it_is() -> None:
+def test_the_diagram_matches_the_hierarchy() -> None:
     assert errors.__doc__ is not None
     drawn = {
         match[2]: len(match[1]) // 4
@@ -47,14 +47,14 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 
 @pytest.mark.req("TL-7", part="a failure, a refusal and a violation are told apart")
-def test_failures_and_refusals_do_not_overlap() -> None:
+def test_failures_and_denials_do_not_overlap() -> None:
     failed, refused = set(below(ToolFailed)), set(below(CallDenied))
 
     assert not failed & refused
     assert set(below(SandboxViolation)) < refused
 
 
-def test_bad_arguments_say_which_field() -> None:
+def test_bad_arguments_name_the_field() -> None:
     error = BadArguments({"path": "Is empty."})
 
     assert (error.message, error.fields) == ("Validation failed", {"path": "Is empty."})

@@ -1,4 +1,4 @@
-"""Turns: half of what others leave, accounts in rotation, a bounded queue, and nothing lost when somebody leaves."""
+"""Turns: half of the free ones per account, accounts in rotation, a bounded queue, and no turn lost on cancellation."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.req("SY-5", part="fair share")
 
 
 class Office:
-    """Holds turns until it is told to give them back."""
+    """Holds turns until a test releases them."""
 
     def __init__(self, turns: FairQueue) -> None:
         self._turns = turns
@@ -48,12 +48,12 @@ class Office:
 
 
 async def settled() -> None:
-    """Once all that can go on has."""
+    """Lets every task run as far as it can."""
     for _ in range(10):
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
 
 
-async def test_one_account_takes_half_and_the_next_finds_a_turn() -> None:
+async def test_one_account_takes_half_and_the_next_account_gets_a_turn() -> None:
     office = Office(FairQueue(16, what="commands"))
     for _ in range(20):
         await office.ask("a")
@@ -65,7 +65,7 @@ async def test_one_account_takes_half_and_the_next_finds_a_turn() -> None:
     await office.close()
 
 
-async def test_where_turns_slow_each_other_down_an_account_holds_few_while_others_ask() -> None:
+async def test_with_contention_an_account_holds_few_turns_while_others_wait() -> None:
     now = 0.0
     office = Office(FairQueue(16, what="calls", beside_others=2, clock=lambda: now))
     for _ in range(12):
@@ -84,7 +84,7 @@ async def test_where_turns_slow_each_other_down_an_account_holds_few_while_other
     await office.close()
 
 
-async def test_accounts_are_served_in_rotation_not_by_who_asked_most() -> None:
+async def test_accounts_are_served_in_rotation_whatever_their_number_of_requests() -> None:
     office = Office(FairQueue(2, what="commands"))
     for who in ("a", "a", "a", "a", "b", "b"):
         await office.ask(who)
@@ -96,7 +96,7 @@ async def test_accounts_are_served_in_rotation_not_by_who_asked_most() -> None:
     await office.close()
 
 
-async def test_beyond_the_queue_one_is_told_to_come_back_and_another_is_not() -> None:
+async def test_a_full_queue_rejects_one_account_and_not_another() -> None:
     turns = FairQueue(2, what="commands", waiting_of_one=2)
     office = Office(turns)
     for _ in range(3):
@@ -111,7 +111,7 @@ async def test_beyond_the_queue_one_is_told_to_come_back_and_another_is_not() ->
 
 
 @pytest.mark.parametrize("leaves_with", [False, True])
-async def test_whoever_leaves_the_queue_takes_no_turn_along(leaves_with: bool) -> None:
+async def test_a_cancelled_waiter_loses_no_turn(leaves_with: bool) -> None:
     office = Office(FairQueue(2, what="commands"))
     holder, waiter = await office.ask("a"), await office.ask("a")
     waiter.cancel()

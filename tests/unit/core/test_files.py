@@ -1,4 +1,4 @@
-"""Fingerprints: what they prove, and what they do not."""
+"""Fingerprints: what they prove and what they do not."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ pytestmark = pytest.mark.req("WS-7", part="fingerprints")
 
 
 def taken(*, after_ns: int) -> Fingerprint:
-    """A fingerprint taken so long after the node's last change."""
+    """A fingerprint taken this long after the entry's last change."""
     return Fingerprint(inode=7, size=5, mtime_ns=NOW, ctime_ns=NOW, checked_ns=NOW + after_ns)
 
 
-def test_a_node_that_looks_the_same_long_after_its_change_is_proved_unchanged() -> None:
+def test_an_equal_fingerprint_taken_long_after_the_change_proves_no_change() -> None:
     kept = taken(after_ns=10 * TICK)
 
     assert kept.is_proof_of(replace(kept, checked_ns=NOW + 1_000 * TICK))
@@ -44,7 +44,7 @@ def test_a_fingerprint_taken_within_a_tick_of_the_change_proves_nothing(after_ns
     assert kept.is_proof_of(kept) is proved
 
 
-def test_when_it_was_looked_at_is_no_difference() -> None:
+def test_the_time_of_the_fingerprint_is_no_difference() -> None:
     assert taken(after_ns=0).matches(taken(after_ns=TICK))
 
 
@@ -62,7 +62,7 @@ STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, FILE_MODE
         (replace(STATE, target="b"), False),
     ],
 )
-def test_two_states_hold_the_same_if_bytes_mode_and_kind_agree(other: EntryState, same: bool) -> None:
+def test_two_states_are_equal_if_bytes_mode_and_kind_agree(other: EntryState, same: bool) -> None:
     assert STATE.holds_same_as(other) is same
 
 

@@ -1,4 +1,4 @@
-"""Ids: UUIDv7, each greater than every one before it, whatever threads and clocks do."""
+"""Ids: UUIDv7, each greater than the one before, whatever threads and clocks do."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ def test_an_id_is_a_uuid_of_version_7() -> None:
     assert made.variant == RFC_4122
 
 
-def test_an_id_says_when_it_was_made() -> None:
+def test_an_id_contains_its_creation_time() -> None:
     before = time.time_ns() // 1_000_000
     made = new_id()
 
@@ -58,12 +58,12 @@ def test_no_two_threads_make_the_same_id_and_each_sees_its_own_grow() -> None:
 
 
 @pytest.mark.parametrize("hours_back", [0, 1], ids=["stands still", "goes back"])
-def test_ids_grow_while_the_clock_does_not(monkeypatch: pytest.MonkeyPatch, hours_back: int) -> None:
+def test_ids_grow_while_the_clock_stops(monkeypatch: pytest.MonkeyPatch, hours_back: int) -> None:
     last = new_id()
     frozen = time.time_ns() - hours_back * 3_600_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda: frozen)
 
-    # More than one millisecond has room for: the counter runs over.
+    # More ids than one millisecond can hold: the counter overflows.
     made = [last, *(new_id() for _ in range(10_000))]
 
     assert all(earlier < later for earlier, later in pairwise(made))

@@ -1,4 +1,4 @@
-"""Messages as they are stored, and arguments as models write them."""
+"""Stored messages, and arguments as models write them."""
 
 import pytest
 
@@ -63,11 +63,11 @@ def test_append_message_returns_null_metadata_when_none_provided() -> None:
     ],
     ids=["system", "user", "assistant", "silent assistant", "tool"],
 )
-def test_a_recorded_message_is_recalled_as_it_was(message: Message) -> None:
+def test_a_stored_message_is_loaded_unchanged(message: Message) -> None:
     assert from_stored(to_stored(message)) == message
 
 
-def test_a_role_that_no_message_has_is_refused() -> None:
+def test_an_unknown_role_is_rejected() -> None:
     with pytest.raises(ValueError, match="developer"):
         from_stored(StoredMessage("developer", "x"))
 
@@ -85,5 +85,5 @@ def test_a_role_that_no_message_has_is_refused() -> None:
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_arguments_are_an_object_or_nothing(arguments: str, parsed: object) -> None:
+def test_arguments_are_an_object_or_none(arguments: str, parsed: object) -> None:
     assert ModelToolCall(ToolCallId("1"), "read", arguments).parsed() == parsed

@@ -1,4 +1,4 @@
-"""The union of stream events, and what is made of them."""
+"""The union of stream events, and the messages built from them."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_stream_event_discriminated_union_covers_all_variants() -> None:
 
 
 @pytest.mark.req("PR-2", part="several calls in a message keep apart")
-def test_a_message_is_put_together_from_its_events() -> None:
+def test_a_message_is_assembled_from_its_events() -> None:
     note = ProviderMetadata("p", "m", {"x": 1})
     reception = received(*CALLS, StreamFinish(FinishReason.TOOL_CALLS, note))
 
@@ -85,7 +85,7 @@ def test_a_message_is_put_together_from_its_events() -> None:
 
 
 @pytest.mark.req("PR-5", part="a cut stream is never finalised")
-def test_a_message_that_was_cut_asks_for_nothing() -> None:
+def test_an_interrupted_message_has_no_tool_calls() -> None:
     error = ProviderError(0, "cut", fault=ProviderErrorKind.BROKEN_STREAM)
     reception = received(*CALLS[:-3], StreamFailed(error))
 

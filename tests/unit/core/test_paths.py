@@ -1,4 +1,4 @@
-"""Places: what is above, what is below, and where a thing is after its folder was moved."""
+"""Workspace paths: ancestors, descendants, and the path of an entry after its folder moved."""
 
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ def test_every_ancestor_is_the_parent_of_the_next(place: WorkspacePath) -> None:
 
 
 @given(places, names)
-def test_a_child_knows_its_name_its_parent_and_its_tree(place: WorkspacePath, name: str) -> None:
+def test_a_child_has_its_name_its_parent_and_its_tree(place: WorkspacePath, name: str) -> None:
     child = place.child(name)
 
     assert (child.name, child.parent, child.mount_key) == (name, place, place.mount_key)
@@ -57,7 +57,7 @@ def test_a_child_knows_its_name_its_parent_and_its_tree(place: WorkspacePath, na
         ("/a", "/a/b", False),
     ],
 )
-def test_below_means_inside_and_not_merely_alike(place: str, folder: str, below: bool) -> None:
+def test_below_means_inside_and_not_a_common_prefix(place: str, folder: str, below: bool) -> None:
     assert project(place).is_below(project(folder)) is below
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_below_a_folder_of_another_tree() -> None:
 
 
 @given(places, st.lists(names, max_size=3), places)
-def test_what_is_moved_keeps_its_way_below_what_moved_it(
+def test_a_moved_entry_keeps_its_path_below_the_moved_folder(
     source: WorkspacePath, rest: list[str], destination: WorkspacePath
 ) -> None:
     inside, expected = source, destination
@@ -81,18 +81,18 @@ def test_what_is_moved_keeps_its_way_below_what_moved_it(
 
 
 @given(places)
-def test_a_move_and_its_reverse_lead_home(place: WorkspacePath) -> None:
+def test_a_move_and_its_reverse_restore_the_path(place: WorkspacePath) -> None:
     elsewhere = WorkspacePath(Mount.CENTRAL, "/other/name")
 
     assert place.relocate(place, elsewhere).relocate(elsewhere, place) == place
 
 
 @given(places)
-def test_a_place_comes_back_from_how_it_is_stored(place: WorkspacePath) -> None:
+def test_a_path_round_trips_through_its_stored_form(place: WorkspacePath) -> None:
     assert path_from_row(place.mount_key, place.path) == place
 
 
-def test_scopes_tell_the_state_trees_of_one_workspace_apart() -> None:
+def test_scopes_distinguish_the_state_trees_of_one_workspace() -> None:
     one, other = mount_root(Mount.STATE, "run-1"), mount_root(Mount.STATE, "run-2")
 
     assert one != other

@@ -1,4 +1,4 @@
-"""Waits that last too long are ended, and nothing else is."""
+"""Cancels waits that take too long, and nothing else."""
 
 import asyncio
 
@@ -17,14 +17,14 @@ async def for_ever(alarm: ReusableTimeout, seconds: float) -> None:
         await asyncio.Event().wait()
 
 
-async def test_a_wait_that_lasts_too_long_is_ended_again_and_again() -> None:
+async def test_a_wait_that_takes_too_long_is_cancelled_every_time() -> None:
     alarm = ReusableTimeout()
     for _ in range(3):
         with pytest.raises(TimeoutError):
             await for_ever(alarm, SOON)
 
 
-def test_a_wait_that_is_over_at_once_can_be_followed_by_another_on_the_loop_that_a_server_runs_on() -> None:
+def test_a_wait_that_returns_at_once_can_be_followed_by_another_on_uvloop() -> None:
     async def scene() -> None:
         alarm = ReusableTimeout()
         for _ in range(50):
@@ -36,7 +36,7 @@ def test_a_wait_that_is_over_at_once_can_be_followed_by_another_on_the_loop_that
     uvloop.run(scene())
 
 
-async def test_a_shorter_wait_after_a_longer_one_is_ended_in_its_own_time() -> None:
+async def test_a_shorter_wait_after_a_longer_one_times_out_in_its_own_time() -> None:
     alarm = ReusableTimeout()
     with alarm.after(NEVER):
         pass
@@ -44,7 +44,7 @@ async def test_a_shorter_wait_after_a_longer_one_is_ended_in_its_own_time() -> N
         await for_ever(alarm, SOON)
 
 
-async def test_a_wait_that_began_later_is_not_ended_by_the_timer_of_an_earlier_one() -> None:
+async def test_a_later_wait_is_not_cancelled_by_the_timer_of_an_earlier_one() -> None:
     alarm, loop = ReusableTimeout(), asyncio.get_running_loop()
     with alarm.after(SOON):
         pass
@@ -54,7 +54,7 @@ async def test_a_wait_that_began_later_is_not_ended_by_the_timer_of_an_earlier_o
         await passed.wait()
 
 
-async def test_after_the_wait_it_rings_for_nobody() -> None:
+async def test_the_timer_does_not_fire_after_the_wait() -> None:
     alarm, passed = ReusableTimeout(), asyncio.Event()
     with alarm.after(SOON):
         pass
@@ -62,14 +62,14 @@ async def test_after_the_wait_it_rings_for_nobody() -> None:
     await passed.wait()
 
 
-async def test_who_is_cancelled_by_others_is_cancelled() -> None:
+async def test_a_cancellation_from_outside_is_raised() -> None:
     task = asyncio.create_task(for_ever(ReusableTimeout(), NEVER))
     asyncio.get_running_loop().call_soon(task.cancel)
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_who_is_cancelled_at_the_very_moment_is_cancelled_all_the_same() -> None:
+async def test_a_cancellation_at_the_moment_of_the_timeout_is_raised() -> None:
     alarm = ReusableTimeout()
 
     async def waiting() -> None:

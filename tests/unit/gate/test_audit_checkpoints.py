@@ -1,4 +1,4 @@
-"""What a node notes of the audit log, written by several of its processes at once."""
+"""A node's checkpoints of the audit log, written by several processes at once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +10,7 @@ from toolcrib.gate.audit_seals import START
 
 
 @pytest.mark.req("SY-4", part="truncated, rolled back and re-sealed logs")
-def test_anchors_written_at_once_leave_one_of_them_whole(tmp_path: Path) -> None:
+def test_concurrent_writes_leave_one_complete_anchor(tmp_path: Path) -> None:
     anchor = tmp_path / "anchor.json"
 
     with ThreadPoolExecutor(8) as writers:

@@ -1,4 +1,4 @@
-"""Positions as ranges: what a seal covers is said in few words and covers exactly that."""
+"""Positions as ranges: the ranges of a seal are compact and cover exactly its positions."""
 
 from itertools import pairwise
 
@@ -23,5 +23,5 @@ def test_ranges_cover_the_positions_and_nothing_else(positions: list[int]) -> No
     ("positions", "ranges"),
     [([], ()), ([5], (range(5, 6),)), ([1, 2, 3], (range(1, 4),)), ([1, 3, 4], (range(1, 2), range(3, 5)))],
 )
-def test_neighbours_are_one_range(positions: list[int], ranges: tuple[range, ...]) -> None:
+def test_adjacent_positions_are_one_range(positions: list[int], ranges: tuple[range, ...]) -> None:
     assert runs(positions) == ranges

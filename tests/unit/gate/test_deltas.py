@@ -1,4 +1,4 @@
-"""Joining pieces of a stream: the first is sent at once, those that follow too soon are joined, nothing is lost."""
+"""Coalesces deltas: sends the first at once, joins those that follow too soon, and loses nothing."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ WORKSPACE, SESSION = WorkspaceId(new_id()), SessionId(new_id())
 
 
 class Ears:
-    """What was sent, and a way to wait for more of it."""
+    """Records what was sent, and lets a test wait for more."""
 
     def __init__(self) -> None:
         self.heard: list[Delta] = []
@@ -35,7 +35,7 @@ def piece(text: str, offset: int, *, source: str = "m") -> Delta:
     return Delta(WORKSPACE, SESSION, DeltaType.TEXT, source, text, offset=offset)
 
 
-async def test_a_piece_after_a_pause_is_sent_at_once_and_those_that_follow_are_joined() -> None:
+async def test_a_delta_after_a_pause_is_sent_at_once_and_the_next_ones_are_joined() -> None:
     ears = Ears()
     coalescer = DeltaCoalescer(ears.hear)
 
@@ -49,7 +49,7 @@ async def test_a_piece_after_a_pause_is_sent_at_once_and_those_that_follow_are_j
     assert [(delta.text, delta.offset) for delta in ears.heard] == [("a", 0), ("bcd", 1)]
 
 
-async def test_what_is_held_goes_before_what_comes_after_it() -> None:
+async def test_a_buffered_delta_is_sent_before_later_ones() -> None:
     ears = Ears()
     coalescer = DeltaCoalescer(ears.hear, seconds=60)
     coalescer.add(piece("a", 0))
@@ -62,7 +62,7 @@ async def test_what_is_held_goes_before_what_comes_after_it() -> None:
     coalescer.close()
 
 
-async def test_a_piece_that_has_grown_large_does_not_wait_and_a_larger_one_is_cut() -> None:
+async def test_a_large_delta_is_sent_at_once_and_a_larger_one_is_split() -> None:
     ears = Ears()
     coalescer = DeltaCoalescer(ears.hear, seconds=60)
     long = "é" * (2 * MAX_COALESCED_CHARACTERS + 5)
@@ -80,7 +80,7 @@ async def test_a_piece_that_has_grown_large_does_not_wait_and_a_larger_one_is_cu
     ]
 
 
-async def test_a_stream_of_many_pieces_arrives_whole_and_in_order() -> None:
+async def test_a_stream_of_many_deltas_arrives_complete_and_in_order() -> None:
     ears = Ears()
     coalescer = DeltaCoalescer(ears.hear)
     text = "".join(chr(97 + number % 26) for number in range(2_000))

@@ -1,4 +1,4 @@
-"""What a run does next, for every state that decides: a table of the whole, and what must hold in all of it."""
+"""The next step of a run for every state: a complete table, and invariants over all of it."""
 
 from dataclasses import replace
 from itertools import product
@@ -53,25 +53,25 @@ EVERYTHING = [
 ]
 
 
-def test_a_cancelled_run_ends_and_nothing_else() -> None:
+def test_a_cancelled_run_only_ends() -> None:
     for run in EVERYTHING:
         assert (next_step(run) == EndRun(RunEnding.CANCELLED)) is run.cancelled
 
 
-def test_one_violation_too_many_ends_it_unless_it_was_cancelled() -> None:
+def test_too_many_violations_end_a_run_unless_it_was_cancelled() -> None:
     for run in EVERYTHING:
         expected = not run.cancelled and run.violations > run.max_violations
         assert (next_step(run) == EndRun(RunEnding.VIOLATION)) is expected
 
 
-def test_the_model_is_asked_only_when_every_call_has_ended() -> None:
+def test_the_model_is_called_only_when_every_call_has_ended() -> None:
     for run in EVERYTHING:
         if isinstance(next_step(run), CallModel | CompactHistory):
             assert all(one.state is RequestedCallState.ENDED for one in run.calls)
             assert not run.answered
 
 
-def test_what_can_be_executed_is_before_anyone_is_waited_for() -> None:
+def test_executable_calls_run_before_the_run_waits_for_a_person() -> None:
     for run in EVERYTHING:
         step = next_step(run)
         states = {one.state for one in run.calls}
@@ -87,19 +87,19 @@ def test_what_can_be_executed_is_before_anyone_is_waited_for() -> None:
             assert not run.overdue
 
 
-def test_time_that_is_over_begins_nothing_new() -> None:
+def test_an_overdue_run_starts_nothing_new() -> None:
     for run in EVERYTHING:
         if run.overdue:
             assert not isinstance(next_step(run), CallModel | CompactHistory | ExecuteCalls)
 
 
-def test_beyond_its_turns_a_run_is_only_asked_to_conclude() -> None:
+def test_beyond_its_turn_limit_a_run_only_concludes() -> None:
     for run in EVERYTHING:
         if run.turns >= run.max_turns and isinstance(step := next_step(run), CallModel | CompactHistory):
             assert step == CallModel(conclude=True)
 
 
-def test_a_full_context_is_compacted_or_concluded() -> None:
+def test_a_full_context_is_compacted_or_the_run_concludes() -> None:
     for run in EVERYTHING:
         step = next_step(run)
         full = run.context is not None and run.context > 0.8
@@ -110,7 +110,7 @@ def test_a_full_context_is_compacted_or_concluded() -> None:
             assert not full
 
 
-def test_every_answer_ends_the_run() -> None:
+def test_every_final_answer_ends_the_run() -> None:
     done = RunSnapshot(answered=True, turns=2)
     assert next_step(done) == EndRun(RunEnding.DONE)
     assert next_step(replace(done, concluded=True, turns=201)) == EndRun(RunEnding.TURN_LIMIT)
@@ -120,8 +120,8 @@ def test_every_answer_ends_the_run() -> None:
             assert isinstance(next_step(run), EndRun)
 
 
-def test_the_loop_comes_to_an_end_whatever_the_model_does() -> None:
-    """A model that calls a tool in every turn is asked at most once more than it has turns."""
+def test_the_loop_ends_whatever_the_model_does() -> None:
+    """A model that calls a tool in every turn is called at most once more than the turn limit."""
     run, asked = RunSnapshot(max_turns=5), 0
     while not isinstance(step := next_step(run), EndRun):
         assert isinstance(step, CallModel)

@@ -1,4 +1,4 @@
-"""Which calls of a message wait for which: decided from what they declare to touch."""
+"""Which calls of a message wait for which, decided from their declared effects."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ def writes(*paths: str) -> Effects:
         (reads("/x"), Effects(reads_batch=at("/x", "/y"))),
     ],
 )
-def test_calls_that_do_not_touch_the_same_do_not_conflict(one: Effects, other: Effects) -> None:
+def test_calls_with_separate_effects_do_not_conflict(one: Effects, other: Effects) -> None:
     assert not conflicts(one, other)
     assert not conflicts(other, one)
 
@@ -70,7 +70,7 @@ def test_calls_whose_order_could_matter_conflict(one: Effects | None, other: Eff
     assert conflicts(other, one)
 
 
-def test_calls_wait_for_those_before_them_that_they_conflict_with() -> None:
+def test_calls_wait_for_earlier_calls_that_they_conflict_with() -> None:
     effects = [writes("/a"), reads("/b"), reads("/a"), writes("/b"), Effects(command="make"), reads("/c"), None]
 
     assert dependencies(effects) == [[], [], [0], [1], [0, 1, 2, 3], [4], [0, 1, 2, 3, 4, 5]]
@@ -85,7 +85,7 @@ any_effects = st.none() | st.builds(Effects, reads=places, reads_batch=places, w
 
 
 @given(st.lists(any_effects, max_size=8))
-def test_of_two_that_conflict_the_later_waits_and_nobody_waits_for_what_comes_after(
+def test_the_later_of_two_conflicting_calls_waits_and_none_waits_for_a_later_one(
     effects: list[Effects | None],
 ) -> None:
     waiting = dependencies(effects)

@@ -1,4 +1,4 @@
-"""What a message thinks and what it says are two texts: neither hides the other from who watches."""
+"""The thinking and the text of a message are two streams: neither hides the other from a subscriber."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def piece(kind: DeltaType, text: str, offset: int = 0) -> Delta:
 
 
 @pytest.mark.req("EV-2", part="words after thoughts")
-def test_words_are_news_though_as_much_was_thought_before() -> None:
+def test_text_is_delivered_after_thinking_of_the_same_length() -> None:
     ledger = DeliveredOffsets()
     ledger.undelivered(piece(DeltaType.THINKING, "Let me see."))
 
@@ -23,7 +23,7 @@ def test_words_are_news_though_as_much_was_thought_before() -> None:
     assert ledger.undelivered(piece(DeltaType.TEXT, " there", offset=5)) == piece(DeltaType.TEXT, " there", offset=5)
 
 
-def test_who_joins_late_is_told_thoughts_and_words() -> None:
+def test_a_late_subscriber_gets_thinking_and_text() -> None:
     so_far = PartialTexts()
     so_far.add(piece(DeltaType.THINKING, "Let me see."))
     so_far.add(piece(DeltaType.TEXT, "Hello"))

@@ -1,4 +1,4 @@
-"""What local mode decides before anything runs: where it keeps its files, whose database it uses, and as whom."""
+"""What local mode decides before anything runs: its data directory, its database, and its user."""
 
 import os
 import stat
@@ -24,12 +24,12 @@ def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDirecto
     return LocalDirectories.of_user()
 
 
-def test_files_are_kept_where_only_their_owner_can_go(directories: LocalDirectories) -> None:
+def test_files_are_kept_where_only_their_owner_has_access(directories: LocalDirectories) -> None:
     assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
     assert stat.S_IMODE(directories.sockets.stat().st_mode) == 0o700
 
 
-def test_a_directory_that_others_can_enter_is_closed_to_them(directories: LocalDirectories) -> None:
+def test_a_directory_that_others_can_enter_is_closed(directories: LocalDirectories) -> None:
     directories.base.chmod(0o755)
 
     LocalDirectories.of_user()
@@ -37,7 +37,7 @@ def test_a_directory_that_others_can_enter_is_closed_to_them(directories: LocalD
     assert stat.S_IMODE(directories.base.stat().st_mode) == 0o700
 
 
-def test_a_socket_is_put_elsewhere_where_the_path_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_is_put_elsewhere_if_its_path_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / ("long" * 30)))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
@@ -47,7 +47,7 @@ def test_a_socket_is_put_elsewhere_where_the_path_is_too_long(tmp_path: Path, mo
     assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
 
 
-def test_secrets_are_made_once_and_not_read_where_others_can(directories: LocalDirectories) -> None:
+def test_secrets_are_created_once_and_rejected_if_others_can_read_them(directories: LocalDirectories) -> None:
     first = LocalSecrets.kept(directories)
     again = LocalSecrets.kept(directories)
     directories.secrets.chmod(0o644)
@@ -58,7 +58,7 @@ def test_secrets_are_made_once_and_not_read_where_others_can(directories: LocalD
         LocalSecrets.kept(directories)
 
 
-def test_damaged_secrets_are_told_and_not_replaced(directories: LocalDirectories) -> None:
+def test_damaged_secrets_are_reported_and_not_replaced(directories: LocalDirectories) -> None:
     LocalSecrets.kept(directories)
     directories.secrets.write_text("{")
 
@@ -66,7 +66,7 @@ def test_damaged_secrets_are_told_and_not_replaced(directories: LocalDirectories
         LocalSecrets.kept(directories)
 
 
-def test_the_pages_are_found_under_their_own_name_whatever_names_the_environment_gives(
+def test_the_login_link_uses_an_allowed_host_whatever_the_environment_allows(
     directories: LocalDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_ALLOWED_HOSTS", "crib.example.com")
@@ -80,7 +80,7 @@ def test_the_pages_are_found_under_their_own_name_whatever_names_the_environment
     assert "crib.example.com" in settings.allowed_hosts
 
 
-def test_root_is_refused_with_the_reason(directories: LocalDirectories, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_is_rejected_with_the_reason(directories: LocalDirectories, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     with pytest.raises(Misconfigured, match="PostgreSQL does not run as root"):
@@ -89,7 +89,7 @@ def test_root_is_refused_with_the_reason(directories: LocalDirectories, monkeypa
     assert not directories.cluster.exists()
 
 
-def test_a_password_never_leaves_a_url_unquoted(directories: LocalDirectories) -> None:
+def test_a_password_is_always_quoted_in_a_url(directories: LocalDirectories) -> None:
     url = PostgresCluster(directories, LocalSecrets.kept(directories)).url("someone", "a/b@c?d")
 
     assert "a%2Fb%40c%3Fd" in url
@@ -109,7 +109,7 @@ def test_a_password_never_leaves_a_url_unquoted(directories: LocalDirectories) -
         ),
     ],
 )
-def test_a_projects_own_database_is_left_alone(
+def test_the_database_of_the_users_project_is_not_used(
     variables: dict[str, str], taken: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DATABASE_URL", "TOOLCRIB_DATABASE_URL", "TOOLCRIB_SYSTEM_DATABASE_URL"):
@@ -122,12 +122,12 @@ def test_a_projects_own_database_is_left_alone(
     assert (found and found.app) == taken
 
 
-def test_a_cluster_of_another_version_is_named_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_another_version_is_reported_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Misconfigured, match="made by PostgreSQL 9, which is not on this machine"):
         postgres_binaries.find(major=9)
 
 
-def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
+def test_a_released_lock_can_be_acquired_by_another(tmp_path: Path) -> None:
     ours, theirs = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     ours.take(shared=True)
 
@@ -139,7 +139,7 @@ def test_a_lock_goes_with_whoever_held_it(tmp_path: Path) -> None:
     theirs.release()
 
 
-def test_a_note_whose_number_another_program_has_by_now_is_not_believed(directories: LocalDirectories) -> None:
+def test_a_pid_file_whose_pid_belongs_to_another_program_is_ignored(directories: LocalDirectories) -> None:
     cluster = PostgresCluster(directories, LocalSecrets.kept(directories))
     directories.cluster.mkdir()
     note = directories.cluster / "postmaster.pid"

@@ -1,4 +1,4 @@
-"""Who appears in these tests: a person, agents by their rules, and tools by their name."""
+"""Builders for these tests: a person, agents with given rules, and tools by name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ def person() -> Caller:
 
 
 def agent(**fields: Any) -> Caller:
-    """An agent that may use every tool of these tests, except as ``fields`` say."""
+    """An agent that may use every tool of these tests, except where ``fields`` differ."""
     bound = rules(**{"tool_permissions": ALL_ALLOWED, **fields})
     return Caller(WorkspaceId(new_id()), UserId(new_id()), agent=Agent(AgentId(new_id()), "coder", bound))
 

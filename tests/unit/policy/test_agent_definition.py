@@ -21,7 +21,7 @@ tool_permissions:
 """
 
 
-def test_the_declaration_of_the_architecture_is_read_as_it_stands() -> None:
+def test_the_definition_in_the_architecture_is_parsed() -> None:
     rules = parse_definition(DECLARED)
     assert rules.tool_permissions is not None
     assert rules.tool_permissions["file_write"].paths == ("src/**", "_bmad-output/**")
@@ -30,7 +30,7 @@ def test_the_declaration_of_the_architecture_is_read_as_it_stands() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])
-def test_an_empty_text_declares_the_defaults(text: str) -> None:
+def test_an_empty_text_gives_the_defaults(text: str) -> None:
     assert parse_definition(text) == AgentRules()
 
 
@@ -62,7 +62,7 @@ def test_an_empty_text_declares_the_defaults(text: str) -> None:
         ("trust: 2020-13-45", "yaml", "Not YAML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_field_and_what_was_expected(text: str, field: str, expected: str) -> None:
+def test_an_error_names_the_field_and_the_expected_value(text: str, field: str, expected: str) -> None:
     with pytest.raises(BadArguments) as caught:
         parse_definition(text)
     assert expected in caught.value.fields[field]
@@ -87,5 +87,5 @@ _rules = st.builds(
 
 
 @given(_rules)
-def test_rules_come_back_from_their_yaml_unchanged(rules: AgentRules) -> None:
+def test_rules_round_trip_through_yaml(rules: AgentRules) -> None:
     assert parse_definition(render_definition(rules)) == rules

@@ -1,4 +1,4 @@
-"""The decision on a call: every rule, in its order, and the whole table of trust."""
+"""The authorization of a call: every rule, in order, and the complete table of trust."""
 
 import pytest
 
@@ -27,7 +27,7 @@ WRITES = Effects(writes=(A_FILE,))
         (TrustLevel.AUTONOMOUS, Danger.DANGEROUS, AuthorizationAction.ALLOW),
     ],
 )
-def test_trust_and_danger_decide_whether_a_person_is_asked(
+def test_trust_and_danger_decide_whether_approval_is_needed(
     trust: TrustLevel, danger: Danger, verdict: AuthorizationAction
 ) -> None:
     decision = authorize(agent(trust=trust), Tool("read", danger), READS)
@@ -36,7 +36,7 @@ def test_trust_and_danger_decide_whether_a_person_is_asked(
 
 @pytest.mark.req("PO-3", part="trust never adds permissions")
 @pytest.mark.parametrize("trust", list(TrustLevel))
-def test_what_is_refused_is_refused_at_every_level_of_trust(trust: TrustLevel) -> None:
+def test_a_denied_call_is_denied_at_every_trust_level(trust: TrustLevel) -> None:
     caller = agent(trust=trust, tool_permissions={"write": {"allowed": True, "paths": ["docs/**"]}})
     assert authorize(caller, BASH, Effects(command="ls")).action is AuthorizationAction.DENY
     assert authorize(caller, WRITE, WRITES).action is AuthorizationAction.DENY
@@ -57,13 +57,15 @@ def test_what_is_refused_is_refused_at_every_level_of_trust(trust: TrustLevel) -
         (Tool("deploy", Danger.DANGEROUS, "mcp:ops"), Effects(), WorkspaceRole.MEMBER),
     ],
 )
-def test_a_person_is_never_asked_and_is_bound_by_role_only(tool: Tool, effects: Effects, role: WorkspaceRole) -> None:
+def test_a_person_needs_no_approval_and_is_bound_by_role_only(
+    tool: Tool, effects: Effects, role: WorkspaceRole
+) -> None:
     decision = authorize(person(), tool, effects)
     assert (decision.action, decision.required_role, decision.rule) == (AuthorizationAction.ALLOW, role, f"role.{role}")
 
 
 @pytest.mark.req("PO-1", part="who answers for an agent")
-def test_who_answers_for_an_agent_needs_the_role_that_the_call_needs() -> None:
+def test_the_user_behind_an_agent_needs_the_role_that_the_call_needs() -> None:
     assert authorize(agent(), READ, READS).required_role is WorkspaceRole.VIEWER
     assert authorize(agent(), WRITE, WRITES).required_role is WorkspaceRole.MEMBER
 
@@ -91,7 +93,7 @@ NARROW = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}
         (agent(), WRITE, Effects(writes=(project("/.git/.env"),)), "protected-name:.env", ProtectedPath),
     ],
 )
-def test_the_first_rule_that_objects_refuses(
+def test_the_first_rule_that_applies_denies(
     caller: Caller, tool: Tool, effects: Effects, rule: str, error: type[ToolcribError]
 ) -> None:
     decision = authorize(caller, tool, effects)
@@ -101,7 +103,7 @@ def test_the_first_rule_that_objects_refuses(
 
 
 @pytest.mark.req("PO-6", part="refused permissions are no violations")
-def test_a_border_that_is_touched_is_a_violation_and_a_missing_permission_is_not() -> None:
+def test_a_protected_path_is_a_violation_and_a_missing_permission_is_not() -> None:
     assert isinstance(authorize(agent(), READ, Effects(reads=(project("/.env"),))).error, SandboxViolation)
     assert not isinstance(authorize(READER, WRITE, WRITES).error, SandboxViolation)
 
@@ -109,7 +111,7 @@ def test_a_border_that_is_touched_is_a_violation_and_a_missing_permission_is_not
 @pytest.mark.req("WS-4", part="what becomes code is asked about")
 @pytest.mark.parametrize("trust", list(TrustLevel))
 @pytest.mark.parametrize("path", ["/.git", "/.git/hooks/x", "/.vscode/tasks.json"])
-def test_what_becomes_code_is_asked_about_whatever_the_trust(trust: TrustLevel, path: str) -> None:
+def test_writing_files_that_become_code_needs_approval_at_every_trust_level(trust: TrustLevel, path: str) -> None:
     decision = authorize(agent(trust=trust), WRITE, Effects(writes=(A_FILE, project(path))))
     assert (decision.action, decision.rule, decision.error) == (AuthorizationAction.ASK, "protected-name", None)
     assert decision.is_supervised is (trust is TrustLevel.SUPERVISED)
@@ -117,13 +119,13 @@ def test_what_becomes_code_is_asked_about_whatever_the_trust(trust: TrustLevel, 
 
 
 @pytest.mark.req("WS-4", part="batches")
-def test_files_of_a_batch_are_left_to_the_guard() -> None:
+def test_files_of_a_batch_are_left_to_the_path_guard() -> None:
     decision = authorize(agent(), Tool("cat"), Effects(reads_batch=(A_FILE, project("/.env"))))
     assert decision.action is AuthorizationAction.ALLOW
 
 
 @pytest.mark.req("PO-5", part="every rule considered is listed")
-def test_the_rules_considered_are_listed_in_order_with_their_results() -> None:
+def test_the_evaluated_rules_are_listed_in_order_with_their_results() -> None:
     passed = [
         "mount.read-only: no objection",
         "state.logs: no objection",

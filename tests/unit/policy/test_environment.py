@@ -1,4 +1,4 @@
-"""What a command inherits of the environment."""
+"""The environment variables that a command inherits."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_ac7_the_path_is_passed_and_an_api_key_is_not() -> None:
     assert clean_environment({"MY_API_KEY": "secret", "PATH": "/usr/bin"}) == {"PATH": "/usr/bin"}
 
 
-def test_only_listed_names_are_passed() -> None:
+def test_only_listed_variables_are_passed() -> None:
     env = {
         "HOME": "/h",
         "LC_ALL": "C",
@@ -66,10 +66,10 @@ def test_a_secret_by_name_is_not_passed_even_if_the_operator_allows_it(name: str
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
     ],
 )
-def test_a_secret_by_value_is_not_passed_whatever_it_is_called(value: str) -> None:
+def test_a_secret_by_value_is_not_passed_whatever_its_name(value: str) -> None:
     assert clean_environment({"HOME": value, "ADDRESS": value}, allow=("ADDRESS",)) == {}
 
 
-def test_an_address_without_a_password_is_passed() -> None:
+def test_a_url_without_a_password_is_passed() -> None:
     env = {"HTTP_PROXY": "http://proxy.local:3128/a@b"}
     assert clean_environment(env, allow=("*_PROXY",)) == env

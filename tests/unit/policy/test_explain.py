@@ -21,7 +21,7 @@ _callers = st.just(person()) | st.sampled_from(TrustLevel).map(lambda trust: age
 
 
 @given(_callers, st.sampled_from([READ, WRITE, BASH]), _effects)
-def test_the_explanation_is_the_decision(caller: Caller, tool: Tool, effects: Effects) -> None:
+def test_the_explanation_matches_the_decision(caller: Caller, tool: Tool, effects: Effects) -> None:
     decision, told = authorize(caller, tool, effects), explain(caller, tool, effects)
     assert (told.verdict, told.rule, told.reason) == (decision.action, decision.rule, decision.reason)
     assert (told.needs_role, told.considered) == (decision.required_role, decision.rules_checked)
@@ -35,7 +35,7 @@ def test_it_names_the_agent_the_rule_and_the_remedy() -> None:
     assert "`unprotect`" in told.reason
 
 
-def test_it_tells_which_files_of_a_batch_would_be_withheld() -> None:
+def test_it_lists_the_files_of_a_batch_that_would_be_withheld() -> None:
     told = explain(agent(), Tool("cat"), Effects(reads_batch=(project("/a"), project("/.env"))))
     assert told.verdict is AuthorizationAction.ALLOW
     assert [(file.path, file.rule) for file in told.withheld] == [("@project/.env", "protected-name:.env")]

@@ -1,4 +1,4 @@
-"""A grant covers what a person has seen and nothing else, however odd the names are."""
+"""A grant covers what a person has approved and nothing else, however unusual the names are."""
 
 from itertools import product
 
@@ -31,7 +31,7 @@ def places() -> list[WorkspacePath]:
 
 
 @pytest.mark.req("HU-1", part="a grant is as narrow as it was seen")
-def test_the_rule_that_is_offered_covers_that_one_place_and_no_other() -> None:
+def test_the_suggested_rule_covers_that_one_path_and_no_other() -> None:
     rules = {place: suggest_rule(Writer(), Effects(writes=(place,))) for place in places()}
 
     wider = [
@@ -61,20 +61,22 @@ def test_the_rule_that_is_offered_covers_that_one_place_and_no_other() -> None:
         ((), "/a", False),
     ],
 )
-def test_a_rule_that_a_person_widened_reads_as_globs_do(paths: tuple[str, ...], path: str, *, is_covered: bool) -> None:
+def test_a_rule_that_a_person_widened_is_matched_like_globs(
+    paths: tuple[str, ...], path: str, *, is_covered: bool
+) -> None:
     rule = GrantRule("write", paths=paths)
 
     assert grant_covers(rule, "write", Effects(writes=(WorkspacePath(Mount.PROJECT, path),))) is is_covered
 
 
-def test_a_rule_about_zones_does_not_reach_into_other_mounts() -> None:
+def test_a_rule_without_a_mount_does_not_cover_other_mounts() -> None:
     state = WorkspacePath(Mount.STATE, "/notes.md", "agent")
 
     assert not grant_covers(GrantRule("write", paths=("**",)), "write", Effects(writes=(state,)))
     assert grant_covers(GrantRule("write", paths=("@state/*.md",)), "write", Effects(writes=(state,)))
 
 
-def test_everything_that_a_call_touches_must_be_covered() -> None:
+def test_every_path_that_a_call_touches_must_be_covered() -> None:
     source, destination, other = (WorkspacePath(Mount.PROJECT, path) for path in ("/a", "/b", "/c"))
     rule = suggest_rule(Writer(), Effects(writes=(source, destination)))
 
@@ -85,7 +87,7 @@ def test_everything_that_a_call_touches_must_be_covered() -> None:
     assert not grant_covers(rule, "write", Effects())
 
 
-def test_a_command_is_covered_only_word_for_word() -> None:
+def test_a_command_is_covered_only_if_identical() -> None:
     rule = suggest_rule(Writer(), Effects(command="make test"))
 
     assert rule == GrantRule("write", commands=("make test",))

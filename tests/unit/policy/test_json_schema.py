@@ -1,4 +1,4 @@
-"""Which answers can be checked while others wait, and that the rest is checked elsewhere with the same result."""
+"""Which answers are validated on the event loop, and that a worker validates the others with the same result."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from toolcrib.workspace.text.worker_calls import answer_flaw, flaw_of_schema
 pytestmark = pytest.mark.req("SY-1", part="answers and schemas")
 
 FORM = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10}, "age": {"type": "integer"}}}
-# Held the loop for seconds: every number meets every schema.
+# Blocked the loop for seconds: every number is checked against every schema.
 MANY_PARTS: dict[str, Any] = {"items": {"allOf": [{"type": "integer"}] * 900}}
 MANY_ITEMS = [0] * 33_000
 MANY_PATTERNS: dict[str, Any] = {"anyOf": [{"pattern": rf"\w{{9}}x{number}"} for number in range(600)]}
 LONG_TEXT = "a" * 90_000
 
 
-def test_a_form_is_checked_at_once_and_what_multiplies_is_not() -> None:
+def test_a_form_is_validated_at_once_and_an_expensive_schema_is_not() -> None:
     assert is_quick(FORM, {"name": "x" * 1_000, "age": 3})
     assert is_quick_schema(FORM)
     for schema, answer in ((MANY_PARTS, MANY_ITEMS), (MANY_PATTERNS, LONG_TEXT)):
-        # It is taken all the same: neither is too large.
+        # Both are accepted: neither is too large.
         assert schema_error(schema) is None
         assert size_error({"x": answer}) is None
         assert not is_quick(schema, answer)
@@ -30,11 +30,11 @@ def test_a_form_is_checked_at_once_and_what_multiplies_is_not() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"name": "x"}, {"name": "x" * 11}, {"age": "old"}, [], {"name": "x" * 200_000}])
-async def test_a_worker_says_the_same(answer: Any) -> None:
+async def test_a_worker_gives_the_same_result(answer: Any) -> None:
     assert await answer_flaw(FORM, answer) == validation_error(FORM, answer)
 
 
-async def test_what_takes_long_is_answered_by_a_worker_or_given_up() -> None:
+async def test_an_expensive_validation_runs_in_a_worker_or_is_cancelled() -> None:
     try:
         assert await answer_flaw(MANY_PARTS, [*MANY_ITEMS[1:], "x"]) is not None
         assert await answer_flaw(MANY_PATTERNS, LONG_TEXT) is not None
@@ -42,7 +42,7 @@ async def test_what_takes_long_is_answered_by_a_worker_or_given_up() -> None:
         pass
 
 
-async def test_a_schema_of_many_patterns_is_read_by_a_worker() -> None:
+async def test_a_schema_with_many_patterns_is_compiled_by_a_worker() -> None:
     broken = {"anyOf": [*MANY_PATTERNS["anyOf"], {"pattern": "("}]}
 
     assert await flaw_of_schema(MANY_PATTERNS) is None

@@ -1,4 +1,4 @@
-"""What a model reads of a result, in every form that results have."""
+"""The text that a model reads for a result, in every form of result."""
 
 import json
 from typing import Any
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.req("TL-3", part="what a model reads, by dialect")
         (None, "null"),
     ],
 )
-def test_a_result_is_read_once_and_in_its_own_form(result: Any, text: str) -> None:
+def test_a_result_is_encoded_once_and_in_its_own_form(result: Any, text: str) -> None:
     assert model_text(result) == (text, False)
     assert bounded_text(result, None, CALL) == (text, False)
 
 
-def test_no_bytes_of_pictures_are_read_and_they_cut_nothing() -> None:
+def test_the_bytes_of_images_are_left_out_and_truncate_nothing() -> None:
     answer = {"text": "A picture.", "media": [PICTURE]}
 
     text, _ = model_text(answer)
@@ -44,7 +44,7 @@ def test_no_bytes_of_pictures_are_read_and_they_cut_nothing() -> None:
     assert model_result(answer, CALL).value is answer
 
 
-def test_an_error_is_its_message_and_its_fields() -> None:
+def test_an_error_has_its_message_and_its_fields() -> None:
     error = {"code": "X", "message": "Wrong.", "fields": {"path": "Missing."}}
 
     assert model_text(None, error) == ("Wrong.: path: Missing.", True)
@@ -63,7 +63,7 @@ def test_an_error_is_its_message_and_its_fields() -> None:
         {"a": "x" * 100_000, "deep": [{"b": [{"c": "y" * 100_000}]}]},
     ],
 )
-def test_a_cut_result_fits_names_where_it_was_cut_and_stays_as_it_is(result: Any) -> None:
+def test_a_truncated_result_fits_and_names_the_offset_of_the_rest(result: Any) -> None:
     shown = model_result(result, CALL)
     text, _ = model_text(shown.value)
     whole, _ = model_text(result)
@@ -78,7 +78,7 @@ def test_a_cut_result_fits_names_where_it_was_cut_and_stays_as_it_is(result: Any
 
 
 @pytest.mark.req("TL-8", part="reading on")
-def test_pieces_make_the_whole_and_each_fits() -> None:
+def test_pieces_make_the_complete_text_and_each_fits() -> None:
     whole = '"é\x01\U0001f600' * 30_000
     text, offset = "", 0
     while offset < len(whole):

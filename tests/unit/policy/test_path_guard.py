@@ -1,4 +1,4 @@
-"""The guard: places, one at a time."""
+"""The path guard: one path at a time."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LOG_FILE = WorkspacePath(Mount.STATE, "/logs/execution.jsonl")
 
 
 @pytest.mark.req("PO-6", part="writes to @pkg")
-def test_nobody_writes_to_pkg_and_everybody_reads_it() -> None:
+def test_pkg_is_readable_and_never_writable() -> None:
     for caller in (person(), agent()):
         PathGuard(caller, "write").check_read(PKG_FILE)
         with pytest.raises(ReadOnlyMount, match="@pkg is read-only"):
@@ -28,12 +28,12 @@ def test_no_tool_writes_the_logs_and_every_tool_reads_them(place: WorkspacePath)
             PathGuard(caller, "write").check_write(place)
 
 
-def test_the_rest_of_state_is_written() -> None:
+def test_the_rest_of_state_is_writable() -> None:
     PathGuard(agent(), "write").check_write(WorkspacePath(Mount.STATE, "/logs.md"))
 
 
 @pytest.mark.req("WS-4", part="one place at a time")
-def test_an_agent_is_kept_from_protected_names_and_a_person_is_not() -> None:
+def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
     PathGuard(person(), "read").check_read(project("/.env"))
     PathGuard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
     with pytest.raises(ProtectedPath, match=r"may not read @project/\.env: `\.env` is protected.*`unprotect`"):
@@ -43,7 +43,7 @@ def test_an_agent_is_kept_from_protected_names_and_a_person_is_not() -> None:
 
 
 @pytest.mark.req("WS-4", part="who is to be asked")
-def test_what_becomes_code_is_handed_to_who_asks_and_a_secret_never_is() -> None:
+def test_files_that_become_code_need_approval_and_secrets_are_always_denied() -> None:
     closed: list[WorkspacePath] = []
     guard = PathGuard(agent(), "write", ask=closed.append)
     for place in (project("/a"), project("/.vscode/tasks.json")):

@@ -1,4 +1,4 @@
-"""Patterns in RE2: they read as git reads them, take linear time, and are refused where they are too large."""
+"""Patterns in RE2: they match as git does, take linear time, and are rejected when too large."""
 
 import fnmatch
 import random
@@ -19,7 +19,7 @@ from toolcrib.policy.patterns import (
 
 pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
 
-# With Python's matcher each took minutes, or longer than anybody waits.
+# With Python's matcher each took minutes or longer.
 EXPLODE = [
     "*a*a*a*a*a*a*a*a*a*a*a*a*b",
     "*a*a*a/*a*a*a/*a*a*a/zzz",
@@ -31,7 +31,7 @@ LONG = ["a" * 4_000, "a/" * 2_000, f"{'a' * 200}/" * 20, "/".join(["a" * 30] * 1
 
 
 @pytest.mark.parametrize("pattern", EXPLODE)
-def test_a_pattern_that_explodes_takes_no_time(pattern: str) -> None:
+def test_an_exponential_pattern_takes_no_time(pattern: str) -> None:
     def match_all() -> None:
         rules = GitIgnoreRules([pattern])
         names = ExpressionSet([glob_expression(pattern)], whole=True)
@@ -41,7 +41,7 @@ def test_a_pattern_that_explodes_takes_no_time(pattern: str) -> None:
     assert is_quick(match_all, seconds=0.25)
 
 
-def test_no_list_of_patterns_that_is_taken_takes_long_on_any_path() -> None:
+def test_every_accepted_list_of_patterns_is_fast_on_any_path() -> None:
     chance = random.Random(7)
     paths = ["".join(chance.choice("ab/") for _ in range(4_000)) for _ in range(5)]
     for stars, count in ((400, 1), (40, 50), (10, 20), (10, 200), (4, 1_000), (2, 3_000)):
@@ -51,12 +51,12 @@ def test_no_list_of_patterns_that_is_taken_takes_long_on_any_path() -> None:
                 GitIgnoreRules(lines)
             except PatternTooLargeError:
                 continue
-            # What takes long takes long each time; a machine that looks away does not do so three times in a row.
+            # Slow patterns are slow every time; a busy machine is not slow three times in a row.
             assert any(_slowest_match(lines, paths) < 0.25 for _ in range(3)), (piece, stars, count)
 
 
 def _slowest_match(lines: list[str], paths: list[str]) -> float:
-    """Seconds of the processor, with nothing remembered of an earlier match of these patterns."""
+    """Processor time, without a cached match of these patterns."""
     rules, slowest = GitIgnoreRules(lines), 0.0
     for path in paths:
         began = time.process_time()
@@ -65,7 +65,7 @@ def _slowest_match(lines: list[str], paths: list[str]) -> float:
     return slowest
 
 
-def test_too_large_patterns_are_refused_with_their_size() -> None:
+def test_too_large_patterns_are_rejected_with_their_size() -> None:
     for lines, said in (
         (["a" * 1_001], "1,001 characters"),
         (["a"] * 4_001, "4,001 patterns"),
@@ -80,7 +80,7 @@ def test_too_large_patterns_are_refused_with_their_size() -> None:
         ExpressionSet(["(?:[^/]{900}){900}"])
 
 
-def test_a_large_but_ordinary_file_of_rules_is_read() -> None:
+def test_a_large_but_ordinary_ignore_file_is_parsed() -> None:
     lines = [f"/build/{number}/**/out*/" for number in range(1_000)] + [f"*.ext{number}" for number in range(2_000)]
 
     rules = GitIgnoreRules(lines)
@@ -107,7 +107,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-def test_ignore_rules_read_as_git_reads_them(tmp_path: Path) -> None:
+def test_ignore_rules_match_as_in_git(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     for lines in RULES:
         (tmp_path / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
@@ -122,21 +122,21 @@ def test_ignore_rules_read_as_git_reads_them(tmp_path: Path) -> None:
 
 
 def ignored(rules: GitIgnoreRules, path: str) -> bool:
-    """As ``Ignoring`` asks: what lies in an ignored folder is ignored."""
+    """As the caller does: everything in an ignored folder is ignored."""
     parts = path.split("/")
     above = ("/".join(parts[:count]) + "/" for count in range(1, len(parts)))
     return any(map(rules.match, above)) or rules.match(path)
 
 
-def test_names_with_wildcards_read_as_in_a_shell() -> None:
+def test_wildcards_match_as_in_a_shell() -> None:
     chance = random.Random(3)
     for _ in range(3_000):
         glob = "".join(chance.choice("ab*?[]!-.\\^{(") for _ in range(chance.randrange(1, 8)))
         name = "".join(chance.choice("ab.]-!^\\") for _ in range(chance.randrange(0, 6)))
         matched = ExpressionSet([glob_expression(glob)], whole=True).any(name)
-        # The names are too short to explode.
+        # The names are too short for exponential time.
         assert matched == fnmatch.fnmatchcase(name, glob), (glob, name)
 
 
-def test_text_that_is_no_unicode_is_matched_and_not_raised_about() -> None:
+def test_text_that_is_not_unicode_is_matched_without_an_error() -> None:
     assert ExpressionSet(["a.*"], whole=True).any("a\udcff")

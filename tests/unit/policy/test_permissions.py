@@ -39,12 +39,12 @@ def test_ac9_only_the_tools_that_are_allowed_may_be_used() -> None:
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
 @pytest.mark.parametrize("entry", [{"allowed": False}, {}])
-def test_a_tool_that_is_named_but_not_allowed_may_not_be_used(entry: dict[str, object]) -> None:
+def test_a_tool_that_is_listed_but_not_allowed_may_not_be_used(entry: dict[str, object]) -> None:
     assert not is_permitted(rules(tool_permissions={"read": entry}), "read", Danger.SAFE)
 
 
 @pytest.mark.req("PO-2", part="which toolsets an agent has")
-def test_a_tool_is_offered_if_its_toolset_is_and_it_is_allowed() -> None:
+def test_a_tool_is_offered_if_its_toolset_is_enabled_and_it_is_allowed() -> None:
     assert is_offered(AgentRules(), READ)
     assert not is_offered(AgentRules(), Tool("read_file", toolset="project"))
     assert is_offered(rules(toolsets=["project"]), Tool("read_file", toolset="project"))
@@ -53,7 +53,7 @@ def test_a_tool_is_offered_if_its_toolset_is_and_it_is_allowed() -> None:
 
 
 @pytest.mark.req("PO-2", part="which toolsets an agent has")
-def test_allowing_a_tool_by_name_offers_it_unless_it_is_an_mcp_servers() -> None:
+def test_allowing_a_tool_by_name_offers_it_unless_an_mcp_server_provides_it() -> None:
     permissions = {"bash": {"allowed": True}, "deploy": {"allowed": True}}
     deploy = Tool("deploy", Danger.DANGEROUS, "mcp:ops")
     assert is_offered(rules(tool_permissions=permissions), BASH)
@@ -80,7 +80,7 @@ def test_allowing_a_tool_by_name_offers_it_unless_it_is_an_mcp_servers() -> None
         ("broken\\", [], ["/", "/broken"]),
     ],
 )
-def test_a_glob_covers_what_it_says_in_both_zones(glob: str, inside: list[str], outside: list[str]) -> None:
+def test_a_glob_without_a_mount_applies_to_both_mounts(glob: str, inside: list[str], outside: list[str]) -> None:
     permission = ToolPermission(allowed=True, paths=(glob,))
     for zone in (Mount.PROJECT, Mount.CENTRAL):
         assert [path for path in inside if not path_allowed(permission, WorkspacePath(zone, path))] == []
@@ -88,7 +88,7 @@ def test_a_glob_covers_what_it_says_in_both_zones(glob: str, inside: list[str], 
 
 
 @pytest.mark.req("PO-1", part="path globs")
-def test_a_glob_that_names_its_zone_counts_there_only() -> None:
+def test_a_glob_with_a_mount_applies_to_that_mount_only() -> None:
     permission = ToolPermission(allowed=True, paths=("@project/src/**", "@central"))
     assert path_allowed(permission, project("/src/a.py"))
     assert not path_allowed(permission, project("/docs/a.md"))
@@ -104,7 +104,7 @@ def test_a_later_glob_may_except_from_an_earlier_one() -> None:
 
 
 @pytest.mark.req("PO-1", part="path globs")
-def test_no_globs_at_all_allow_every_path_and_an_empty_list_none() -> None:
+def test_without_globs_every_path_is_allowed_and_with_an_empty_list_none() -> None:
     assert path_allowed(ToolPermission(allowed=True), project("/a"))
     assert path_allowed(None, project("/a"))
     assert not path_allowed(ToolPermission(allowed=True, paths=()), project("/a"))
@@ -112,7 +112,7 @@ def test_no_globs_at_all_allow_every_path_and_an_empty_list_none() -> None:
 
 @pytest.mark.req("PO-1", part="path globs")
 @pytest.mark.parametrize("mount", [Mount.STATE, Mount.PKG])
-def test_globs_do_not_close_state_and_pkg(mount: Mount) -> None:
+def test_globs_do_not_restrict_state_and_pkg(mount: Mount) -> None:
     assert path_allowed(ToolPermission(allowed=True, paths=("src/**",)), WorkspacePath(mount, "/notes.md"))
 
 
@@ -129,7 +129,7 @@ def test_globs_do_not_close_state_and_pkg(mount: Mount) -> None:
         (("@project/**", "!@project/src/**"), "/src/a"),
     ],
 )
-def test_what_a_glob_takes_away_stays_closed(globs: tuple[str, ...], path: str) -> None:
+def test_a_negated_glob_denies_its_paths(globs: tuple[str, ...], path: str) -> None:
     permission = ToolPermission(allowed=True, paths=globs)
 
     assert not path_allowed(permission, WorkspacePath(Mount.PROJECT, path))

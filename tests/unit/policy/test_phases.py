@@ -1,4 +1,4 @@
-"""Phases of an agent's workflow: what it may do in each, and how they are declared."""
+"""Phases of an agent's workflow: the permissions in each, and how they are defined."""
 
 from dataclasses import replace
 
@@ -42,14 +42,14 @@ def coder() -> Agent:
 
 
 def verdicts(bound: Agent) -> list[AuthorizationAction]:
-    """Of writing a page, writing code, and a command."""
+    """The decisions on writing a page, writing code, and running a command."""
     caller = replace(agent(), agent=bound)
     return [
         authorize(caller, tool, effects).action for tool, effects in ((WRITE, PAGE), (WRITE, CODE), (BASH, COMMAND))
     ]
 
 
-def test_an_agent_is_in_its_first_phase_until_a_person_says_otherwise(coder: Agent) -> None:
+def test_an_agent_is_in_its_first_phase_until_a_person_changes_it(coder: Agent) -> None:
     assert coder.phase == "solutioning"
     assert (
         verdicts(coder)
@@ -58,7 +58,7 @@ def test_an_agent_is_in_its_first_phase_until_a_person_says_otherwise(coder: Age
     )
 
 
-def test_every_phase_has_its_own_permissions_and_none_of_another(coder: Agent) -> None:
+def test_every_phase_has_only_its_own_permissions(coder: Agent) -> None:
     later = in_phase(coder, "implementation")
     assert verdicts(later) == [AuthorizationAction.ALLOW] * 3
     assert verdicts(in_phase(later, "solutioning")) == [
@@ -68,13 +68,13 @@ def test_every_phase_has_its_own_permissions_and_none_of_another(coder: Agent) -
     ]
 
 
-def test_a_phase_that_the_definition_has_no_more_gives_nothing_but_reading(coder: Agent) -> None:
+def test_an_unknown_phase_only_allows_reading(coder: Agent) -> None:
     gone = in_phase(coder, "retired")
     assert verdicts(gone) == [AuthorizationAction.DENY] * 3
     assert authorize(replace(agent(), agent=gone), READ, Effects()).action is AuthorizationAction.ALLOW
 
 
-def test_a_refusal_names_the_phase_and_who_may_change_it(coder: Agent) -> None:
+def test_a_denial_names_the_phase_and_who_may_change_it(coder: Agent) -> None:
     decision = authorize(replace(agent(), agent=coder), BASH, COMMAND)
     assert decision.rule == "agent.phases.solutioning.tool_permissions.bash"
     assert "in phase 'solutioning' may not use `bash`" in decision.reason
@@ -83,7 +83,7 @@ def test_a_refusal_names_the_phase_and_who_may_change_it(coder: Agent) -> None:
     assert paths.rule == "agent.phases.solutioning.tool_permissions.write.paths"
 
 
-def test_an_agent_without_phases_stays_as_it_is_whatever_a_session_says() -> None:
+def test_an_agent_without_phases_ignores_the_phase_of_a_session() -> None:
     bound = agent().agent
     assert bound is not None
     assert in_phase(bound, "implementation") == bound
@@ -113,13 +113,13 @@ def test_an_agent_without_phases_stays_as_it_is_whatever_a_session_says() -> Non
         ),
     ],
 )
-def test_what_is_wrong_in_a_phase_is_told_by_its_field(text: str, field: str, expected: str) -> None:
+def test_an_error_in_a_phase_names_its_field(text: str, field: str, expected: str) -> None:
     with pytest.raises(BadArguments) as wrong:
         parse_definition(text)
     assert expected in wrong.value.fields[field]
 
 
-def test_only_a_phase_of_the_agent_can_be_chosen() -> None:
+def test_only_a_phase_of_the_agent_can_be_selected() -> None:
     refuse_unknown_phase(parse_definition(DECLARED), "implementation")
     refuse_unknown_phase(None, None)
     for rules in (parse_definition(DECLARED), AgentRules(), None):

@@ -1,4 +1,4 @@
-"""Protected names: which they are, in every spelling, and how single ones are lifted."""
+"""Protected names: the list, in every spelling, and how an owner lifts single patterns."""
 
 import pytest
 from hypothesis import given
@@ -93,7 +93,7 @@ def test_a_secret_is_neither_read_nor_written(path: str, pattern: str) -> None:
         ("/.ripgreprc", ".ripgreprc"),
     ],
 )
-def test_what_becomes_code_is_read_but_not_written(path: str, pattern: str) -> None:
+def test_files_that_become_code_are_readable_but_not_writable(path: str, pattern: str) -> None:
     assert ALL.protects_reading(project(path)) is None
     assert ALL.protects_writing(project(path)) == pattern
 
@@ -165,7 +165,7 @@ def test_ac6_env_file_is_a_dangerous_path(path: str) -> None:
 
 
 @given(st.data())
-def test_no_spelling_of_a_protected_name_slips_through(data: st.DataObject) -> None:
+def test_every_spelling_of_a_protected_name_is_protected(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([".env", ".netrc", "id_rsa", ".npmrc", "my-secret", "server.pem"]))
     spelt = "".join(data.draw(_spellings(char)) + data.draw(st.text(UNSEEN, max_size=2)) for char in name)
     ending = data.draw(st.text(". \u00a0" + UNSEEN, max_size=3))
@@ -191,10 +191,10 @@ def test_a_name_under_two_patterns_stays_protected_when_one_is_lifted() -> None:
     assert ProtectedPaths((".env.*",)).protects_reading(project("/.env.secret")) == "*secret*"
 
 
-def test_with_everything_lifted_nothing_is_protected() -> None:
+def test_with_every_pattern_lifted_nothing_is_protected() -> None:
     assert ProtectedPaths(tuple(PATTERNS)).protects_writing(project("/.env")) is None
 
 
-def test_every_pattern_is_listed_once_and_says_why() -> None:
+def test_every_pattern_is_listed_once_with_its_reason() -> None:
     assert len(PATTERNS) == len(READING) + len(WRITING_ONLY)
     assert all(pattern.why for pattern in PATTERNS.values())

@@ -1,4 +1,4 @@
-"""Bounding: what a model gets always fits, is always JSON, and says what is missing."""
+"""Truncation: the result for a model always fits, is always JSON, and counts what is missing."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def _bytes(value: Any) -> int:
 
 
 @given(_json, st.integers(SMALLEST_LIMIT, 2_000))
-def test_what_comes_out_is_json_that_fits(result: Any, limit: int) -> None:
+def test_the_output_is_json_that_fits(result: Any, limit: int) -> None:
     bounded = truncate(result, limit_bytes=limit)
     assert _bytes(bounded.value) <= limit
     assert bounded.was_truncated or bounded.value is result
@@ -47,13 +47,13 @@ def test_a_text_keeps_its_head_and_its_tail(text: str, limit: int) -> None:
     assert limit - _bytes(bounded.value) < 32
 
 
-def test_a_result_that_fits_exactly_is_left_alone() -> None:
+def test_a_result_that_fits_exactly_is_unchanged() -> None:
     result = {"content": "x" * 500}
     assert truncate(result, limit_bytes=_bytes(result)).value is result
     assert truncate(result, limit_bytes=_bytes(result) - 1).was_truncated
 
 
-def test_the_large_value_is_cut_and_the_small_ones_stay() -> None:
+def test_the_large_value_is_truncated_and_the_small_ones_stay() -> None:
     result = {"path": "/a", "content": "line\n" * 100_000, "lines": 100_000, "hash": "ab" * 32}
     bounded = truncate(result, limit_bytes=10_000)
     assert bounded.total_bytes == _bytes(result)
@@ -62,7 +62,7 @@ def test_the_large_value_is_cut_and_the_small_ones_stay() -> None:
     assert _bytes(bounded.value) > 9_900
 
 
-def test_a_long_list_keeps_its_first_items_whole_and_counts_the_rest() -> None:
+def test_a_long_list_keeps_its_first_items_complete_and_counts_the_rest() -> None:
     matches = [{"path": f"/src/{number}.py", "line": number, "text": "x" * 80} for number in range(5_000)]
     shown = truncate({"matches": matches}, limit_bytes=20_000).value["matches"]
     assert shown[:-1] == matches[: len(shown) - 1]
@@ -82,11 +82,11 @@ def test_a_wide_object_keeps_its_first_entries_and_counts_the_rest() -> None:
     assert shown["…"] == f"[… {10_001 - len(shown):,} more entries cut …]"
 
 
-def test_what_json_lacks_is_replaced() -> None:
+def test_values_that_json_lacks_are_replaced() -> None:
     assert truncate([math.nan, math.inf, 1.5], limit_bytes=1_000).value == [None, None, 1.5]
 
 
-def test_what_is_nested_too_deeply_is_told() -> None:
+def test_too_deep_nesting_is_reported() -> None:
     nested: list[Any] = []
     for _ in range(100_000):
         nested = [nested]
@@ -95,7 +95,7 @@ def test_what_is_nested_too_deeply_is_told() -> None:
     assert "nested more than 100 levels deep" in json.dumps(bounded.value)
 
 
-def test_a_limit_too_small_to_say_anything_is_refused() -> None:
+def test_a_limit_below_the_minimum_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least 256"):
         truncate("", limit_bytes=255)
 
@@ -117,6 +117,6 @@ def _nested_text(levels: int) -> Any:
         pytest.param(_nested_text(90), id="deep inside"),
     ],
 )
-def test_ten_megabytes_are_bounded_in_moderate_time(result: Any) -> None:
+def test_ten_megabytes_are_truncated_in_moderate_time(result: Any) -> None:
     assert is_quick(lambda: truncate(result, limit_bytes=50_000), seconds=3)
     assert _bytes(truncate(result, limit_bytes=50_000).value) <= 50_000

@@ -1,4 +1,4 @@
-"""Which step may follow which, and what a workflow's document must look like."""
+"""Which step may follow which, and the schema of a workflow document."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def at(node: str, *steps: str) -> dict[str, Any]:
         (at("b", "a"), at("a", "a", "b")),
         ({}, at("b")),
         ({"currentNodeId": " "}, {}),
-        # A document that does not say where it stands, stands at the beginning: an edge leads back there.
+        # A document without a current node is at the start node: an edge leads back there.
         (at("b"), {}),
         (None, at("a")),
         (at("a"), {"currentNodeId": "b", "count": 1}),
     ],
 )
-def test_a_step_along_an_edge_is_taken(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+def test_a_step_along_an_edge_is_allowed(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
     require_step(FLOW, before, after)
 
 
@@ -48,11 +48,11 @@ def test_a_step_along_an_edge_is_taken(before: dict[str, Any] | None, after: dic
         (at("b", "a"), at("b"), ("a", "c")),
         (at("b", "a"), {"currentNodeId": "b"}, ("a", "c")),
         (None, at("b"), ("a",)),
-        # Where somebody put it by hand there is no step, so nothing leads on from there.
+        # An unknown node, set by hand, has no outgoing edges.
         (at("nowhere"), at("a"), ()),
     ],
 )
-def test_every_other_step_is_refused_and_says_which_may_follow(
+def test_every_other_step_is_rejected_with_the_allowed_ones(
     before: dict[str, Any] | None, after: dict[str, Any], allowed: tuple[str, ...]
 ) -> None:
     with pytest.raises(InvalidTransition) as refused:
@@ -66,10 +66,10 @@ def test_every_other_step_is_refused_and_says_which_may_follow(
     [{"currentNodeId": 7}, {"currentNodeId": ["a"]}, {"stepsCompleted": "a"},
      {"stepsCompleted": [1]}],
 )  # fmt: skip
-def test_what_no_workflow_could_hold_is_refused_before_any_step(after: dict[str, Any]) -> None:
+def test_an_invalid_document_is_rejected_before_any_step(after: dict[str, Any]) -> None:
     with pytest.raises(SchemaMismatch):
         require_step(FLOW, at("a"), after)
 
 
-def test_a_workflow_is_kept_and_read_back_alike() -> None:
+def test_a_workflow_round_trips_through_storage() -> None:
     assert Workflow.from_json(FLOW.as_json()) == FLOW

@@ -1,4 +1,4 @@
-"""Anthropic's wire: the form of requests, thinking that goes back signed, and quirks of those who imitate it."""
+"""Anthropic's wire format: requests, signed thinking that is sent back, and quirks of compatible servers."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def body_of(*messages: Message, model: str = "m", thinking: int = 0) -> dict[str
 
 
 async def answered() -> AssistantMessage:
-    """A message with signed thinking, after it was stored and read again."""
+    """A message with signed thinking, stored and loaded again."""
     message = received(await read_bytes("anthropic", WIRES["anthropic"](THINK_AND_CALL))).message()
     found = from_stored(to_stored(message))
     assert isinstance(found, AssistantMessage)
@@ -49,7 +49,7 @@ def results(message: AssistantMessage) -> list[ToolResultMessage]:
 
 
 @pytest.mark.req("PR-3", part="signed thinking survives the round trip")
-async def test_signed_thinking_goes_back_as_it_came() -> None:
+async def test_signed_thinking_is_sent_back_unchanged() -> None:
     message = await answered()
     body = body_of(UserMessage("Go."), message, *results(message), thinking=2000)
 
@@ -71,7 +71,7 @@ async def test_signed_thinking_goes_back_as_it_came() -> None:
     ],
     ids=["text", "thinking", "calls", "another provider's", "another model's"],
 )
-async def test_thinking_that_no_longer_fits_stays_away_and_so_does_the_wish_to_think(changed: Any) -> None:
+async def test_thinking_that_no_longer_matches_is_dropped_and_thinking_is_disabled(changed: Any) -> None:
     message = changed(await answered())
     body = body_of(UserMessage("Go."), message, *results(message), thinking=2000)
 
@@ -80,7 +80,7 @@ async def test_thinking_that_no_longer_fits_stays_away_and_so_does_the_wish_to_t
     assert anthropic_refusal(body, SIGNATURE) is None
 
 
-async def test_redacted_thinking_goes_back_in_its_place() -> None:
+async def test_redacted_thinking_is_sent_back_in_order() -> None:
     stream = [
         sse({"type": "message_start", "message": {"id": "1", "model": "m"}}),
         sse({"type": "content_block_start", "index": 0, "content_block": {"type": "redacted_thinking", "data": "xyz"}}),
@@ -96,7 +96,7 @@ async def test_redacted_thinking_goes_back_in_its_place() -> None:
 
 
 @pytest.mark.req("PR-3", part="Anthropic's form")
-def test_the_conversation_takes_anthropics_form() -> None:
+def test_the_conversation_is_encoded_in_anthropics_format() -> None:
     call = ModelToolCall(ToolCallId("call_1"), "fs.read", '{"path": "x"}')
     body = body_of(
         SystemMessage("Be brief."),
@@ -123,7 +123,7 @@ def test_the_conversation_takes_anthropics_form() -> None:
     ]
 
 
-async def test_blocks_may_all_stop_at_the_end_as_llama_server_does_it() -> None:
+async def test_all_blocks_may_stop_at_the_end_as_in_llama_server() -> None:
     events = WIRES["anthropic"](TWO_CALLS)
     stops = [event for event in events if b"content_block_stop" in event]
     late = [event for event in events if event not in stops]
@@ -134,12 +134,12 @@ async def test_blocks_may_all_stop_at_the_end_as_llama_server_does_it() -> None:
     )
 
 
-async def test_blocks_without_any_stop_end_with_the_message() -> None:
+async def test_blocks_without_a_stop_end_with_the_message() -> None:
     events = [event for event in WIRES["anthropic"](TWO_CALLS) if b"content_block_stop" not in event]
     assert len(received(await read_bytes("anthropic", events)).message().tool_calls) == 2
 
 
-async def test_an_input_that_comes_whole_where_the_block_begins_is_one_delta() -> None:
+async def test_a_complete_input_at_the_start_of_a_block_is_one_delta() -> None:
     start = {"type": "tool_use", "id": "1", "name": "fs_read", "input": {"path": "x"}}
     stream = [
         sse({"type": "message_start", "message": {"id": "1", "model": "m"}}),
@@ -164,7 +164,7 @@ async def test_an_error_event_ends_the_stream() -> None:
     assert received(events).message().thinking
 
 
-async def test_events_of_kinds_that_are_younger_than_we_are_passed_over() -> None:
+async def test_unknown_event_types_are_ignored() -> None:
     events = WIRES["anthropic"](THINK)
     events.insert(1, sse({"type": "something_new", "x": 1}))
     events.insert(4, sse({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta"}}))
@@ -182,12 +182,12 @@ async def test_events_of_kinds_that_are_younger_than_we_are_passed_over() -> Non
     ],
     ids=str,
 )
-async def test_events_that_make_no_sense_break_the_stream(event: dict[str, Any]) -> None:
+async def test_invalid_events_break_the_stream(event: dict[str, Any]) -> None:
     events = await read_bytes("anthropic", [*WIRES["anthropic"](THINK)[:4], sse(event)])
     assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
 
 
-async def test_a_call_that_goes_on_after_its_end_breaks_the_stream() -> None:
+async def test_a_delta_after_the_end_of_a_call_breaks_the_stream() -> None:
     scene = replace(TWO_CALLS, text="", calls=(SceneCall("1", "fs_read", '{"path": "x"}'),))
     events = WIRES["anthropic"](scene)
     more = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}}

@@ -1,4 +1,4 @@
-"""The form of requests to OpenAI and those who imitate it: thinking and signatures go back where they came from."""
+"""Requests to OpenAI and compatible servers: thinking and signatures are sent back to the model that made them."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ async def answered() -> AssistantMessage:
 
 
 @pytest.mark.req("PR-3", part="what a provider noted goes back to it")
-async def test_thinking_and_signatures_go_back_while_calls_are_answered() -> None:
+async def test_thinking_and_signatures_are_sent_back_with_tool_results() -> None:
     message = await answered()
     told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"))[1]
 
@@ -59,7 +59,7 @@ async def test_thinking_and_signatures_go_back_while_calls_are_answered() -> Non
     assert told["tool_calls"][0]["extra_content"] == SIGNATURE
 
 
-async def test_thinking_of_an_older_turn_stays_away() -> None:
+async def test_thinking_of_an_earlier_turn_is_not_sent() -> None:
     message = await answered()
     told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"), UserMessage("And?"))[1]
 
@@ -67,7 +67,7 @@ async def test_thinking_of_an_older_turn_stays_away() -> None:
 
 
 @pytest.mark.parametrize(("model", "provider"), [("another", "openai-compatible"), ("m", "openai")])
-async def test_another_provider_or_model_gets_none_of_it(model: str, provider: str) -> None:
+async def test_another_provider_or_model_gets_neither_thinking_nor_signatures(model: str, provider: str) -> None:
     message = await answered()
     told = sent(UserMessage("Go."), message, model=model, provider=provider)[1]
 
@@ -76,7 +76,7 @@ async def test_another_provider_or_model_gets_none_of_it(model: str, provider: s
 
 
 @pytest.mark.req("PR-3", part="OpenAI's form")
-def test_the_conversation_takes_openais_form() -> None:
+def test_the_conversation_is_encoded_in_openais_format() -> None:
     call = ModelToolCall(ToolCallId("call_1"), "fs.read", "{oops")
 
     assert sent(

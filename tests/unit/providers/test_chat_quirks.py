@@ -1,4 +1,4 @@
-"""How servers that imitate OpenAI differ, as was seen of them, and what we make of it."""
+"""Observed quirks of OpenAI-compatible servers, and how we parse them."""
 
 import json
 from typing import Any
@@ -100,7 +100,7 @@ TWO_CALLS: dict[str, list[bytes]] = {
 @pytest.mark.req("PR-2", part="several calls in a message keep apart, whatever the server's habits")
 @pytest.mark.parametrize("stream", TWO_CALLS.values(), ids=TWO_CALLS)
 @pytest.mark.parametrize("end", [[DONE], []], ids=["with [DONE]", "without"])
-async def test_two_calls_are_understood(stream: list[bytes], end: list[bytes]) -> None:
+async def test_two_calls_are_parsed(stream: list[bytes], end: list[bytes]) -> None:
     reception = received(await read_bytes("openai", [*stream, *end]))
 
     assert reception.error is None
@@ -112,7 +112,7 @@ async def test_two_calls_are_understood(stream: list[bytes], end: list[bytes]) -
     assert reception.finish.reason is FinishReason.TOOL_CALLS
 
 
-async def test_an_id_that_the_conversation_used_before_is_made_a_new_one() -> None:
+async def test_a_reused_id_is_replaced_by_a_new_one() -> None:
     earlier = AssistantMessage(tool_calls=(ModelToolCall(ToolCallId("call_0"), "fs.read", A),))
     stream = [calls(piece(0, "call_0", "fs_read", B)), delta("tool_calls"), DONE]
 
@@ -122,7 +122,7 @@ async def test_an_id_that_the_conversation_used_before_is_made_a_new_one() -> No
 
 
 @pytest.mark.parametrize("arguments", ["", None])
-async def test_no_arguments_are_no_delta_and_an_empty_object(arguments: str | None) -> None:
+async def test_missing_arguments_are_no_delta_and_an_empty_object(arguments: str | None) -> None:
     events = await read_bytes("openai", [calls(piece(0, "1", "fs_read", arguments)), delta("tool_calls"), DONE])
 
     assert not [event for event in events if isinstance(event, ToolCallDelta)]
@@ -139,7 +139,7 @@ async def test_usage_comes_in_a_chunk_without_choices_or_with_the_last_one() -> 
         assert (found.input_tokens, found.output_tokens, found.cached_tokens) == (5, 3, 2)
 
 
-async def test_comments_other_fields_and_line_ends_of_windows_are_borne() -> None:
+async def test_comments_other_fields_and_crlf_are_accepted() -> None:
     hello, stop = delta(content="Hi").replace(b"\n", b"\r\n"), STOP.replace(b"data: ", b"data:")
     stream = [b": OPENROUTER PROCESSING\n\n", b"retry: 3000\r\n\r\n", b"event: x\nid: 7\n", hello, stop, DONE]
 
@@ -147,7 +147,7 @@ async def test_comments_other_fields_and_line_ends_of_windows_are_borne() -> Non
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text"])
-async def test_thinking_is_found_under_each_of_its_names_and_noted(field: str) -> None:
+async def test_thinking_is_parsed_from_each_field_name_and_the_name_is_kept(field: str) -> None:
     events = await read_bytes("openai", [delta(**{field: "Hm."}), delta(content="Yes."), STOP, DONE])
 
     assert ThinkingDelta("Hm.") in events
@@ -157,19 +157,19 @@ async def test_thinking_is_found_under_each_of_its_names_and_noted(field: str) -
     assert finish.note.data == {"thinking_field": field}
 
 
-async def test_content_in_parts_is_read() -> None:
+async def test_content_in_parts_is_parsed() -> None:
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Yes."}]
     message = received(await read_bytes("openai", [delta(content=parts), STOP, DONE])).message()
 
     assert (message.thinking, message.text) == ("Hm.", "Yes.")
 
 
-async def test_other_choices_than_the_first_are_left_out() -> None:
+async def test_only_the_first_choice_is_parsed() -> None:
     other = sse({"id": "x", "choices": [{"index": 1, "delta": {"content": "No."}, "finish_reason": "stop"}]})
     assert received(await read_bytes("openai", [delta(content="Yes."), other, STOP, DONE])).message().text == "Yes."
 
 
-async def test_a_refusal_is_text_and_a_reason() -> None:
+async def test_a_model_refusal_is_text_with_a_finish_reason() -> None:
     reception = received(await read_bytes("openai", [delta(refusal="I will not."), STOP, DONE]))
 
     assert reception.message().text == "I will not."
@@ -198,12 +198,12 @@ async def test_an_error_within_the_stream_ends_it(error: object, fault: Provider
     assert received(events).message().text == "I be"
 
 
-async def test_a_call_that_is_never_named_is_a_broken_stream() -> None:
+async def test_a_call_without_a_name_is_a_broken_stream() -> None:
     events = await read_bytes("openai", [calls(piece(0, "1", None, A)), delta("tool_calls"), DONE])
     assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
 
 
-async def test_invalid_arguments_are_given_as_they_are() -> None:
+async def test_invalid_arguments_are_passed_on_unchanged() -> None:
     (call,) = (
         received(await read_bytes("openai", [calls(piece(0, "1", "fs_read", "{oops")), delta("tool_calls"), DONE]))
         .message()
@@ -214,7 +214,7 @@ async def test_invalid_arguments_are_given_as_they_are() -> None:
     assert call.parsed() is None
 
 
-async def test_tool_names_that_nobody_offered_come_through() -> None:
+async def test_unknown_tool_names_are_passed_on() -> None:
     stream = [calls(piece(0, "1", "functions.made_up", A)), delta("tool_calls"), DONE]
     (call,) = received(await read_bytes("openai", stream, messages=[UserMessage("Go.")])).message().tool_calls
 

@@ -1,4 +1,4 @@
-"""A stream that is cut anywhere is never taken for a whole one, and how it is cut up makes no difference."""
+"""A stream that is cut anywhere is never taken for a complete one, and how it is split makes no difference."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from toolcrib.core.errors import ProviderErrorKind
 from toolcrib.core.model_stream import FinishReason, StreamEvent, StreamFailed, StreamFinish, StreamStart, ToolCallEnd
 
 SCENES = {"text": HELLO, "thinking": THINK, "calls": TWO_CALLS, "bare call": NO_ARGUMENTS}
-# After these the message is whole: what is still to come says nothing more.
+# After these bytes the message is complete: the rest adds nothing.
 LAST = {"anthropic": b'{"type": "message_stop"}\n\n', "openai": b"data: [DONE]\n\n", "ollama": b'"eval_count": 7}'}
 
 
@@ -26,11 +26,11 @@ async def test_a_stream_cut_at_any_byte_is_not_finished(wire: str, scene: Scene,
     whole = b"".join(WIRES[wire](scene))
     end = whole.index(LAST[wire]) + len(LAST[wire])
     if wire == "openai" and not broken:
-        # Where the body ends by itself and the reason was told, the mark of the end may be missing: some never send it.
+        # A body that ends normally after the finish reason may lack the end marker: some servers never send it.
         end = whole.index(b'"finish_reason": "', whole.rindex(b'"delta": {}'))
         end = whole.index(b"\n\n", end) + 2
     if wire == "ollama" and broken:
-        # A line counts when it has ended or nothing more comes.
+        # A line is parsed when it has ended or the body has.
         end += 1
     asked = [json.loads(call.arguments) for call in scene.calls]
 
@@ -47,7 +47,7 @@ async def test_a_stream_cut_at_any_byte_is_not_finished(wire: str, scene: Scene,
 @pytest.mark.parametrize("wire", WIRES)
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-async def test_how_the_bytes_arrive_makes_no_difference(wire: str, scene: Scene, data: st.DataObject) -> None:
+async def test_how_the_bytes_are_split_makes_no_difference(wire: str, scene: Scene, data: st.DataObject) -> None:
     whole = b"".join(WIRES[wire](scene))
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=60).map(sorted))
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
@@ -57,7 +57,7 @@ async def test_how_the_bytes_arrive_makes_no_difference(wire: str, scene: Scene,
 
 @pytest.mark.req("PR-2", part="a call that the limit cut off is not given as whole")
 @pytest.mark.parametrize("wire", ["anthropic", "openai"])
-async def test_a_call_that_the_limit_cut_off_does_not_end(wire: str) -> None:
+async def test_a_call_that_the_token_limit_cut_off_does_not_end(wire: str) -> None:
     cut_off = SceneCall("call_two", "list_directory", '{"path": "some/')
     scene = replace(TWO_CALLS, calls=(TWO_CALLS.calls[0], cut_off), reason=FinishReason.LENGTH)
     reception = received(await read_bytes(wire, WIRES[wire](scene)))
@@ -69,7 +69,7 @@ async def test_a_call_that_the_limit_cut_off_does_not_end(wire: str) -> None:
 
 
 def ended_arguments(events: list[StreamEvent]) -> list[object]:
-    """The arguments of the calls whose end was told."""
+    """The arguments of the completed calls."""
     reception = received(
         [*(event for event in events if not isinstance(event, StreamFailed)), StreamFinish(FinishReason.STOP)]
     )
@@ -78,7 +78,7 @@ def ended_arguments(events: list[StreamEvent]) -> list[object]:
 
 
 def plain(events: list[StreamEvent]) -> object:
-    """What can be compared: ids that we make up ourselves differ, and so may the pieces."""
+    """The comparable part of the events: generated ids differ, and so may the pieces."""
     reception = received(events)
     calls = [(call.name, call.arguments) for call in reception.message().tool_calls]
     starts = [event.model for event in events if isinstance(event, StreamStart)]

@@ -1,4 +1,4 @@
-"""Whatever a server sends, the stream keeps its grammar and ends; nothing is raised."""
+"""Whatever a server sends, the stream follows its grammar and ends without an exception."""
 
 import json
 from itertools import chain
@@ -26,14 +26,14 @@ json_values = st.recursive(
 @pytest.mark.parametrize("wire", WIRES)
 @given(pieces=st.lists(st.binary(max_size=40), max_size=10))
 @settings(max_examples=60, deadline=None)
-async def test_garbage_ends_as_an_error(wire: str, pieces: list[bytes]) -> None:
+async def test_garbage_ends_with_an_error(wire: str, pieces: list[bytes]) -> None:
     assert isinstance((await read_bytes(wire, pieces))[-1], StreamFailed)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @given(data=st.data())
 @settings(max_examples=120, deadline=None)
-async def test_a_value_of_another_kind_anywhere_does_no_harm(wire: str, data: st.DataObject) -> None:
+async def test_a_value_of_another_type_anywhere_raises_nothing(wire: str, data: st.DataObject) -> None:
     stream = WIRES[wire](data.draw(st.sampled_from([HELLO, THINK, TWO_CALLS])))
     number = data.draw(st.integers(0, len(stream) - 1))
     start = stream[number].find(b"{")
@@ -49,7 +49,7 @@ async def test_a_value_of_another_kind_anywhere_does_no_harm(wire: str, data: st
 @pytest.mark.parametrize("wire", WIRES)
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
-async def test_bytes_changed_lost_or_doubled_do_no_harm(wire: str, data: st.DataObject) -> None:
+async def test_changed_lost_or_repeated_bytes_raise_nothing(wire: str, data: st.DataObject) -> None:
     whole = bytearray(b"".join(WIRES[wire](TWO_CALLS)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(whole) - 1))
@@ -77,7 +77,7 @@ HOSTILE = {
 @pytest.mark.req("PR-5", part="hostile streams end as errors")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
-async def test_a_hostile_answer_is_a_broken_stream(wire: str, data: bytes) -> None:
+async def test_a_hostile_response_is_a_broken_stream(wire: str, data: bytes) -> None:
     sent = data.removeprefix(b"data: ").strip() + b"\n" if wire == "ollama" else data
     error = failure(await read_bytes(wire, [sent])).error
 
@@ -86,7 +86,7 @@ async def test_a_hostile_answer_is_a_broken_stream(wire: str, data: bytes) -> No
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_line_without_end_is_given_up_in_time(wire: str) -> None:
+async def test_an_endless_line_is_aborted_in_time(wire: str) -> None:
     sent = 0
 
     def drip() -> Any:
@@ -99,7 +99,7 @@ async def test_a_line_without_end_is_given_up_in_time(wire: str) -> None:
     assert sent <= MAX_LINE + 2 * 65_536
 
 
-async def test_an_answer_without_end_is_given_up_in_time() -> None:
+async def test_an_endless_response_is_aborted_in_time() -> None:
     sent = 0
 
     def drip() -> Any:
@@ -112,7 +112,7 @@ async def test_an_answer_without_end_is_given_up_in_time() -> None:
     assert sent <= MAX_STREAM + 2_000_002
 
 
-async def test_more_calls_than_anybody_needs_are_refused() -> None:
+async def test_too_many_calls_are_rejected() -> None:
     chunk = {
         "id": "x",
         "choices": [{"delta": {"tool_calls": [{"id": str(n), "function": {"name": "f"}} for n in range(999)]}}],
@@ -120,7 +120,7 @@ async def test_more_calls_than_anybody_needs_are_refused() -> None:
     assert failure(await read_bytes("openai", [sse(chunk)])).error.fault is ProviderErrorKind.BROKEN_STREAM
 
 
-async def test_halves_of_surrogate_pairs_meet_again_or_are_replaced() -> None:
+async def test_surrogate_halves_are_joined_or_replaced() -> None:
     def text(content: str) -> bytes:
         return sse({"id": "x", "choices": [{"delta": {"content": content}}]})
 
@@ -130,7 +130,7 @@ async def test_halves_of_surrogate_pairs_meet_again_or_are_replaced() -> None:
     assert received(await read_bytes("openai", stream)).message().text == "a🚀b\ufffdcd\ufffde"
 
 
-def test_a_long_line_in_many_pieces_takes_time_in_proportion() -> None:
+def test_a_long_line_in_many_pieces_takes_linear_time() -> None:
     lines = LineSplitter()
     for _ in range(200_000):
         assert list(lines.feed(b"x")) == []
@@ -138,7 +138,7 @@ def test_a_long_line_in_many_pieces_takes_time_in_proportion() -> None:
 
 
 def _replace_somewhere(event: Any, data: st.DataObject) -> None:
-    """Puts any JSON value in some place of the event."""
+    """Puts any JSON value somewhere in the event."""
     places: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:
@@ -156,7 +156,7 @@ def _replace_somewhere(event: Any, data: st.DataObject) -> None:
     [[b"x" * 11 + b"\n"], [b"x" * 6, b"x" * 5 + b"\n"], [b"ok\n" + b"x" * 11]],
     ids=["whole", "in two", "unended"],
 )
-def test_a_line_beyond_the_bound_is_refused_however_it_comes(chunks: list[bytes]) -> None:
+def test_a_line_beyond_the_limit_is_rejected_however_it_is_split(chunks: list[bytes]) -> None:
     lines = LineSplitter(max_line=10)
     with pytest.raises(ProviderError):
         list(chain.from_iterable(map(lines.feed, chunks)))

@@ -1,4 +1,4 @@
-"""What refusals mean."""
+"""What provider errors mean."""
 
 import pytest
 
@@ -32,9 +32,7 @@ KINDS = [
 
 @pytest.mark.req("PR-5", part="errors carry status and body")
 @pytest.mark.parametrize(("status", "body", "fault"), KINDS, ids=lambda value: str(value)[:30])
-def test_a_refusal_is_told_with_status_body_and_what_kind_it_is(
-    status: int, body: str, fault: ProviderErrorKind
-) -> None:
+def test_an_error_has_its_status_its_body_and_its_kind(status: int, body: str, fault: ProviderErrorKind) -> None:
     error = response_error(status, body)
 
     assert (error.status, error.body, error.fault) == (status, body, fault)
@@ -59,14 +57,14 @@ def test_a_refusal_is_told_with_status_body_and_what_kind_it_is(
     ],
     ids=str,
 )
-def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_parsed_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert response_error(429, "slow", headers, now=60.0).retry_after == seconds
 
 
-def test_a_secret_that_the_answer_repeats_is_blotted_out() -> None:
+def test_a_secret_in_the_response_is_redacted() -> None:
     error = response_error(401, "Incorrect API key: sk-0123456789", secret="sk-0123456789")
     assert "sk-0123456789" not in error.message
 
 
-def test_a_long_body_is_cut() -> None:
+def test_a_long_body_is_truncated() -> None:
     assert len(response_error(500, "x" * 10_000).body) == MAX_BODY + 1

@@ -1,4 +1,4 @@
-"""A turn is tried again only where nothing of it was shown."""
+"""A turn is retried only if none of it was shown."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,7 +30,7 @@ def failed(fault: ProviderErrorKind = ProviderErrorKind.OVERLOADED, retry_after:
 
 
 class Attempts:
-    """A provider that answers as scripted, and whoever waits for it."""
+    """A provider with scripted responses that records starts and pauses."""
 
     def __init__(self, *answers: Sequence[StreamEvent]) -> None:
         self.answers = list(answers)
@@ -64,7 +64,7 @@ class Attempts:
         ProviderErrorKind.BROKEN_STREAM,
     ],
 )
-async def test_a_passing_failure_is_tried_again(fault: ProviderErrorKind) -> None:
+async def test_a_transient_failure_is_retried(fault: ProviderErrorKind) -> None:
     attempts = Attempts([failed(fault)], [START, TokenUsage(1), failed(fault)], WHOLE)
 
     assert await attempts.run() == list(WHOLE)
@@ -76,7 +76,7 @@ async def test_a_passing_failure_is_tried_again(fault: ProviderErrorKind) -> Non
 @pytest.mark.parametrize(
     "shown", [TEXT, ThinkingDelta("Hm"), ToolCallStart(0, ToolCallId("1"), "read")], ids=lambda event: event.type
 )
-async def test_what_was_shown_is_never_tried_again(shown: StreamEvent) -> None:
+async def test_a_partly_shown_turn_is_never_retried(shown: StreamEvent) -> None:
     attempts = Attempts([START, shown, failed()], WHOLE)
 
     assert [event.type for event in await attempts.run()] == ["start", shown.type, "error"]
@@ -86,7 +86,7 @@ async def test_what_was_shown_is_never_tried_again(shown: StreamEvent) -> None:
 @pytest.mark.parametrize(
     "fault", sorted(set(ProviderErrorKind) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
 )
-async def test_a_lasting_failure_is_told_at_once(fault: ProviderErrorKind) -> None:
+async def test_a_permanent_failure_is_returned_at_once(fault: ProviderErrorKind) -> None:
     attempts = Attempts([failed(fault)], WHOLE)
 
     assert failure(await attempts.run()).error.fault is fault
@@ -94,7 +94,7 @@ async def test_a_lasting_failure_is_told_at_once(fault: ProviderErrorKind) -> No
 
 
 @pytest.mark.req("PR-5", part="rate limits")
-async def test_the_provider_says_how_long_to_wait() -> None:
+async def test_the_providers_retry_after_is_used() -> None:
     attempts = Attempts([failed(retry_after=7.5)], WHOLE)
 
     await attempts.run()
@@ -102,14 +102,14 @@ async def test_the_provider_says_how_long_to_wait() -> None:
     assert attempts.pauses == [7.5]
 
 
-async def test_nobody_waits_for_an_hour() -> None:
+async def test_a_retry_after_of_an_hour_is_not_waited_for() -> None:
     attempts = Attempts([failed(retry_after=3600)], WHOLE)
 
     assert failure(await attempts.run()).error.retry_after == 3600
     assert not attempts.pauses
 
 
-async def test_after_the_last_attempt_the_failure_is_told() -> None:
+async def test_after_the_last_attempt_the_failure_is_returned() -> None:
     attempts = Attempts([failed()])
 
     failure(await attempts.run(RetryPolicy(attempts=3)))
@@ -135,6 +135,6 @@ async def test_a_turn_that_takes_too_long_ends_with_an_error_and_is_closed() -> 
     assert closed.is_set()
 
 
-async def test_time_does_not_run_out_on_a_turn_that_ends() -> None:
+async def test_a_turn_that_ends_in_time_does_not_time_out() -> None:
     begin: Callable[[], Stream] = Attempts(WHOLE).begin
     assert await taken(within(60, begin())) == list(WHOLE)

@@ -1,4 +1,4 @@
-"""The fake refuses what the real services refuse; if it did not, the tests against it would show nothing."""
+"""The fake rejects what the real services reject; otherwise the tests against it would prove nothing."""
 
 from copy import deepcopy
 from typing import Any
@@ -67,26 +67,26 @@ OPENAI_FAULTS = {
 }
 
 
-def test_what_is_right_is_taken() -> None:
+def test_valid_requests_are_accepted() -> None:
     assert anthropic_refusal(deepcopy(ANTHROPIC), SIGNATURE) is None
     assert openai_refusal(deepcopy(OPENAI), fields=OPENAI_FIELDS) is None
 
 
 @pytest.mark.parametrize(("reason", "spoil"), ANTHROPIC_FAULTS.values(), ids=ANTHROPIC_FAULTS)
-def test_the_fake_refuses_as_anthropic_does(reason: str, spoil: Any) -> None:
+def test_the_fake_rejects_like_anthropic(reason: str, spoil: Any) -> None:
     body: dict[str, Any] = deepcopy(ANTHROPIC)
     spoil(body)
     assert reason in (anthropic_refusal(body, SIGNATURE) or "")
 
 
 @pytest.mark.parametrize(("reason", "spoil"), OPENAI_FAULTS.values(), ids=OPENAI_FAULTS)
-def test_the_fake_refuses_as_openai_does(reason: str, spoil: Any) -> None:
+def test_the_fake_rejects_like_openai(reason: str, spoil: Any) -> None:
     body: dict[str, Any] = deepcopy(OPENAI)
     spoil(body)
     assert reason in (openai_refusal(body, fields=OPENAI_FIELDS) or "")
 
 
-def test_the_fake_refuses_as_ollama_does() -> None:
+def test_the_fake_rejects_like_ollama() -> None:
     call = {"function": {"name": "read", "arguments": "{}"}}
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
     assert "cannot unmarshal" in (ollama_refusal({"model": "m", "messages": messages}) or "")

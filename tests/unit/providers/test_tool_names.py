@@ -1,4 +1,4 @@
-"""Names as the APIs take them: there and back, and no two alike."""
+"""Tool names in the form that the APIs accept: they round-trip, and no two are equal."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ tool_names = st.lists(
 
 @pytest.mark.req("TL-3", part="names that an API refuses are encoded on its wire only")
 @given(tool_names)
-def test_names_come_back_as_they_went_and_the_wire_takes_them(names: list[str]) -> None:
+def test_names_round_trip_and_are_valid_on_the_wire(names: list[str]) -> None:
     wire = ToolNameEncoder(names)
     sent = {name: wire.encode(name) for name in names}
 
@@ -24,19 +24,19 @@ def test_names_come_back_as_they_went_and_the_wire_takes_them(names: list[str]) 
     assert all(wire.decode(form) == name for name, form in sent.items())
 
 
-def test_a_good_name_stays_even_if_another_would_take_its_form() -> None:
+def test_a_valid_name_stays_even_if_another_encodes_to_it() -> None:
     wire = ToolNameEncoder(["fs.read", "fs_read"])
 
     assert wire.encode("fs_read") == "fs_read"
     assert wire.encode("fs.read").startswith("fs_read_")
 
 
-def test_a_name_that_nobody_offered_is_given_as_it_came() -> None:
+def test_an_unknown_name_is_returned_unchanged() -> None:
     assert ToolNameEncoder(["fs.read"]).decode("fs.write") == "fs.write"
 
 
 @given(st.text(max_size=60))
-def test_ids_take_a_form_that_every_provider_takes(text: str) -> None:
+def test_ids_are_valid_for_every_provider(text: str) -> None:
     form = wire_id(ToolCallId(text))
 
     assert CALL_ID.fullmatch(form)

@@ -1,4 +1,4 @@
-"""Whatever the conversation, what is sent is what providers take."""
+"""Every conversation is encoded in a form that the providers accept."""
 
 import json
 
@@ -44,7 +44,7 @@ messages = st.lists(
 @pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @given(messages=messages, thinking=st.sampled_from([0, 2000]))
 @settings(max_examples=100, deadline=None)
-def test_any_conversation_is_sent_as_the_services_take_it(
+def test_every_conversation_is_accepted_by_the_providers(
     tools: tuple[object, ...], messages: tuple[Message, ...], thinking: int
 ) -> None:
     request = ModelRequest("m", messages, tools=TOOLS if tools else (), thinking_tokens=thinking)
@@ -60,7 +60,7 @@ def test_any_conversation_is_sent_as_the_services_take_it(
         assert json.loads(encoded(body)).keys() == body.keys()
 
 
-def test_results_stand_right_behind_their_calls_in_order() -> None:
+def test_results_directly_follow_their_calls_in_order() -> None:
     a, b = (ModelToolCall(ToolCallId(name), "read") for name in "ab")
     asked = AssistantMessage("", tool_calls=(a, b))
     late: list[Message] = [ToolResultMessage(b.id, "B"), UserMessage("Wait."), ToolResultMessage(a.id, "")]
@@ -73,12 +73,12 @@ def test_results_stand_right_behind_their_calls_in_order() -> None:
     ]
 
 
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+def test_a_call_without_a_result_gets_a_placeholder() -> None:
     asked = AssistantMessage("", tool_calls=(ModelToolCall(ToolCallId("a"), "bash"),))
     assert pair_tool_results([asked])[1] == ToolResultMessage(ToolCallId("a"), NO_RESULT, is_error=True)
 
 
-def test_an_id_that_is_used_again_keeps_its_own_result() -> None:
+def test_a_reused_id_keeps_its_own_result() -> None:
     asked = AssistantMessage("", tool_calls=(ModelToolCall(ToolCallId("a"), "read"),))
     sent = pair_tool_results([asked, asked, ToolResultMessage(ToolCallId("a"), "second")])
 
@@ -88,7 +88,7 @@ def test_an_id_that_is_used_again_keeps_its_own_result() -> None:
     assert sent[1].call_id != sent[3].call_id
 
 
-def test_without_tools_what_was_done_is_retold() -> None:
+def test_without_tools_calls_and_results_become_text() -> None:
     call = ModelToolCall(ToolCallId("a"), "read", '{"path": "x"}')
     told = list(
         without_tool_calls(

@@ -1,4 +1,4 @@
-"""Output kept by head and tail, against the plain way of keeping it."""
+"""Output kept by head and tail, compared with a simple implementation."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from toolcrib.sandbox.command import OutputCollector
 
 
 @given(pieces=st.lists(st.binary(max_size=40)), kept=st.integers(2, 30))
-def test_head_tail_and_count_are_those_of_the_whole(pieces: list[bytes], kept: int) -> None:
+def test_head_tail_and_count_match_the_complete_output(pieces: list[bytes], kept: int) -> None:
     gathering = OutputCollector(lambda _: None, kept=kept)
     for piece in pieces:
         gathering.take(piece)
@@ -20,7 +20,7 @@ def test_head_tail_and_count_are_those_of_the_whole(pieces: list[bytes], kept: i
 
 
 @given(text=st.text(), cut=st.integers(0, 20))
-def test_characters_cut_in_two_are_shown_whole(text: str, cut: int) -> None:
+def test_characters_split_in_two_are_shown_intact(text: str, cut: int) -> None:
     shown: list[str] = []
     gathering = OutputCollector(shown.append)
     whole = text.encode(errors="replace")
@@ -30,13 +30,13 @@ def test_characters_cut_in_two_are_shown_whole(text: str, cut: int) -> None:
     assert "".join(shown) == whole.decode()
 
 
-def test_what_was_left_out_is_said_where_it_was() -> None:
+def test_the_gap_in_the_output_is_marked() -> None:
     gathering = OutputCollector(lambda _: None, kept=4)
     gathering.take(b"abXXXyz")
     assert gathering.finish().text == "ab\n[… 3 bytes left out …]\nyz"
 
 
-def test_stream_ends_with_a_word_where_it_is_cut() -> None:
+def test_a_truncated_stream_ends_with_a_notice() -> None:
     shown: list[str] = []
     gathering = OutputCollector(shown.append, streamed=3)
     gathering.take(b"abcdef")

@@ -1,4 +1,4 @@
-"""The filter, judged by an interpreter of BPF written for the test: call by call, argument by argument."""
+"""The seccomp filter, run by a BPF interpreter written for the test: call by call, argument by argument."""
 
 import errno
 import struct
@@ -64,7 +64,7 @@ def judged(machine: str, audit: int, number: int, *arguments: int, **options: bo
         (29, (0, 64 << 10), ALLOW),
         (29, (0, (64 << 10) + 1), DENY),
         (29, (0, 1 << 32), DENY),
-        (157, (1, 0), 0x00050000),  # prctl PR_SET_PDEATHSIG: told done, not done
+        (157, (1, 0), 0x00050000),  # prctl PR_SET_PDEATHSIG: reports success, does nothing
         (157, (15, 0), ALLOW),
         (90, (0, 0o755), ALLOW),  # chmod
         (90, (0, 0o1777), ALLOW),
@@ -75,7 +75,7 @@ def judged(machine: str, audit: int, number: int, *arguments: int, **options: bo
         (85, (0, 0o4755), DENY),  # creat
         (2, (0, 0o101, 0o755), ALLOW),  # open
         (2, (0, 0o101, 0o4755), DENY),
-        (2, (0, 0, 0o4755), ALLOW),  # makes nothing, so that its mode is nothing
+        (2, (0, 0, 0o4755), ALLOW),  # creates nothing, so its mode is ignored
         (257, (0, 0, 0o101, 0o2755), DENY),  # openat
         (257, (0, 0, 0o20200002, 0o4700), DENY),  # O_TMPFILE
         (437, (), MISSING),  # openat2
@@ -99,7 +99,7 @@ def judged(machine: str, audit: int, number: int, *arguments: int, **options: bo
         (0x40000000 | 101, (), DENY),
     ],
 )
-def test_calls_of_x86_64_are_judged(number: int, arguments: tuple[int, ...], verdict: int) -> None:
+def test_the_filter_on_x86_64(number: int, arguments: tuple[int, ...], verdict: int) -> None:
     assert judged("x86_64", X86_64, number, *arguments) == verdict
 
 
@@ -118,11 +118,11 @@ def test_calls_of_x86_64_are_judged(number: int, arguments: tuple[int, ...], ver
         (222, (0, 17 << 20, 3, 0x21), NO_MEMORY),
     ],
 )
-def test_calls_of_aarch64_are_judged(number: int, arguments: tuple[int, ...], verdict: int) -> None:
+def test_the_filter_on_aarch64(number: int, arguments: tuple[int, ...], verdict: int) -> None:
     assert judged("aarch64", AARCH64, number, *arguments) == verdict
 
 
-def test_without_unix_sockets_the_others_are_left() -> None:
+def test_without_unix_sockets_the_other_families_stay_allowed() -> None:
     verdicts = [judged("x86_64", X86_64, 41, family, 1, 0, unix_sockets=False) for family in (1, 2, 10, 16, 40)]
     assert verdicts == [DENY, ALLOW, ALLOW, ALLOW, DENY]
     assert judged("x86_64", X86_64, 53, 1, 1, 0, unix_sockets=False) == ALLOW  # socketpair
@@ -133,10 +133,10 @@ def test_where_the_kernel_counts_memory_shared_mappings_have_any_size() -> None:
 
 
 @pytest.mark.parametrize("audit", [0x40000003, AARCH64, 0])
-def test_calls_of_another_architecture_end_the_process(audit: int) -> None:
+def test_calls_of_another_architecture_kill_the_process(audit: int) -> None:
     assert judged("x86_64", audit, 0) == KILL
 
 
-def test_unknown_machine_is_refused() -> None:
+def test_an_unknown_machine_is_rejected() -> None:
     with pytest.raises(Misconfigured, match="riscv64"):
         program("riscv64")

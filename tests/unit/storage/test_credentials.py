@@ -1,4 +1,4 @@
-"""Credentials are stored so that the database alone does not give them away."""
+"""Credentials are encrypted, so that the database alone does not reveal them."""
 
 import secrets
 from dataclasses import replace
@@ -16,7 +16,7 @@ OWNER = "user 1, anthropic"
 
 @pytest.mark.req("PR-4", part="credentials are stored encrypted")
 @given(st.text())
-def test_what_is_locked_can_be_opened_and_not_read(text: str) -> None:
+def test_an_encrypted_secret_can_be_decrypted_and_not_read(text: str) -> None:
     lock = Encryptor(KEY)
     locked = lock.encrypt(text, owner=OWNER)
 
@@ -25,7 +25,7 @@ def test_what_is_locked_can_be_opened_and_not_read(text: str) -> None:
     assert lock.encrypt(text, owner=OWNER).data != locked.data
 
 
-def test_another_owner_cannot_open_it() -> None:
+def test_another_owner_cannot_decrypt_it() -> None:
     locked = Encryptor(KEY).encrypt("sk-1", owner=OWNER)
 
     with pytest.raises(ProviderError) as caught:
@@ -34,7 +34,7 @@ def test_another_owner_cannot_open_it() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"short", bytes(100)])
-def test_what_was_changed_cannot_be_opened(data: bytes) -> None:
+def test_a_modified_ciphertext_cannot_be_decrypted(data: bytes) -> None:
     locked = Encryptor(KEY).encrypt("sk-1", owner=OWNER)
     with pytest.raises(ProviderError):
         Encryptor(KEY).decrypt(replace(locked, data=data), owner=OWNER)
@@ -46,7 +46,7 @@ def test_what_was_changed_cannot_be_opened(data: bytes) -> None:
 
 
 @pytest.mark.req("PR-4", part="the key can be changed")
-def test_a_changed_key_opens_what_the_one_before_it_locked() -> None:
+def test_a_new_key_decrypts_with_the_previous_one() -> None:
     old = Encryptor(KEY).encrypt("sk-1", owner=OWNER)
     new = Encryptor(OTHER, previous=KEY)
 
@@ -55,7 +55,7 @@ def test_a_changed_key_opens_what_the_one_before_it_locked() -> None:
     assert not new.needs_rekey(new.encrypt("sk-1", owner=OWNER))
 
 
-def test_a_key_that_is_missing_is_named() -> None:
+def test_a_missing_key_is_named() -> None:
     old = Encryptor(KEY).encrypt("sk-1", owner=OWNER)
     with pytest.raises(Misconfigured, match=old.key_id):
         Encryptor(OTHER).decrypt(old, owner=OWNER)

@@ -1,4 +1,4 @@
-"""Tools for tests that run none: their names and dangers are those of the `studio` toolset."""
+"""Tools for tests that run none: with names and dangers of the `studio` toolset."""
 
 from typing import Any
 
@@ -37,5 +37,5 @@ CORE = (FILE_READ, FILE_WRITE, BASH, WEB_SEARCH)
 
 
 def scope(permissions: dict[str, Any] | None) -> AgentRules:
-    """An agent that speaks `studio`, with these permissions."""
+    """An agent with the `studio` toolset and these permissions."""
     return AgentRules.model_validate({"toolsets": ["studio"], "tool_permissions": permissions})

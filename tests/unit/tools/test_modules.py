@@ -1,4 +1,4 @@
-"""No import cycles: none in the graph of modules, and every package can be the first that is imported."""
+"""No import cycles: the module graph has none, and every package can be imported first."""
 
 import pkgutil
 import subprocess
@@ -10,7 +10,7 @@ import grimp
 import toolcrib
 from tests.wait_until import PATIENCE
 
-# Forks a child for each package from an interpreter that has seen none of ours, so that third parties load once.
+# Forks a child for each package from an interpreter without our modules, so that third-party packages load once.
 _PROGRAM = """
 import importlib, os, sys, traceback
 for name in sys.argv[1].split():
@@ -36,7 +36,7 @@ def test_ac1_no_module_imports_itself_by_way_of_others() -> None:
     graph = grimp.build_graph("toolcrib", exclude_type_checking_imports=True, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
-    # Raises CycleError with the modules on the way.
+    # Raises CycleError with the modules of the cycle.
     assert set(TopologicalSorter(imports).static_order()) == graph.modules
 
 

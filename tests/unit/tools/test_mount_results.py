@@ -1,4 +1,4 @@
-"""The `ok` union: every error of ours has a code of the dialect. And what a pattern means."""
+"""The `ok` union: every error has a code of the dialect. And what a pattern means."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_every_error_has_a_code_of_the_dialect(error: ToolcribError, code: str) 
     assert (told["ok"], told["error"]["code"], told["error"]["message"]) == (False, code, "x")
 
 
-def test_a_wrong_argument_says_which() -> None:
+def test_a_wrong_argument_is_named() -> None:
     assert failed(BadArguments({"startLine": "Must be at least 1."})) == {
         "ok": False,
         "error": {
@@ -69,7 +69,7 @@ def test_a_wrong_argument_says_which() -> None:
     }
 
 
-def test_a_violation_says_of_which_kind() -> None:
+def test_a_violation_names_its_kind() -> None:
     assert failed(ReadOnlyMount("x"))["error"]["details"] == {"violation": "read_only_mount"}
 
 
@@ -91,7 +91,7 @@ def test_names_dangers_and_categories() -> None:
         ("fs.apply_patch", {"patch": {"operation": "updateFrontmatter", "update": {}}}, True),
     ],
 )
-def test_the_effects_a_call_would_have(name: str, more: dict[str, Any], writes: bool) -> None:
+def test_the_declared_effects_of_a_call(name: str, more: dict[str, Any], writes: bool) -> None:
     tool = TOOLS[name]
     place = WorkspacePath(Mount.STATE, "/a.md")
     reads = Effects(reads=(place,))
@@ -120,7 +120,7 @@ def test_windows_are_checked(arguments: dict[str, Any], field: str) -> None:
     assert set(caught.value.fields) == {field}
 
 
-def test_a_patch_that_names_what_there_is_not_is_told() -> None:
+def test_a_patch_with_an_unknown_field_is_rejected() -> None:
     patch = {"operation": "updateFrontmatter", "update": {"stepsDone": {"append": ["x"]}}}
 
     with pytest.raises(BadArguments) as caught:

@@ -1,4 +1,4 @@
-"""Frontmatter that is changed in place: what is not named stays, byte for byte where it can."""
+"""Frontmatter changed in place: other fields stay, byte for byte where possible."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_texts_are_appended_once(key: str) -> None:
     assert updated(document, **{key: {"append": ["b", "c", "c", "a"]}}) == f"---\n{key}:\n- a\n- b\n- c\n---\n"
 
 
-def test_objects_are_appended_as_often_as_they_come() -> None:
+def test_objects_are_appended_every_time() -> None:
     entry = {"choice": "a", "why": "it works"}
 
     changed = updated("---\nother: 1\n---\n", decisionLog={"append": [entry, entry]})
@@ -70,7 +70,7 @@ def test_variables_are_merged_shallowly() -> None:
     assert changed == "---\nvariables:\n  a:\n    other: 2\n  b: 2\n  c:\n    - 1\n---\n"
 
 
-def test_what_changes_nothing_leaves_every_byte() -> None:
+def test_an_update_without_changes_keeps_every_byte() -> None:
     document = b"\xef\xbb\xbf---\r\nstepsCompleted:   [ plan ]\r\nvariables: {a:   1}\r\n---\r\nbody\xff\r\n"
 
     update = {"stepsCompleted": {"append": ["plan"]}, "variables": {"set": {"a": 1}}}
@@ -78,7 +78,7 @@ def test_what_changes_nothing_leaves_every_byte() -> None:
     assert patched(document, update) == document
 
 
-def test_line_ends_the_byte_order_mark_and_a_body_that_is_no_text_survive() -> None:
+def test_line_ends_the_byte_order_mark_and_a_binary_body_survive() -> None:
     document = b"\xef\xbb\xbf---\r\na: 1\r\n---\r\nbody \xff\x00\n"
 
     changed = patched(document, {"updatedAt": {"set": "now"}})
@@ -87,11 +87,11 @@ def test_line_ends_the_byte_order_mark_and_a_body_that_is_no_text_survive() -> N
 
 
 @pytest.mark.parametrize("document", ["", "# Title\n", "text --- text\n"])
-def test_a_document_without_frontmatter_gets_one(document: str) -> None:
+def test_a_document_without_frontmatter_gets_it(document: str) -> None:
     assert updated(document, currentNodeId={"set": "n1"}) == f"---\ncurrentNodeId: n1\n---\n{document}"
 
 
-def test_a_text_that_looks_like_something_else_stays_a_text() -> None:
+def test_a_text_that_looks_like_another_type_stays_a_text() -> None:
     changed = updated("---\na: 1\n---\n", updatedAt={"set": "2026-01-03T10:00:00Z"}, currentNodeId={"set": "no"})
 
     assert updated(changed, updatedAt={"set": "2026-01-03T10:00:00Z"}, currentNodeId={"set": "no"}) == changed
@@ -110,17 +110,17 @@ def test_a_text_that_looks_like_something_else_stays_a_text() -> None:
         ("variables: [1]\n", "`variables` is not a mapping"),
     ],
 )
-def test_frontmatter_that_cannot_be_read_or_changed_says_why(head: str, words: str) -> None:
+def test_frontmatter_that_cannot_be_parsed_or_changed_is_an_error_with_a_reason(head: str, words: str) -> None:
     with pytest.raises(InvalidFrontmatter, match=words.replace("[", r"\[")):
         updated(f"---\n{head}---\n", stepsCompleted={"append": ["x"]}, variables={"set": {"a": 1}})
 
 
-def test_frontmatter_that_is_not_closed_is_told() -> None:
+def test_unclosed_frontmatter_is_reported() -> None:
     with pytest.raises(InvalidFrontmatter, match="not closed"):
         updated("---\na: 1\n", currentNodeId={"set": "x"})
 
 
-def test_frontmatter_that_is_not_text_is_told() -> None:
+def test_frontmatter_that_is_not_text_is_reported() -> None:
     with pytest.raises(InvalidFrontmatter, match="not UTF-8"):
         updated(b"---\na: \xff\n---\n", currentNodeId={"set": "x"})
 
@@ -133,6 +133,6 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize("value", [nested(5_000), 10**5_000], ids=["nested too deeply", "too many digits"])
-def test_a_value_that_yaml_cannot_hold_is_told(value: Any) -> None:
+def test_a_value_that_yaml_cannot_represent_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidFrontmatter, match="cannot be written"):
         updated("---\na: 1\n---\n", variables={"set": {"x": value}})

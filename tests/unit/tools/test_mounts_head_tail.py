@@ -1,4 +1,4 @@
-"""What is kept of a file that streams by, whatever the pieces it comes in."""
+"""What is kept of a streamed file, however it is split."""
 
 import re
 from hashlib import sha256
@@ -23,7 +23,7 @@ def skimmed(pieces: list[bytes], *, limit: int = 1_000, first: int = 1, last: in
 
 
 def lines_of(body: bytes) -> list[bytes]:
-    """Lines with their ends. Only ``\\n`` ends one."""
+    """Lines with their ends. Only ``\\n`` ends a line."""
     return re.findall(rb"[^\n]*\n|[^\n]+", body)
 
 
@@ -33,7 +33,9 @@ def in_pieces(body: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(TEXTS, st.lists(st.integers(0, 60), max_size=6), st.integers(1, 8), st.integers(0, 8))
-def test_a_window_is_those_lines_however_the_file_comes(body: bytes, cuts: list[int], first: int, more: int) -> None:
+def test_a_window_has_the_same_lines_however_the_file_is_split(
+    body: bytes, cuts: list[int], first: int, more: int
+) -> None:
     skim = skimmed(in_pieces(body, cuts), first=first, last=first + more)
 
     assert skim.text.encode() == b"".join(lines_of(body)[first - 1 : first + more])
@@ -41,7 +43,7 @@ def test_a_window_is_those_lines_however_the_file_comes(body: bytes, cuts: list[
 
 
 @given(TEXTS, st.lists(st.integers(0, 60), max_size=6), st.integers(1, 40))
-def test_no_more_is_kept_than_the_limit_and_no_character_is_halved(body: bytes, cuts: list[int], limit: int) -> None:
+def test_no_more_is_kept_than_the_limit_and_no_character_is_split(body: bytes, cuts: list[int], limit: int) -> None:
     skim = skimmed(in_pieces(body, cuts), limit=limit)
 
     assert skim.cut is (len(body) > limit)
@@ -49,5 +51,5 @@ def test_no_more_is_kept_than_the_limit_and_no_character_is_halved(body: bytes, 
     assert (skim.size, skim.sha256) == (len(body), sha256(body).hexdigest())
 
 
-def test_what_is_no_text_is_shown_as_far_as_it_can_be() -> None:
+def test_invalid_bytes_are_replaced() -> None:
     assert skimmed([b"a\xffb", b"\0c"]).text == "a\ufffdb\0c"

@@ -1,4 +1,4 @@
-"""The path language of `studio`: relative, `@central/…`, or absolute, to be mapped later."""
+"""The path syntax of `studio`: relative, `@central/…`, or absolute, which is mapped later."""
 
 import pytest
 
@@ -28,23 +28,23 @@ def test_what_a_path_means(text: str, place: WorkspacePath | HostPath) -> None:
 @pytest.mark.parametrize(
     "text", ["../x", "a/../../x", "@state/x", "@pkg/x", "@central/../x", "/../x", "C:/x", "a\\b", "/a\0b"]
 )
-def test_what_leaves_the_zones_is_a_violation(text: str) -> None:
+def test_a_path_outside_the_mounts_is_a_violation(text: str) -> None:
     with pytest.raises(PathOutsideMount, match="outside"):
         parse(text)
 
 
-def test_what_is_no_path_is_a_wrong_argument() -> None:
+def test_an_invalid_path_is_a_wrong_argument() -> None:
     for text in ("", " ", "a/" + "b" * 300, "/srv/\x01"):
         with pytest.raises(BadArguments):
             parse(text)
 
 
-def test_of_a_path_of_the_machine_nothing_is_known_beforehand() -> None:
+def test_a_host_path_has_no_known_workspace_paths() -> None:
     assert places_of(HostPath("/srv/x")) == ()
     assert places_of(WorkspacePath(Mount.PROJECT, "/x")) == (WorkspacePath(Mount.PROJECT, "/x"),)
 
 
-def test_a_place_is_written_as_it_is_asked_for() -> None:
+def test_a_path_is_formatted_in_the_input_syntax() -> None:
     assert written(WorkspacePath(Mount.PROJECT, "/a/b")) == "a/b"
     assert written(WorkspacePath(Mount.PROJECT, "/")) == "."
     assert written(WorkspacePath(Mount.CENTRAL, "/a")) == "@central/a"

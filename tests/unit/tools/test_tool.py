@@ -1,4 +1,4 @@
-"""A tool's arguments: what is wrong is told by field; and how a tool is told of."""
+"""A tool's arguments, with errors by field; and tool definitions."""
 
 from typing import Any
 
@@ -46,14 +46,16 @@ def project(path: str) -> WorkspacePath:
         ("file_version", {"version_id": "first"}, "version_id", "valid UUID"),
     ],
 )
-def test_a_wrong_argument_is_told_by_its_field(tool: str, arguments: dict[str, Any], field: str, words: str) -> None:
+def test_a_wrong_argument_is_reported_by_its_field(
+    tool: str, arguments: dict[str, Any], field: str, words: str
+) -> None:
     with pytest.raises(BadArguments) as caught:
         REGISTRY.require(tool).parse(arguments)
 
     assert words in caught.value.fields[field]
 
 
-def test_several_wrong_arguments_are_told_at_once() -> None:
+def test_several_wrong_arguments_are_reported_at_once() -> None:
     with pytest.raises(BadArguments) as caught:
         REGISTRY.require("read").parse({"limit": 0, "colour": "red"})
 
@@ -93,7 +95,7 @@ def test_a_path_that_climbs_out_is_a_violation(tool: str) -> None:
         ("mv", {"source": "/s/a", "destination": "/"}, Effects(writes=(project("/s/a"), project("/a")))),
     ],
 )
-def test_the_effects_a_call_would_have(tool: str, arguments: dict[str, Any], effects: Effects) -> None:
+def test_the_declared_effects_of_a_call(tool: str, arguments: dict[str, Any], effects: Effects) -> None:
     found = REGISTRY.require(tool)
 
     assert found.effects(found.parse(arguments)) == effects

@@ -1,4 +1,4 @@
-"""A tool from one decorated function: its schema, its words, its effects, and what is told when one is missing."""
+"""A tool from one decorated function: its schema, its description, its effects, and its configuration errors."""
 
 import asyncio
 import subprocess
@@ -40,7 +40,7 @@ def word_count(path: AbsolutePath, words: list[str], case: bool = True, most: An
 
 
 async def run(made: Tool, arguments: dict[str, Any]) -> Any:
-    """The tool's function, with surroundings that these functions do not look at."""
+    """Runs the tool's function, with a context that these functions do not use."""
     caller = Caller(WorkspaceId(new_id()), UserId(new_id()))
     nowhere: Any = None
     context = ToolContext(caller, nowhere, nowhere, deadline=0.0, emit=lambda _: None)
@@ -80,7 +80,7 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
     assert (fields["most"]["minimum"], fields["most"]["default"]) == (1, 10)
 
 
-async def test_arguments_are_checked_and_handed_over_by_name() -> None:
+async def test_arguments_are_validated_and_passed_by_name() -> None:
     assert await run(word_count, {"path": "/ab", "words": ["x", "y"]}) == 60
 
     with pytest.raises(BadArguments) as caught:
@@ -88,7 +88,7 @@ async def test_arguments_are_checked_and_handed_over_by_name() -> None:
     assert set(caught.value.fields) == {"words", "most", "speed"}
 
 
-def test_a_new_tool_is_dangerous_and_not_idempotent_until_its_author_says_otherwise() -> None:
+def test_a_new_tool_is_dangerous_and_not_idempotent_by_default() -> None:
     assert (word_count.danger, word_count.idempotent) == (Danger.DANGEROUS, False)
     assert (word_count.toolset, word_count.category) == ("custom", ToolCategory.FILE)
 
@@ -99,7 +99,7 @@ def test_a_new_tool_is_dangerous_and_not_idempotent_until_its_author_says_otherw
     assert (other.name, other.toolset, other.danger, other.idempotent) == ("lookup", "mine", Danger.SAFE, True)
 
 
-def test_paths_are_written_by_a_dangerous_tool_and_read_by_a_safe_one() -> None:
+def test_a_dangerous_tool_writes_its_paths_and_a_safe_one_reads_them() -> None:
     @tool()
     def change(source: AbsolutePath, others: list[MountPath], note: str) -> None:
         """Change files."""
@@ -114,7 +114,7 @@ def test_paths_are_written_by_a_dangerous_tool_and_read_by_a_safe_one() -> None:
     assert look.effects(look.parse({"source": "/a"})) == Effects(reads=(a,))
 
 
-def test_effects_may_be_said_by_the_author() -> None:
+def test_the_author_may_declare_effects() -> None:
     @tool(effects=lambda arguments: Effects(hosts=(arguments.host,)))
     def ping(host: str) -> None:
         """Ping a host."""
@@ -132,7 +132,7 @@ async def test_the_context_is_filled_in_and_is_no_argument() -> None:
     assert await run(who, {"greeting": "hello"}) == ("hello", True)
 
 
-async def test_an_async_function_runs_on_the_loop_and_a_plain_one_beside_it() -> None:
+async def test_an_async_function_runs_on_the_loop_and_a_plain_one_in_a_thread() -> None:
     @tool()
     async def on_loop() -> threading.Thread:
         """Run on the loop."""
@@ -148,7 +148,7 @@ async def test_an_async_function_runs_on_the_loop_and_a_plain_one_beside_it() ->
     assert await run(beside, {}) is not threading.current_thread()
 
 
-def test_a_parameter_without_a_type_is_told_with_the_tool_and_the_remedy() -> None:
+def test_a_parameter_without_a_type_is_an_error_with_a_remedy() -> None:
     with pytest.raises(Misconfigured, match=r"'unclear' has the parameter 'thing' without a type. Annotate every"):
 
         @tool()
@@ -156,7 +156,7 @@ def test_a_parameter_without_a_type_is_told_with_the_tool_and_the_remedy() -> No
             """Do something."""
 
 
-def test_a_function_without_a_docstring_is_told_with_the_tool_and_the_reason() -> None:
+def test_a_function_without_a_docstring_is_an_error_with_a_reason() -> None:
     with pytest.raises(Misconfigured, match="'silent' has no docstring"):
 
         @tool()
@@ -164,7 +164,7 @@ def test_a_function_without_a_docstring_is_told_with_the_tool_and_the_reason() -
             pass
 
 
-def test_any_number_of_arguments_is_no_signature() -> None:
+def test_variadic_parameters_are_rejected() -> None:
     with pytest.raises(Misconfigured, match="'rest'"):
 
         @tool()
@@ -178,7 +178,7 @@ def test_any_number_of_arguments_is_no_signature() -> None:
             """Take options."""
 
 
-def test_a_parameter_that_can_only_be_given_by_position_is_refused_when_the_tool_is_made() -> None:
+def test_a_positional_only_parameter_is_rejected_when_the_tool_is_created() -> None:
     with pytest.raises(Misconfigured, match="'thing'"):
 
         @tool()
@@ -195,7 +195,7 @@ def test_importing_the_package_alone_is_light() -> None:
     assert then == "True"
 
 
-def test_the_package_offers_nothing_that_it_does_not_have() -> None:
+def test_the_package_exports_only_names_that_exist() -> None:
     import toolcrib
 
     with pytest.raises(AttributeError, match="hammer"):

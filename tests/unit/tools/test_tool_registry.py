@@ -1,6 +1,6 @@
-"""The registry: finding tools, refusing duplicates, and what an agent of given rules is shown.
+"""The registry: finding tools, rejecting duplicates, and the tools that an agent with given rules gets.
 
-AC-11 (`RegisterMCP` answers "not implemented") has no test: MC-1 supersedes it, since MCP servers become toolsets.
+AC-11 (`RegisterMCP` returns "not implemented") has no test: MC-1 supersedes it, since MCP servers become toolsets.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -111,7 +111,7 @@ def test_thread_safety_concurrent_register_and_get_do_not_panic() -> None:
     assert all(counts == sorted(counts) for counts in seen)
 
 
-def test_of_two_threads_that_register_one_name_only_one_succeeds() -> None:
+def test_of_two_threads_that_register_one_name_one_succeeds() -> None:
     registry = ToolRegistry()
     start = Barrier(8)
 
@@ -142,7 +142,7 @@ def test_ac10_a_scope_with_empty_permissions_returns_the_safe_defaults(registry:
 
 
 @pytest.mark.req("PO-2", part="the toolset must be spoken")
-def test_a_tool_of_a_toolset_that_the_agent_does_not_speak_is_not_listed(registry: ToolRegistry) -> None:
+def test_a_tool_of_a_toolset_that_the_agent_lacks_is_not_listed(registry: ToolRegistry) -> None:
     registry.add(dummy("stranger", Danger.SAFE))
     mute = scope(None).model_copy(update={"toolsets": ("workspace",)})
 
@@ -150,7 +150,7 @@ def test_a_tool_of_a_toolset_that_the_agent_does_not_speak_is_not_listed(registr
 
 
 @pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
-def test_our_own_tools_are_found_by_their_files() -> None:
+def test_our_own_tools_are_found_by_their_modules() -> None:
     found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
     workspace = {name for name, tool in found.items() if tool.toolset == "workspace"}

@@ -1,4 +1,4 @@
-"""Secrets in a query are known by the shapes that their issuers give them."""
+"""Secrets in a query are recognized by the formats of their issuers."""
 
 import pytest
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.req("SE-1", part="a secret in a query is not sent")
         ("connect to postgresql://ada:hunter2@db.example/x", "a password in an address"),
     ],
 )
-def test_a_secret_is_known_by_its_shape(text: str, kind: str) -> None:
+def test_a_secret_is_recognized_by_its_format(text: str, kind: str) -> None:
     assert find_secret(text) == kind
 
 

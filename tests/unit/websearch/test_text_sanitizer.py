@@ -1,4 +1,4 @@
-"""What strangers write, made plain: nothing in it draws, commands, hides or leads astray."""
+"""Sanitized text from strangers: it cannot draw, control the terminal, hide or mislead."""
 
 import unicodedata
 
@@ -32,14 +32,14 @@ def test_a_text_becomes_one_plain_line(text: object, result: str) -> None:
     assert to_plain_text(text, most=100) == result
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_a_long_text_is_truncated_with_a_mark() -> None:
     assert to_plain_text("x" * 101, most=100) == "x" * 99 + "…"
     assert len(to_plain_text("<i>" * 10_000_000, most=100)) < 5
 
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.characters(codec=None), max_size=300), st.integers(2, 50))
-def test_whatever_comes_the_result_is_short_seen_and_on_one_line(text: str, most: int) -> None:
+def test_any_text_becomes_one_short_visible_line(text: str, most: int) -> None:
     result = to_plain_text(text, most=most)
 
     assert len(result) <= most
@@ -51,12 +51,12 @@ def test_whatever_comes_the_result_is_short_seen_and_on_one_line(text: str, most
 
 @settings(deadline=None)
 @given(st.text(max_size=100))
-def test_whatever_address_comes_it_is_one_of_the_web_or_none(text: str) -> None:
+def test_any_url_becomes_an_http_url_or_none(text: str) -> None:
     for candidate in (text, f"https://{text}", f"https://a.example/{text}"):
         address = web_address(candidate)
         assert address is None or (address.startswith(("http://", "https://", "HTTP")) and address.isprintable())
 
 
 @pytest.mark.parametrize("address", ["https://a.example/x?y#z", " http://[::1]:8080/ ", "HTTPS://A.example"])
-def test_good_addresses_are_kept_as_they_are(address: str) -> None:
+def test_valid_urls_are_kept_unchanged(address: str) -> None:
     assert web_address(address) == address.strip()

@@ -1,4 +1,4 @@
-"""Whose doing a change on disk was: by its date, by who ran then, and by what was known before."""
+"""The author of a change on disk: by its mtime, the processes that ran then, and the earlier history."""
 
 from uuid import UUID
 
@@ -33,7 +33,7 @@ def process(began: int, ended: int | None = None, *, of: UserId = ADA) -> Backgr
 
 
 def author(*processes: BackgroundProcess, date: int | None, made: bool = False, all_were_known: bool = True) -> Author:
-    """Who is answerable for one change; without a date it is a deletion."""
+    """The author of one change; without a date it is a deletion."""
     after = None if date is None else STATE
     change = FileChange(
         FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None if made else STATE, after, b"x"
@@ -43,7 +43,7 @@ def author(*processes: BackgroundProcess, date: int | None, made: bool = False, 
     return booked.author
 
 
-def test_what_was_changed_while_one_ran_is_its_doing() -> None:
+def test_a_change_while_a_process_ran_is_its_change() -> None:
     one = process(10, 20)
 
     assert author(one, date=15) == one.author
@@ -51,36 +51,36 @@ def test_what_was_changed_while_one_ran_is_its_doing() -> None:
 
 
 @pytest.mark.parametrize("date", [5, 10, 21])
-def test_what_was_changed_before_or_after_came_from_outside(date: int) -> None:
+def test_a_change_before_or_after_a_process_is_external(date: int) -> None:
     assert author(process(10, 20), date=date) == EXTERNAL
 
 
-def test_what_is_gone_is_the_doing_of_who_runs_now() -> None:
+def test_a_deletion_belongs_to_the_running_process() -> None:
     running = process(10)
 
     assert author(running, date=None) == running.author
     assert author(process(10, 20), date=None) == EXTERNAL
 
 
-def test_of_several_of_one_owner_it_is_the_latest() -> None:
+def test_of_several_processes_of_one_owner_the_latest_is_the_author() -> None:
     latest, first = process(20), process(10)
 
     assert author(latest, first, date=30) == latest.author
     assert author(latest, first, date=15) == first.author
 
 
-def test_of_several_owners_nobody_can_tell() -> None:
+def test_with_processes_of_several_owners_a_change_is_external() -> None:
     assert author(process(20, of=BOB), process(10), date=30) == EXTERNAL
 
 
-def test_what_the_history_did_not_know_is_a_processes_only_if_it_knew_all() -> None:
+def test_a_new_file_belongs_to_a_process_only_if_all_files_were_known() -> None:
     one = process(10)
 
     assert author(one, date=15, made=True) == one.author
     assert author(one, date=15, made=True, all_were_known=False) == EXTERNAL
 
 
-def test_what_is_kept_nowhere_but_on_disk_is_nobodys() -> None:
+def test_a_change_whose_content_is_only_on_disk_is_external() -> None:
     unkept = EntryState(STATE.place, EntryKind.FILE, 0o644, target=f"trash:{new_id()}:7")
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, STATE, unkept)
 

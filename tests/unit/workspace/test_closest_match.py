@@ -1,4 +1,4 @@
-"""Why a passage was not found: the answer names the place, and is quick whatever the file holds."""
+"""Why a passage was not found: the error names the line, and is fast whatever the file contains."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ FUNCTIONS = "".join(
         ("a\r\nlet x = 2;\r\n", "let x = 1;\n", ("new_string stands there already (line 2)",)),
     ],
 )  # fmt: skip
-def test_the_reason_is_named_with_the_line_and_what_stands_there(text: str, old: str, words: tuple[str, ...]) -> None:
+def test_the_reason_is_named_with_the_line_and_its_text(text: str, old: str, words: tuple[str, ...]) -> None:
     why = explain_no_match(text, old, "let x = 2;")
 
     assert all(word in why for word in words), why
@@ -50,18 +50,18 @@ def test_the_reason_is_named_with_the_line_and_what_stands_there(text: str, old:
         ),
     ],
 )
-def test_the_nearest_lines_are_named_when_no_single_reason_explains_it(old: str, words: tuple[str, ...]) -> None:
+def test_the_closest_lines_are_named_when_no_single_reason_explains_it(old: str, words: tuple[str, ...]) -> None:
     why = explain_no_match(FUNCTIONS, old, "something else")
 
     assert all(word in why for word in words), why
 
 
-def test_what_is_like_nothing_in_the_file_is_said_to_be() -> None:
+def test_a_passage_that_resembles_nothing_is_reported_as_such() -> None:
     assert "Nothing like it" in explain_no_match(FUNCTIONS, "Жур§§вль", "x")
     assert "Nothing like it" in explain_no_match("", "a passage", "x")
 
 
-def test_a_new_string_that_says_little_is_no_sign_of_an_edit_made_before() -> None:
+def test_a_short_new_string_is_no_evidence_of_an_earlier_edit() -> None:
     assert "already" not in explain_no_match("a = b\n", "qqqqqq", "=")
 
 
@@ -89,5 +89,5 @@ def test_a_megabyte_is_explained_in_a_fraction_of_a_second(text: str, old: str) 
 @given(
     st.text(st.sampled_from("aB \t\n\r“é\u0301")), st.text(st.sampled_from("aB \t\n\r“é\u0301"), min_size=1), st.text()
 )
-def test_there_is_an_answer_to_everything(text: str, old: str, new: str) -> None:
+def test_every_mismatch_has_an_explanation(text: str, old: str, new: str) -> None:
     assert explain_no_match(text, old, new).endswith(".")

@@ -1,4 +1,4 @@
-"""Contents: lines as a reader counts them, JSON values, and bytes that are neither."""
+"""Contents: lines as a reader counts them, JSON values, and other bytes."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ texts = st.text(st.sampled_from("ab\n\r\f\u2028\ufeff\t"), max_size=40)
 
 
 def naive(text: str, *, offset: int, limit: int | None) -> LineWindow:
-    """The lines one by one, as a reader who counts them would find them."""
+    """The lines one by one, as a reader would count them."""
     lines: list[str] = []
     line = ""
     for char in text:
@@ -46,12 +46,12 @@ def naive(text: str, *, offset: int, limit: int | None) -> LineWindow:
 
 
 @given(texts, st.integers(-12, 12), st.none() | st.integers(1, 12))
-def test_a_window_is_what_counting_the_lines_would_find(text: str, offset: int, limit: int | None) -> None:
+def test_a_window_matches_a_simple_line_count(text: str, offset: int, limit: int | None) -> None:
     assert line_window(text, offset=offset, limit=limit) == naive(text, offset=offset, limit=limit)
 
 
 @given(texts, st.integers(1, 5))
-def test_windows_one_after_the_other_are_the_text(text: str, limit: int) -> None:
+def test_consecutive_windows_make_the_text(text: str, limit: int) -> None:
     pieces: list[str] = []
     offset = 0
     while (part := line_window(text, offset=offset, limit=limit)).text:
@@ -100,7 +100,7 @@ def test_a_files_lines_are_counted_as_a_window_counts_them(text: str) -> None:
         ),
     )
 )
-def test_a_value_comes_back_from_the_json_text_that_is_stored(value: Any) -> None:
+def test_a_value_round_trips_through_its_stored_json(value: Any) -> None:
     body, kind = encode_content(value)
 
     assert kind is ContentKind.JSON
@@ -121,14 +121,14 @@ def test_a_string_is_stored_as_its_own_bytes(text: str) -> None:
     ["\ud800", {"a": "\udfff"}, {"\ud800": 1}, math.nan, [math.inf], {"a": -math.inf}, 10**5_000],
     ids=["text", "value", "key", "nan", "infinity", "minus infinity", "huge number"],
 )
-def test_what_cannot_be_stored_is_a_wrong_argument(value: object) -> None:
+def test_a_value_that_cannot_be_stored_is_a_wrong_argument(value: object) -> None:
     with pytest.raises(BadArguments) as caught:
         encode_content(value)
 
     assert set(caught.value.fields) == {"content"}
 
 
-def test_a_number_that_is_too_long_is_not_called_infinite() -> None:
+def test_a_number_with_too_many_digits_is_not_called_infinite() -> None:
     with pytest.raises(BadArguments) as caught:
         encode_content(10**5_000)
 
@@ -146,7 +146,7 @@ def test_a_value_that_is_nested_too_deeply_is_a_wrong_argument() -> None:
     assert set(caught.value.fields) == {"content"}
 
 
-def test_json_that_someone_broke_by_hand_is_text() -> None:
+def test_invalid_json_is_text() -> None:
     assert decode_content(b'{"a": ', ContentKind.JSON) == '{"a": '
 
 
@@ -155,18 +155,18 @@ def test_json_that_someone_broke_by_hand_is_text() -> None:
     ["[" * 300 + "]" * 300, "[" * 200_000 + "]" * 200_000, "[NaN]", "[-Infinity]", '["\\ud800"]', "1" * 5_000],
     ids=["deep", "very deep", "nan", "infinity", "half a character", "huge number"],
 )
-def test_json_that_could_not_be_sent_on_as_json_is_text(text: str) -> None:
+def test_json_that_cannot_be_encoded_again_is_text(text: str) -> None:
     assert decode_content(text.encode(), ContentKind.JSON) == text
 
 
-def test_bytes_that_are_no_text_come_as_base64() -> None:
+def test_binary_bytes_are_returned_as_base64() -> None:
     body = b"\x89PNG\0\0"
 
     assert is_binary(body)
     assert decode_content(body) == {"encoding": "base64", "data": base64.b64encode(body).decode()}
 
 
-def test_bytes_that_are_not_quite_utf_8_come_with_replacements() -> None:
+def test_invalid_utf_8_is_returned_with_replacements() -> None:
     assert decode_content(b"caf\xe9\n") == "caf\ufffd\n"
 
 

@@ -1,4 +1,4 @@
-"""Edits: the passage changes, and every other byte stays as it is."""
+"""Edits: the passage changes, and every other byte stays."""
 
 import pytest
 from hypothesis import assume, given
@@ -18,7 +18,7 @@ from toolcrib.workspace.text.edits import (
 
 pytestmark = pytest.mark.req("TL-4", part="edit")
 
-# What files are really made of: line ends of both kinds, a BOM, half a character, a NUL.
+# What real files contain: line ends of both kinds, a BOM, half a character, a NUL.
 bodies = st.lists(
     st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3", b"\0", "é".encode()]),
     max_size=20,
@@ -28,7 +28,7 @@ new_texts = st.text(st.sampled_from("abxé\n\r\ufeff\0"), max_size=8)
 
 
 def occurrences(body: bytes, passage: bytes) -> list[int]:
-    """Every place where it stands, overlapping ones too."""
+    """Every offset of the passage, including overlapping ones."""
     return [at for at in range(len(body)) if body.startswith(passage, at)]
 
 
@@ -41,7 +41,7 @@ def test_everything_outside_the_passage_survives_byte_for_byte(head: bytes, old:
 
 
 @given(bodies, passages)
-def test_a_passage_is_replaced_if_and_only_if_it_stands_there_once(body: bytes, old: str) -> None:
+def test_a_passage_is_replaced_if_and_only_if_it_occurs_once(body: bytes, old: str) -> None:
     if len(occurrences(body, old.encode())) == 1:
         replaced(body, old, "x")
         return
@@ -57,14 +57,14 @@ def test_a_passage_that_overlaps_itself_is_not_unique() -> None:
     assert "Found 2 times (lines 1, 2)" in caught.value.fields["old_string"]
 
 
-def test_a_passage_that_stands_twice_is_refused_with_its_lines() -> None:
+def test_a_passage_that_occurs_twice_is_rejected_with_its_lines() -> None:
     with pytest.raises(BadArguments) as caught:
         replaced(b"x\ny\nx\n", "x", "z")
 
     assert "Found 2 times (lines 1, 3)" in caught.value.fields["old_string"]
 
 
-def test_a_passage_that_stands_very_often_is_refused_at_once() -> None:
+def test_a_passage_that_occurs_very_often_is_rejected_at_once() -> None:
     with pytest.raises(BadArguments) as caught:
         replaced(b"a\n" * 1_000_000, "a", "b")
 
@@ -72,14 +72,14 @@ def test_a_passage_that_stands_very_often_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("old", ["", "\ud800"])
-def test_a_passage_that_is_none_is_refused(old: str) -> None:
+def test_an_empty_or_invalid_passage_is_rejected(old: str) -> None:
     with pytest.raises(BadArguments) as caught:
         replaced(b"a", old, "b")
 
     assert set(caught.value.fields) == {"old_string"}
 
 
-def test_a_lone_surrogate_cannot_be_put_in() -> None:
+def test_a_lone_surrogate_cannot_be_inserted() -> None:
     with pytest.raises(BadArguments) as caught:
         replaced(b"a", "a", "\udfff")
     assert set(caught.value.fields) == {"new_string"}
@@ -96,7 +96,7 @@ def lines_of(body: bytes) -> list[bytes]:
 
 
 @given(bodies, new_texts, st.data())
-def test_inserting_leaves_every_line_before_and_after_as_it_is(body: bytes, content: str, data: st.DataObject) -> None:
+def test_inserting_keeps_every_line_before_and_after(body: bytes, content: str, data: st.DataObject) -> None:
     lines = lines_of(body)
     at = data.draw(st.integers(0, len(lines)))
 
@@ -105,7 +105,7 @@ def test_inserting_leaves_every_line_before_and_after_as_it_is(body: bytes, cont
     before, after = b"".join(lines[:at]), b"".join(lines[at:])
     middle = result[len(before) : len(result) - len(after)]
     assert result == before + middle + after
-    # Besides the content itself only missing line ends are put in.
+    # Apart from the content, only missing line ends are inserted.
     ends = (b"", b"\n", b"\r\n")
     assert middle in {start + content.encode() + end for start in ends for end in ends}
 
@@ -137,14 +137,14 @@ def test_lines_are_inserted_with_the_files_own_line_ends(body: bytes, line: int,
 
 
 @pytest.mark.parametrize("line", [-1, 3, 10**30])
-def test_a_line_that_is_not_there_is_told_with_how_many_there_are(line: int) -> None:
+def test_a_line_beyond_the_end_is_rejected_with_the_number_of_lines(line: int) -> None:
     with pytest.raises(BadArguments) as caught:
         inserted(b"a\nb", line, "c")
 
     assert "2 lines" in caught.value.fields["insert_line"]
 
 
-# In the file's own line ends and encoding
+# With the file's line ends and encoding
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_file_with_crlf_keeps_it_and_the_note_says_so(body: bytes, old: str, n
         (b"a\r\nb\r\n", "a", "x", b"x\r\nb\r\n"),
     ],
 )
-def test_what_is_found_as_it_is_given_is_taken_as_it_is_given(body: bytes, old: str, new: str, expected: bytes) -> None:
+def test_an_exact_match_is_replaced_exactly(body: bytes, old: str, new: str, expected: bytes) -> None:
     assert edited(body, ReplaceEdit(old, new)) == EditedText(expected)
 
 
@@ -191,7 +191,7 @@ def test_no_edit_leaves_a_bare_line_feed_in_a_file_with_crlf(lines: list[str], n
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_the_last_line_ends_as_it_did(end: str) -> None:
+def test_the_end_of_the_last_line_is_kept(end: str) -> None:
     assert edited(f"a\nb{end}".encode(), ReplaceEdit("b", "c")).body == f"a\nc{end}".encode()
     assert edited(f"a\nb{end}".encode(), InsertEdit(0, "x")).body == f"x\na\nb{end}".encode()
 
@@ -205,7 +205,7 @@ def test_the_last_line_ends_as_it_did(end: str) -> None:
         (InsertEdit(1, "x"), "\ufeffa\nx\n"),
     ],
 )
-def test_a_byte_order_mark_stays_at_the_beginning(edit: ReplaceEdit | InsertEdit, expected: str) -> None:
+def test_a_byte_order_mark_stays_at_the_start(edit: ReplaceEdit | InsertEdit, expected: str) -> None:
     assert edited("\ufeffa\n".encode(), edit).body == expected.encode()
 
 
@@ -221,7 +221,7 @@ def test_utf_16_stays_utf_16(encoding: str, edit: ReplaceEdit | InsertEdit) -> N
     assert edited(wide(text), edit).body == wide(expected[edit.old if isinstance(edit, ReplaceEdit) else ""])
 
 
-def test_a_file_of_another_encoding_takes_ascii_only() -> None:
+def test_a_file_of_another_encoding_accepts_ascii_only() -> None:
     body = "un café\n".encode("latin-1")
 
     assert edited(body, ReplaceEdit("un", "deux")).body == "deux café\n".encode("latin-1")
@@ -231,17 +231,17 @@ def test_a_file_of_another_encoding_takes_ascii_only() -> None:
         assert "not UTF-8 (byte 0xe9 in line 1)" in caught.value.fields[field]
 
 
-def test_what_is_not_text_has_no_lines_to_insert_between() -> None:
+def test_a_binary_file_has_no_lines_to_insert_between() -> None:
     with pytest.raises(BadArguments) as caught:
         edited(b"\x7fELF\0\n", InsertEdit(0, "x"))
 
     assert "not text" in caught.value.fields["insert_line"]
 
 
-# Several at once
+# Several edits at once
 
 
-def test_edits_are_made_in_order_each_on_what_the_one_before_left() -> None:
+def test_edits_are_applied_in_order_each_on_the_result_of_the_last() -> None:
     edits: list[Edit] = [
         ReplaceEdit("a", "b\nc"),
         ReplaceEdit("c", "d"),
@@ -252,7 +252,7 @@ def test_edits_are_made_in_order_each_on_what_the_one_before_left() -> None:
     assert edited_by_all(b"a\n", edits) == EditedText(b"e\nd\n")
 
 
-def test_the_edit_that_cannot_be_made_is_named_by_its_number() -> None:
+def test_the_edit_that_fails_is_named_by_its_number() -> None:
     with pytest.raises(BadArguments) as caught:
         edited_by_all(b"a\n", [ReplaceEdit("a", "b"), ReplaceEdit("zzz", "y"), ReplaceEdit("", "y")])
     assert list(caught.value.fields) == ["edits.1.old_string"]
@@ -262,7 +262,7 @@ def test_the_edit_that_cannot_be_made_is_named_by_its_number() -> None:
     assert list(caught.value.fields) == ["edits.0.insert_line"]
 
 
-def test_one_note_is_enough_for_several_edits() -> None:
+def test_several_edits_get_one_note() -> None:
     result = edited_by_all(b"a\r\nb\r\n", [ReplaceEdit("a", "x\ny"), ReplaceEdit("b", "c"), InsertEdit(0, "1\n2")])
 
     assert result.body == b"1\r\n2\r\nx\r\ny\r\nc\r\n"
@@ -270,7 +270,7 @@ def test_one_note_is_enough_for_several_edits() -> None:
 
 
 @given(bodies, passages, new_texts)
-def test_an_edit_of_a_file_without_crlf_is_the_exact_one(body: bytes, old: str, new: str) -> None:
+def test_an_edit_of_a_file_without_crlf_is_an_exact_replacement(body: bytes, old: str, new: str) -> None:
     assume(b"\r\n" not in body and new.isascii())
     assume(not body.startswith((b"\xff\xfe", b"\xfe\xff")))
     if len(occurrences(body, old.encode())) != 1:

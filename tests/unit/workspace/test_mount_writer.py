@@ -1,4 +1,4 @@
-"""The confined disk: what each call does, by openat2 and by the component walk alike."""
+"""The confined disk: what each call does, with openat2 and with the component walk."""
 
 import os
 import stat
@@ -51,10 +51,10 @@ def temporaries(root: Path) -> list[Path]:
     return list(root.rglob(".~toolcrib-*"))
 
 
-# Looking
+# Reading
 
 
-def test_nothing_there_looks_like_none(disk: MountWriter, root: Path) -> None:
+def test_stat_of_an_absent_path_is_none(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
 
     assert disk.stat(at("/absent")) is None
@@ -62,7 +62,7 @@ def test_nothing_there_looks_like_none(disk: MountWriter, root: Path) -> None:
     assert disk.stat(at("/file/below")) is None
 
 
-def test_look_tells_kind_mode_size_and_time(disk: MountWriter, root: Path) -> None:
+def test_stat_returns_kind_mode_size_and_time(disk: MountWriter, root: Path) -> None:
     (root / "a").write_bytes(b"four")
     (root / "a").chmod(0o640)
     os.utime(root / "a", ns=(0, 1_500_000_000_123_456_789))
@@ -77,7 +77,7 @@ def test_look_tells_kind_mode_size_and_time(disk: MountWriter, root: Path) -> No
     assert node.mtime == datetime(2017, 7, 14, 2, 40, 0, 123456, tzinfo=UTC)
 
 
-def test_look_tells_a_folder_a_link_and_a_special_file_apart(disk: MountWriter, root: Path) -> None:
+def test_stat_distinguishes_a_folder_a_link_and_a_special_file(disk: MountWriter, root: Path) -> None:
     (root / "link").symlink_to("anywhere")
     os.mkfifo(root / "fifo")
     folder, link, fifo = disk.stat(at("/")), disk.stat(at("/link")), disk.stat(at("/fifo"))
@@ -114,7 +114,7 @@ def test_a_time_beyond_64_bits_is_clamped(disk: MountWriter, root: Path) -> None
 
 @pytest.mark.req("WS-3", part="links")
 @pytest.mark.req("WS-3", part="the fallback walk")
-def test_a_link_on_the_way_is_told_by_its_name(disk: MountWriter, root: Path) -> None:
+def test_a_link_in_the_path_is_named(disk: MountWriter, root: Path) -> None:
     (root / "real").mkdir()
     (root / "real/file").touch()
     (root / "link").symlink_to("real")
@@ -124,7 +124,7 @@ def test_a_link_on_the_way_is_told_by_its_name(disk: MountWriter, root: Path) ->
             act(at("/link/file"))
 
 
-def test_read_gives_the_bytes_and_the_node(disk: MountWriter, root: Path) -> None:
+def test_read_returns_the_bytes_and_the_entry(disk: MountWriter, root: Path) -> None:
     (root / "a").write_bytes(b"\xff\x00\r\n")
 
     body, node = disk.read(at("/a"), limit=4)
@@ -133,20 +133,20 @@ def test_read_gives_the_bytes_and_the_node(disk: MountWriter, root: Path) -> Non
     assert node.fingerprint.size == 4
 
 
-def test_reading_an_empty_file_gives_nothing(disk: MountWriter, root: Path) -> None:
+def test_reading_an_empty_file_returns_no_bytes(disk: MountWriter, root: Path) -> None:
     (root / "a").touch()
 
     assert disk.read(at("/a"), limit=0)[0] == b""
 
 
-def test_reading_more_than_the_limit_tells_size_and_limit(disk: MountWriter, root: Path) -> None:
+def test_reading_more_than_the_limit_reports_size_and_limit(disk: MountWriter, root: Path) -> None:
     (root / "a").write_bytes(b"x" * 5000)
 
     with pytest.raises(TooLarge, match=r"/a has 5,000 bytes; the limit is 4,999"):
         disk.read(at("/a"), limit=4999)
 
 
-def test_reading_what_is_no_file_says_what_it_is(disk: MountWriter, root: Path) -> None:
+def test_reading_a_path_that_is_no_file_reports_its_kind(disk: MountWriter, root: Path) -> None:
     (root / "folder").mkdir()
     (root / "file").touch()
 
@@ -159,7 +159,7 @@ def test_reading_what_is_no_file_says_what_it_is(disk: MountWriter, root: Path) 
     assert refused.value.fields == {"path": "Cannot read a folder: /folder"}
 
 
-def test_entries_name_what_a_folder_holds_but_not_our_temporaries(disk: MountWriter, root: Path) -> None:
+def test_entries_lists_a_folder_without_our_temporary_files(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
     (root / "folder").mkdir()
     (root / "link").symlink_to("file")
@@ -176,7 +176,7 @@ def test_entries_name_what_a_folder_holds_but_not_our_temporaries(disk: MountWri
     ]
 
 
-def test_entries_of_what_is_no_folder_are_refused(disk: MountWriter, root: Path) -> None:
+def test_entries_of_a_path_that_is_no_folder_is_an_error(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
 
     with pytest.raises(NotFound, match="Folder not found: /absent"):
@@ -188,7 +188,7 @@ def test_entries_of_what_is_no_folder_are_refused(disk: MountWriter, root: Path)
     assert refused.value.fields == {"path": "Not a folder: /file"}
 
 
-def test_walk_names_everything_below_each_folder_before_what_it_holds(disk: MountWriter, root: Path) -> None:
+def test_walk_lists_every_entry_with_folders_before_their_contents(disk: MountWriter, root: Path) -> None:
     (root / "a/b/c").mkdir(parents=True)
     (root / "a/b/c/file").touch()
     (root / "a/up").symlink_to("..")
@@ -200,12 +200,12 @@ def test_walk_names_everything_below_each_folder_before_what_it_holds(disk: Moun
     assert paths.index("/a") < paths.index("/a/b") < paths.index("/a/b/c") < paths.index("/a/b/c/file")
 
 
-def test_walk_of_an_absent_folder_is_refused_at_once(disk: MountWriter) -> None:
+def test_walk_of_an_absent_folder_fails_at_once(disk: MountWriter) -> None:
     with pytest.raises(NotFound):
         disk.walk(at("/absent"))
 
 
-def test_a_tree_deeper_than_one_path_can_say_is_walked_and_removed(disk: MountWriter) -> None:
+def test_a_tree_deeper_than_path_max_is_walked_and_removed(disk: MountWriter) -> None:
     deepest = at("/" + "/".join(["x" * 200] * 30))
     disk.write(deepest.child("file"), b"deep", mode=0o644)
 
@@ -218,11 +218,11 @@ def test_a_tree_deeper_than_one_path_can_say_is_walked_and_removed(disk: MountWr
     assert disk.entries(at("/")) == []
 
 
-# Changing
+# Writing
 
 
 @pytest.mark.req("WS-5", part="a write makes or replaces a file whole")
-def test_write_makes_a_file_with_its_mode_and_the_folders_above(disk: MountWriter, root: Path) -> None:
+def test_write_creates_a_file_with_its_mode_and_its_parent_folders(disk: MountWriter, root: Path) -> None:
     previous = os.umask(0o077)
     try:
         node = disk.write(at("/a/b/file"), b"body", mode=0o664)
@@ -239,7 +239,7 @@ def test_write_makes_a_file_with_its_mode_and_the_folders_above(disk: MountWrite
 
 
 @pytest.mark.req("WS-5", part="a write makes or replaces a file whole")
-def test_write_replaces_the_file_and_leaves_open_readers_the_old_one(disk: MountWriter, root: Path) -> None:
+def test_write_replaces_the_file_and_open_readers_keep_the_old_one(disk: MountWriter, root: Path) -> None:
     (root / "file").write_bytes(b"old")
     with (root / "file").open("rb") as reader:
         disk.write(at("/file"), b"new", mode=0o600)
@@ -273,7 +273,7 @@ def test_write_below_a_file_conflicts(disk: MountWriter, root: Path) -> None:
             disk.write(at(path), b"", mode=0o644)
 
 
-def test_the_root_itself_is_neither_written_nor_moved_nor_removed(disk: MountWriter) -> None:
+def test_the_root_itself_cannot_be_written_moved_or_removed(disk: MountWriter) -> None:
     for act in (
         lambda: disk.write(at("/"), b"", mode=0o644),
         lambda: disk.remove(at("/")),
@@ -284,14 +284,14 @@ def test_the_root_itself_is_neither_written_nor_moved_nor_removed(disk: MountWri
             act()
 
 
-def test_a_name_of_our_temporaries_cannot_be_written(disk: MountWriter) -> None:
+def test_a_name_reserved_for_temporary_files_cannot_be_written(disk: MountWriter) -> None:
     for path in (f"/{STRAY}", f"/a/{STRAY}/b"):
         with pytest.raises(BadArguments):
             disk.write(at(path), b"", mode=0o644)
 
 
 @pytest.mark.req("WS-5", part="failure")
-def test_a_write_that_fails_leaves_the_old_content_and_no_temporary(disk: MountWriter, root: Path) -> None:
+def test_a_failed_write_leaves_the_old_content_and_no_temporary_file(disk: MountWriter, root: Path) -> None:
     (root / "file").write_bytes(b"old")
 
     with pytest.raises(TypeError):
@@ -301,14 +301,14 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_temporary(disk: MountW
     assert not temporaries(root)
 
 
-def test_make_folder_makes_it_and_those_above(disk: MountWriter, root: Path) -> None:
+def test_make_folder_creates_it_and_its_parents(disk: MountWriter, root: Path) -> None:
     node = disk.make_folder(at("/a/b"), mode=0o700)
 
     assert (node.kind, node.mode) == (EntryKind.FOLDER, 0o700)
     assert stat.S_IMODE((root / "a").stat().st_mode) == 0o755
 
 
-def test_make_folder_leaves_an_existing_one_as_it_is(disk: MountWriter, root: Path) -> None:
+def test_make_folder_leaves_an_existing_one_unchanged(disk: MountWriter, root: Path) -> None:
     (root / "a").mkdir(mode=0o750)
     (root / "a").chmod(0o750)
 
@@ -332,7 +332,7 @@ def test_a_new_folder_keeps_the_group_it_inherits(disk: MountWriter, root: Path)
     assert stat.S_IMODE((root / "a").stat().st_mode) == 0o2775
 
 
-def test_make_link_puts_a_link_and_replaces_one(disk: MountWriter, root: Path) -> None:
+def test_make_link_creates_a_link_and_replaces_one(disk: MountWriter, root: Path) -> None:
     disk.make_link(at("/a/link"), "../elsewhere")
     node = disk.make_link(at("/a/link"), "/etc/passwd")
 
@@ -348,7 +348,7 @@ def test_make_link_over_a_folder_conflicts(disk: MountWriter) -> None:
         disk.make_link(at("/a"), "x")
 
 
-def test_rename_moves_a_folder_with_what_it_holds(disk: MountWriter, root: Path) -> None:
+def test_rename_moves_a_folder_with_its_contents(disk: MountWriter, root: Path) -> None:
     disk.write(at("/a/b/file"), b"body", mode=0o644)
 
     disk.rename(at("/a/b"), at("/c/d"))
@@ -357,7 +357,7 @@ def test_rename_moves_a_folder_with_what_it_holds(disk: MountWriter, root: Path)
     assert disk.stat(at("/a/b")) is None
 
 
-def test_rename_moves_a_link_and_not_what_it_points_to(disk: MountWriter, root: Path) -> None:
+def test_rename_moves_a_link_and_not_its_target(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
     (root / "link").symlink_to("file")
 
@@ -378,7 +378,7 @@ def test_rename_replaces_nothing(disk: MountWriter, root: Path) -> None:
     assert (root / "two").read_bytes() == b"2"
 
 
-def test_rename_of_nothing_is_not_found_and_makes_no_folder(disk: MountWriter, root: Path) -> None:
+def test_rename_of_an_absent_path_is_not_found_and_creates_no_folder(disk: MountWriter, root: Path) -> None:
     with pytest.raises(NotFound, match="File not found: /absent"):
         disk.rename(at("/absent"), at("/new/place"))
 
@@ -392,14 +392,14 @@ def test_rename_of_a_folder_into_itself_conflicts(disk: MountWriter) -> None:
         disk.rename(at("/a"), at("/a/b"))
 
 
-def test_set_mode_changes_even_a_file_that_nobody_may_open(disk: MountWriter) -> None:
+def test_set_mode_changes_even_a_file_without_permissions(disk: MountWriter) -> None:
     disk.write(at("/file"), b"", mode=0o000)
 
     assert disk.set_mode(at("/file"), 0o640).mode == 0o640
     assert disk.set_mode(at("/file"), 0o4755).mode == 0o755
 
 
-def test_set_times_dates_a_file_now(disk: MountWriter, root: Path) -> None:
+def test_set_times_sets_the_current_time(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
     os.utime(root / "file", (0, 0))
     before = datetime.now(UTC)
@@ -409,7 +409,7 @@ def test_set_times_dates_a_file_now(disk: MountWriter, root: Path) -> None:
     assert abs((node.mtime - before).total_seconds()) < 60
 
 
-def test_mode_and_times_of_what_is_no_file_are_refused(disk: MountWriter, root: Path) -> None:
+def test_set_mode_and_set_times_fail_for_a_path_that_is_no_file(disk: MountWriter, root: Path) -> None:
     (root / "inside").symlink_to("file")
     (root / "outside").symlink_to("/etc/passwd")
     os.mkfifo(root / "fifo")
@@ -425,7 +425,7 @@ def test_mode_and_times_of_what_is_no_file_are_refused(disk: MountWriter, root: 
             act(at("/fifo"))
 
 
-def test_remove_takes_a_file_a_link_a_special_file_and_an_empty_folder(disk: MountWriter, root: Path) -> None:
+def test_remove_deletes_a_file_a_link_a_special_file_and_an_empty_folder(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
     (root / "link").symlink_to("file")
     (root / "folder").mkdir()
@@ -437,14 +437,14 @@ def test_remove_takes_a_file_a_link_a_special_file_and_an_empty_folder(disk: Mou
     assert list(root.iterdir()) == []
 
 
-def test_removing_what_is_not_there_is_fine(disk: MountWriter, root: Path) -> None:
+def test_removing_an_absent_path_is_no_error(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
 
     for path in ("/absent", "/absent/below", "/file/below"):
         disk.remove(at(path))
 
 
-def test_removing_a_folder_that_holds_something_conflicts(disk: MountWriter) -> None:
+def test_removing_a_folder_that_is_not_empty_conflicts(disk: MountWriter) -> None:
     disk.write(at("/a/b"), b"", mode=0o644)
 
     with pytest.raises(Conflict, match="The folder /a is not empty"):
@@ -452,7 +452,7 @@ def test_removing_a_folder_that_holds_something_conflicts(disk: MountWriter) -> 
 
 
 @pytest.mark.req("WS-5", part="recovery")
-def test_sweep_removes_strays_directly_in_a_folder_and_nothing_else(disk: MountWriter, root: Path) -> None:
+def test_sweep_removes_temporary_files_directly_in_a_folder_and_nothing_else(disk: MountWriter, root: Path) -> None:
     (root / "a").mkdir()
     for name in (STRAY, ".~toolcrib-notes.tmp", "file", f"a/{STRAY}"):
         (root / name).touch()
@@ -464,12 +464,12 @@ def test_sweep_removes_strays_directly_in_a_folder_and_nothing_else(disk: MountW
     assert sorted(path.name for path in root.rglob("*")) == [STRAY, ".~toolcrib-notes.tmp", "a", "file"]
 
 
-# Refusals of the operating system
+# Errors of the operating system
 
 
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
-def test_denied_access_is_told_with_the_remedy_and_without_the_path_on_disk(root: Path, openat2: bool) -> None:
-    """In a user namespace without privileges, so that permissions bind even if root runs the tests."""
+def test_denied_access_is_reported_with_the_remedy_and_without_the_path_on_disk(root: Path, openat2: bool) -> None:
+    """In a user namespace without privileges, so that permissions apply even if root runs the tests."""
     (root / "closed/folder").mkdir(parents=True)
     (root / "unread").touch(mode=0o200)
     (root / "closed").chmod(0o000)
@@ -507,10 +507,10 @@ def test_denied_access_is_told_with_the_remedy_and_without_the_path_on_disk(root
     assert ran.returncode == 0, ran.stderr
 
 
-# Itself
+# The writer itself
 
 
-def test_a_place_that_is_not_normal_is_outside_however_it_was_made(disk: MountWriter) -> None:
+def test_a_path_that_is_not_normalized_is_outside(disk: MountWriter) -> None:
     for path in ("/..", "/../x", "/a/../b", "/a/./b", "//etc", "/a/", "etc", "/a\0b", ""):
         with pytest.raises(PathOutsideMount):
             disk.stat(at(path))
@@ -518,7 +518,7 @@ def test_a_place_that_is_not_normal_is_outside_however_it_was_made(disk: MountWr
             disk.write(at(path), b"", mode=0o644)
 
 
-def test_a_closed_disk_opens_nothing(root: Path) -> None:
+def test_a_closed_writer_opens_nothing(root: Path) -> None:
     for openat2 in (True, False):
         disk = MountWriter(root, openat2=openat2)
         disk.close()
@@ -552,7 +552,7 @@ def test_no_descriptor_is_left_open(disk: MountWriter, root: Path) -> None:
 
 
 @pytest.mark.req("WS-3", part="openat2")
-def test_openat2_is_here_and_is_what_a_disk_takes_if_not_told_otherwise(root: Path) -> None:
+def test_openat2_is_available_and_the_default(root: Path) -> None:
     assert has_openat2()
     with MountWriter(root) as disk:
         assert disk.stat(at("/")) is not None

@@ -1,4 +1,4 @@
-"""The path languages: what each takes, what it refuses, and how."""
+"""The path syntaxes: what each accepts, what it rejects, and how."""
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
@@ -79,7 +79,7 @@ def test_a_path_without_a_known_mount_is_outside(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["@project/..", "@project/a/../b", "@project/../pkg/x"])
-def test_a_mounted_path_takes_no_dot_dot_wherever_it_leads(text: str) -> None:
+def test_a_mounted_path_accepts_no_dot_dot_wherever_it_leads(text: str) -> None:
     with pytest.raises(PathOutsideMount, match="outside"):
         parse_mounted(text)
 
@@ -88,13 +88,13 @@ def test_a_mounted_path_takes_no_dot_dot_wherever_it_leads(text: str) -> None:
     ("text", "path"),
     [("src/a.py", "/src/a.py"), (".", "/"), ("./a//b/", "/a/b"), ("a/../b", "/b"), (" a ", "/a")],
 )
-def test_a_relative_path_is_seen_from_the_project(text: str, path: str) -> None:
+def test_a_relative_path_is_relative_to_the_project(text: str, path: str) -> None:
     assert parse_relative(text) == WorkspacePath(Mount.PROJECT, path)
 
 
 @pytest.mark.parametrize("text", ["/", "/src/a.py", " /x", "//x"])
 @pytest.mark.req("WS-2", part="an absolute path is outside where relative ones are spoken")
-def test_an_absolute_path_is_outside_where_relative_ones_are_spoken(text: str) -> None:
+def test_an_absolute_path_is_outside_where_relative_ones_are_expected(text: str) -> None:
     with pytest.raises(PathOutsideMount, match="outside"):
         parse_relative(text)
 
@@ -109,19 +109,19 @@ def test_an_empty_path_is_a_bad_argument(parse: type, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["/.", "/./", "//", "/a/b", "/a b", "/%2e%2e", "/~", "/ü", "/a:b"])
-def test_what_was_parsed_parses_to_itself(text: str) -> None:
+def test_a_parsed_path_parses_to_itself(text: str) -> None:
     place = parse_absolute(text)
 
     assert parse_absolute(shown(place)) == place
     assert parse_mounted(str(place)) == place
 
 
-def test_a_path_longer_than_the_kernel_takes_is_a_bad_argument() -> None:
+def test_a_path_longer_than_path_max_is_a_bad_argument() -> None:
     with pytest.raises(BadArguments):
         parse_absolute(("/" + "x" * 250) * 20)
 
 
-def test_a_place_is_shown_as_its_path_or_with_its_mount() -> None:
+def test_a_path_is_shown_alone_or_with_its_mount() -> None:
     assert shown(WorkspacePath(Mount.PROJECT, "/a")) == "/a"
     assert shown(WorkspacePath(Mount.PKG, "/a")) == "@pkg/a"
 
@@ -138,7 +138,7 @@ def test_a_message_about_a_path_is_short_and_printable() -> None:
     ("name", "sayable"),
     [("a.txt", True), ("日本", True), ("a\nb", False), ("a\\b", False), (" a", False), ("\udcff", False)],
 )
-def test_a_name_on_disk_is_sayable_if_a_path_could_hold_it(name: str, sayable: bool) -> None:
+def test_a_name_on_disk_is_valid_if_a_path_can_contain_it(name: str, sayable: bool) -> None:
     assert is_valid_name(name) is sayable
 
 
@@ -148,7 +148,7 @@ class Copy(BaseModel):
     into: MountPath = WorkspacePath(Mount.STATE, "/")
 
 
-def test_arguments_become_places_and_go_back_to_text() -> None:
+def test_arguments_become_paths_and_serialize_to_text() -> None:
     copy = Copy.model_validate({"source": "a/./b", "others": ["c", "."], "into": "@central/d"})
 
     assert copy.source == WorkspacePath(Mount.PROJECT, "/a/b")
@@ -164,7 +164,7 @@ def test_the_schema_of_a_path_is_a_described_string() -> None:
     assert properties["into"]["type"] == "string"
 
 
-def test_a_flaw_is_told_of_the_field_that_has_it() -> None:
+def test_an_error_names_the_field_that_has_it() -> None:
     with pytest.raises(ValidationError) as refused:
         Copy.model_validate({"source": "a\nb", "others": ["c", "x" * 256]})
 

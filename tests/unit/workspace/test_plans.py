@@ -1,4 +1,4 @@
-"""Plan files: what frontmatter says is read and changed, and whatever is not changed stays as it is."""
+"""Plan files: frontmatter is parsed and changed, and everything else stays unchanged."""
 
 import json
 import re
@@ -49,7 +49,7 @@ due: 2025-02-01
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("closing", [b"---", b"...", b"---  "])
-def test_frontmatter_and_body_are_told_apart(mark: bytes, end: bytes, closing: bytes) -> None:
+def test_frontmatter_and_body_are_separated(mark: bytes, end: bytes, closing: bytes) -> None:
     head = mark + end.join([b"---", b"title: T", closing, b""])
 
     plan = parsed(head + b"body\n---\nmore")
@@ -64,7 +64,7 @@ def test_a_plan_without_frontmatter_has_no_metadata(content: bytes) -> None:
     assert (plan.head, plan.metadata, plan.body) == (b"", None, content)
 
 
-def test_values_come_as_they_are_written_or_as_json_can_hold_them() -> None:
+def test_values_are_returned_as_written_or_as_json() -> None:
     plan = parsed(
         b"---\ncreated_at: 2025-01-15T10:30:00Z\ndue: 2025-02-01\nn: 1\nbig: 0xffffffffffffffffffff\nnan: .nan\n"
         b"yes: true\nnothing:\n2: two\nlist: [a, {b: c}]\n---\n"
@@ -103,7 +103,7 @@ def test_values_come_as_they_are_written_or_as_json_can_hold_them() -> None:
         (b"---\n!!python/object:os.system {}\n---\n", "line 2"),
     ],
 )
-def test_broken_frontmatter_is_told_with_what_is_wrong(content: bytes, why: str) -> None:
+def test_broken_frontmatter_is_reported_with_the_reason(content: bytes, why: str) -> None:
     with pytest.raises(InvalidFrontmatter) as caught:
         parsed(content)
 
@@ -111,7 +111,7 @@ def test_broken_frontmatter_is_told_with_what_is_wrong(content: bytes, why: str)
 
 
 @given(st.binary(max_size=60).map(lambda inside: b"---\n" + inside + b"\n---\nbody"))
-def test_whatever_stands_there_is_read_or_told_to_be_broken(content: bytes) -> None:
+def test_any_frontmatter_is_parsed_or_reported_as_broken(content: bytes) -> None:
     try:
         plan = parsed(content)
     except InvalidFrontmatter:
@@ -131,7 +131,7 @@ def test_whatever_stands_there_is_read_or_told_to_be_broken(content: bytes) -> N
         ("17", None),
     ],
 )
-def test_when_a_plan_was_made_is_understood_if_it_can_be(said: str, when: datetime | None) -> None:
+def test_the_creation_time_is_parsed_where_possible(said: str, when: datetime | None) -> None:
     assert parsed(f"---\ncreated_at: {said}\n---\n".encode()).created_at == when
 
 
@@ -158,7 +158,7 @@ def test_comments_order_and_other_fields_are_kept_byte_for_byte() -> None:
     )
 
 
-def test_when_it_was_made_is_not_changed_by_writing_it_anew() -> None:
+def test_the_creation_time_survives_a_rewrite() -> None:
     first = composed(None, title="T", status=PlanStatus.DRAFT, body=b"", now=datetime(2024, 1, 1, tzinfo=UTC))
 
     again = composed(first, title="T", status=PlanStatus.DRAFT, body=b"", now=NOW)
@@ -166,7 +166,7 @@ def test_when_it_was_made_is_not_changed_by_writing_it_anew() -> None:
     assert again.head == first.head
 
 
-def test_a_plan_without_frontmatter_gets_it_when_it_is_written() -> None:
+def test_a_plan_without_frontmatter_gets_it_when_written() -> None:
     plan = composed(parsed(b"# Old\n"), title="T", status=PlanStatus.ARCHIVED, body=b"# New\n", now=NOW)
 
     assert plan.metadata == {"title": "T", "status": "archived", "created_at": "2025-01-15T10:30:00Z"}
@@ -190,7 +190,7 @@ def test_a_plan_without_frontmatter_gets_it_when_it_is_written() -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_title_is_replaced_in_whatever_form_it_was_written(before: str, end: str) -> None:
+def test_a_title_is_replaced_in_every_yaml_style(before: str, end: str) -> None:
     head = f"---\n{before}---\n" if before.endswith("\n") or not before else f"---\n{before}\n---\n"
 
     after = frontmatter.changed(head.replace("\n", end).encode(), {"title": "T"})
@@ -200,7 +200,7 @@ def test_a_title_is_replaced_in_whatever_form_it_was_written(before: str, end: s
     assert after.count(b"\n") == after.count(end.encode())
 
 
-def test_frontmatter_in_a_form_that_cannot_be_changed_is_told_and_not_spoilt() -> None:
+def test_frontmatter_in_an_unsupported_form_is_an_error_and_unchanged() -> None:
     with pytest.raises(InvalidFrontmatter, match="line"):
         frontmatter.changed(b"---\n{a: b}\n---\n", {"title": "T"})
 
@@ -212,7 +212,7 @@ titles = st.text(st.characters(exclude_categories=["Cs"]), min_size=1) | st.text
 
 @settings(deadline=None, max_examples=50)
 @given(titles)
-def test_any_title_is_read_back_as_it_was_given(title: str) -> None:
+def test_any_title_round_trips(title: str) -> None:
     assert frontmatter.fields_of(frontmatter.made({"title": title, "status": "draft"})) == {
         "title": title,
         "status": "draft",
@@ -222,7 +222,7 @@ def test_any_title_is_read_back_as_it_was_given(title: str) -> None:
     assert all(comment in changed for comment in (b"# Ada decides.\n", b" # ask her first\n", b"  # shown in lists\n"))
 
 
-def test_a_body_is_not_glued_to_a_fence_without_a_line_end() -> None:
+def test_a_body_after_a_fence_without_a_line_end_starts_on_a_new_line() -> None:
     assert parsed(b"---\ntitle: T\n---").with_body(b"x") == b"---\ntitle: T\n---\nx"
     assert parsed(b"---\ntitle: T\n---").with_body(b"") == b"---\ntitle: T\n---"
 
@@ -250,5 +250,5 @@ def test_a_plan_ends_with_plan(path: str) -> None:
         require_plan_name(WorkspacePath(Mount.PROJECT, path))
 
 
-def test_a_plans_place_follows_from_its_name() -> None:
+def test_the_path_of_a_plan_follows_from_its_name() -> None:
     assert place_of("a-b-c") == place_of("a-b-c.plan") == WorkspacePath(Mount.PROJECT, "/plans/a-b-c.plan")

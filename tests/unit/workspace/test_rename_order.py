@@ -1,4 +1,4 @@
-"""The order of renames: tried out on a tree that is a dictionary, whatever moves to wherever."""
+"""The order of renames, tested on random moves in a tree that is a dictionary."""
 
 import random
 
@@ -23,13 +23,13 @@ def order(moves: dict[str, str], folders: set[str]) -> list[str]:
     return [place.path for place in turns(moves, folders)]
 
 
-def test_a_folder_that_takes_anothers_place_waits_and_so_does_what_is_in_it() -> None:
+def test_a_folder_that_replaces_another_waits_and_so_do_its_contents() -> None:
     found = order({"/b": "/c/b", "/b/b": "/c/b/b", "/c/b": "/a/b", "/c/b/a": "/a/b/a"}, {"/b", "/c/b"})
 
     assert found.index("/c/b") < found.index("/b") < found.index("/b/b")
 
 
-def test_what_leaves_a_folder_goes_before_it() -> None:
+def test_entries_that_leave_a_folder_move_before_it() -> None:
     moves = {"/a": "/b", "/a/x": "/x", "/a/y": "/b/y"}
 
     assert order(moves, {"/a"}) == ["/a/x", "/a", "/a/y"]
@@ -37,17 +37,17 @@ def test_what_leaves_a_folder_goes_before_it() -> None:
     assert list(turns(moves, {"/a"}).leaving(at("/a"))) == [at("/a/x")]
 
 
-def test_folders_that_trade_places_stay_and_what_is_in_them_has_its_turn() -> None:
+def test_folders_that_swap_paths_stay_and_their_contents_move() -> None:
     found = order({"/a": "/b", "/b": "/a", "/a/x": "/b/x", "/b/y": "/a/y", "/c": "/a/c"}, {"/a", "/b", "/c"})
 
     assert sorted(found) == ["/a/x", "/b/y", "/c"]
 
 
-def test_a_folder_that_goes_into_itself_stays() -> None:
+def test_a_folder_that_moves_into_itself_stays() -> None:
     assert order({"/a": "/a/b", "/a/x": "/a/b/x"}, {"/a"}) == ["/a/x"]
 
 
-def test_a_long_chain_and_many_trades_are_put_in_order_quickly() -> None:
+def test_a_long_chain_and_many_swaps_are_ordered_quickly() -> None:
     chain = {f"/{number}": f"/{number + 1}" for number in range(5_000)}
     trades = {f"/t/{number}": f"/t/{number ^ 1}" for number in range(5_000)}
 
@@ -59,7 +59,7 @@ def test_a_long_chain_and_many_trades_are_put_in_order_quickly() -> None:
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_no_folder_takes_along_what_goes_elsewhere(seed: int) -> None:
+def test_no_folder_carries_along_an_entry_that_moves_elsewhere(seed: int) -> None:
     chance = random.Random(seed)
     tree = {path: path for path in _random_paths(chance)}
     folders = {path for path in tree if any(other.startswith(path + "/") for other in tree)}
@@ -78,7 +78,7 @@ def test_no_folder_takes_along_what_goes_elsewhere(seed: int) -> None:
 def _rename(
     tree: dict[str, str], found: RenameOrder, place: WorkspacePath, moves: dict[str, str], folders: set[str]
 ) -> None:
-    """As the disk would: to where nothing stands and no file is above, and with all that is inside."""
+    """Renames as the disk does: only to a free path with no file above it, and with everything inside."""
     source, goal = place.path, moves[place.path]
     is_stuck = any(left.path in tree for left in found.leaving(place))
     is_below_a_file = any(
@@ -99,7 +99,7 @@ def _random_paths(chance: random.Random) -> set[str]:
 
 
 def _random_moves(chance: random.Random, paths: set[str], folders: set[str]) -> dict[str, str]:
-    """Some go elsewhere; what is in a folder that moves goes along, or elsewhere too. No two go to one place."""
+    """Random moves. Entries of a moved folder move along, or elsewhere. No two get the same path."""
     moves: dict[str, str] = {}
     taken: set[str] = set()
     for path in sorted(paths):

@@ -1,4 +1,4 @@
-"""The line at the top, what was typed before, and what a slash may become."""
+"""The status line, the prompt history, and the completion of slash commands."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,24 +22,24 @@ STANDING = StatusLine("~/pond", "assistant", "ollama/qwen3", "build", "guided", 
         (ContextUsage(3_000_000, 2_000_000), "████████ 100% of 2M"),
     ],
 )
-def test_the_gauge_says_how_full_the_context_is(usage: ContextUsage, shown: str) -> None:
+def test_the_gauge_shows_how_full_the_context_is(usage: ContextUsage, shown: str) -> None:
     assert gauge(usage) == shown
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 132])
 @pytest.mark.parametrize("where", ["~/pond", "/a/very/long/path/" * 8, "~/東京/計画"])
-def test_what_is_going_on_is_never_cut(where: str, width: int) -> None:
+def test_the_run_state_is_never_truncated(where: str, width: int) -> None:
     line = status_line(replace(STANDING, where=where), width)
 
     assert line.endswith(" ready  build · guided · 0 tokens ")
 
 
-def test_a_wide_line_says_everything_and_a_narrow_one_the_end_of_the_path() -> None:
+def test_a_wide_status_line_shows_everything_and_a_narrow_one_the_end_of_the_path() -> None:
     assert status_line(STANDING, 80).startswith(" ~/pond · assistant · ollama/qwen3 ")
     assert status_line(replace(STANDING, where="/home/ada/" + "x" * 60 + "/pond"), 80).startswith(" …x")
 
 
-def test_what_was_typed_comes_back_and_so_does_what_was_being_typed(tmp_path: Path) -> None:
+def test_the_history_recalls_earlier_prompts_and_the_unsent_one(tmp_path: Path) -> None:
     before = PromptHistory(tmp_path)
     before.add("one")
     before.add("two\nlines")
@@ -54,13 +54,13 @@ def test_what_was_typed_comes_back_and_so_does_what_was_being_typed(tmp_path: Pa
     assert (tmp_path / "said.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_a_damaged_history_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_damaged_history_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "said.jsonl").write_text("{")
 
     assert PromptHistory(tmp_path).older("") is None
 
 
-def test_a_slash_lists_commands_and_letters_narrow_them() -> None:
+def test_a_slash_lists_commands_and_letters_filter_them() -> None:
     assert completions("/") == list(COMMANDS)
     assert [one.name for one in completions("/re")] == ["/redo", "/resume"]
     assert completions("/trust gui") == []

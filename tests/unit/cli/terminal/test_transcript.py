@@ -1,4 +1,4 @@
-"""Events become blocks: text that grows, calls that run, wait and end, and what waits for a person."""
+"""Events become blocks: growing text, calls that run, wait and end, and pending approvals and questions."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def story_of(*all_told: StreamMessage, now: float | None = None) -> Transcript:
     return story
 
 
-def test_text_grows_in_one_block_and_a_piece_that_comes_again_is_not_said_again() -> None:
+def test_text_grows_in_one_block_and_repeated_deltas_are_ignored() -> None:
     story = story_of(delta("I shall", 0), delta("shall wri", 2), delta("te.", 11))
 
     [block] = story.blocks
@@ -37,13 +37,13 @@ def test_text_grows_in_one_block_and_a_piece_that_comes_again_is_not_said_again(
     assert block.text == "I shall write."
 
 
-def test_an_attempt_that_is_begun_again_replaces_what_was_said() -> None:
+def test_a_retried_message_replaces_the_earlier_text() -> None:
     story = story_of(delta("I shall not", 0), delta("I shall", 0, attempt=2))
 
     assert [block.text for block in story.blocks if isinstance(block, AgentBlock)] == ["I shall"]
 
 
-def test_the_end_of_a_message_has_the_whole_and_says_how_full_the_context_is() -> None:
+def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> None:
     end = told("stream-end", 4, messageId="m", content="Whole.", usage={"contextTokens": 18, "contextWindow": 100})
     story = story_of(delta("Who", 0), end)
 
@@ -52,7 +52,7 @@ def test_the_end_of_a_message_has_the_whole_and_says_how_full_the_context_is() -
     assert story.seen == 4
 
 
-def test_an_answer_without_words_makes_no_block() -> None:
+def test_an_empty_message_makes_no_block() -> None:
     assert story_of(told("stream-end", messageId="m", content="", usage={})).blocks == []
 
 
@@ -84,7 +84,7 @@ def test_a_call_waits_runs_and_ends() -> None:
     assert story.blocks == [call]
 
 
-def test_how_long_a_call_took_is_not_guessed_from_the_past() -> None:
+def test_the_duration_of_a_replayed_call_is_unknown() -> None:
     started = told("tool-start", toolId="c", toolName="bash", input={"command": "ls"})
     ended = told("tool-result", toolId="c", toolName="bash", status="error", result="no", metadata={})
     [call] = story_of(started, ended).blocks
@@ -93,7 +93,7 @@ def test_how_long_a_call_took_is_not_guessed_from_the_past() -> None:
     assert (call.state, call.seconds) == (CallBlockState.FAILED, None)
 
 
-def test_a_run_that_ends_leaves_nothing_waiting_and_says_why_it_stopped() -> None:
+def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None:
     story = story_of(
         told("message", 1, role="user", content="Go on"),
         told("run-state", 2, runId="r", state="ready"),
@@ -109,7 +109,7 @@ def test_a_run_that_ends_leaves_nothing_waiting_and_says_why_it_stopped() -> Non
     assert story.blocks[-1].text == "Stopped."
 
 
-def test_leaving_plan_mode_is_noticed_and_the_last_plan_is_remembered() -> None:
+def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:
     story = Transcript(mode="plan")
     story.tell(told("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
     story.tell(told("tool-start", toolId="e", toolName="exit_plan_mode", input={}))

@@ -1,4 +1,4 @@
-"""Widgets by themselves: questions of every kind, approvals key by key, typing, and a conversation that is long."""
+"""Single widgets: every kind of question, approvals by key, the prompt, and a long conversation."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ SEVERAL = {
 
 
 class Stage(App[None]):
-    """One widget above the input, and what it says."""
+    """One widget above the prompt, and the messages it posts."""
 
     def __init__(self, make: Callable[[], Widget]) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ async def pressed(pilot: Pilot[None], *keys: str) -> None:
     ],
     ids=["text", "number", "digit", "arrows", "own words", "boolean", "several"],
 )
-async def test_every_kind_of_question_is_answered_by_keys(
+async def test_every_kind_of_question_is_answered_with_keys(
     item: dict[str, Any], keys: tuple[str, ...], said: str
 ) -> None:
     app = Stage(lambda: QuestionPanel(question(item), {}))
@@ -124,7 +124,7 @@ async def test_every_kind_of_question_is_answered_by_keys(
     assert answered.said == {item["name"]: said}
 
 
-async def test_several_things_are_asked_one_after_the_other_and_again_if_they_do_not_fit() -> None:
+async def test_several_questions_are_asked_in_order_and_again_after_invalid_answers() -> None:
     app = Stage(lambda: QuestionPanel(question(BUTTONS, NUMBER), {}))
     async with app.run_test(size=(80, 24)) as pilot:
         panel = app.query_one(QuestionPanel)
@@ -155,7 +155,7 @@ async def test_several_things_are_asked_one_after_the_other_and_again_if_they_do
     ],
     ids=["yes", "no", "no because", "always", "not always", "not no"],
 )
-async def test_an_approval_is_decided_by_keys(keys: tuple[str, ...], decided: tuple[bool, str, str | None]) -> None:
+async def test_an_approval_is_decided_with_keys(keys: tuple[str, ...], decided: tuple[bool, str, str | None]) -> None:
     app = Stage(lambda: ApprovalPanel(approval()))
     async with app.run_test(size=(80, 24)) as pilot:
         app.query_one(ApprovalPanel).focus()
@@ -166,7 +166,7 @@ async def test_an_approval_is_decided_by_keys(keys: tuple[str, ...], decided: tu
     assert (event.approved, event.scope, event.reason) == decided
 
 
-async def test_what_is_allowed_once_only_has_no_always() -> None:
+async def test_an_approval_for_once_only_offers_no_wider_scope() -> None:
     closed = approval().model_copy(update={"rule": "protected-name"})
     app = Stage(lambda: ApprovalPanel(closed))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -178,7 +178,7 @@ async def test_what_is_allowed_once_only_has_no_always() -> None:
     assert (event.approved, event.scope) == (True, "once")
 
 
-async def test_lines_commands_and_what_was_said_before_are_typed() -> None:
+async def test_the_prompt_accepts_lines_commands_and_history() -> None:
     app = Stage(lambda: Widget())
     async with app.run_test(size=(80, 24)) as pilot:
         prompt = app.query_one(PromptInput)
@@ -200,7 +200,7 @@ async def test_lines_commands_and_what_was_said_before_are_typed() -> None:
     assert (offered, completed) == (1, "/trust ")
 
 
-async def test_of_a_long_conversation_only_the_end_is_on_the_screen_until_one_goes_up() -> None:
+async def test_a_long_conversation_renders_only_its_end_until_scrolled() -> None:
     blocks: list[Block] = [UserBlock(f"message {number}") for number in range(200)]
     app = Stage(TranscriptView)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -219,7 +219,7 @@ async def test_of_a_long_conversation_only_the_end_is_on_the_screen_until_one_go
     assert few < more <= few + 41
 
 
-async def test_a_call_is_unfolded_while_it_runs_and_folded_after() -> None:
+async def test_a_call_is_expanded_while_it_runs_and_collapsed_after() -> None:
     call = ToolCallBlock("bash", {"command": "make"}, output="compiling\n")
     app = Stage(TranscriptView)
     async with app.run_test(size=(80, 24)) as pilot:

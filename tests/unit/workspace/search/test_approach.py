@@ -1,4 +1,4 @@
-"""What ripgrep is asked for a pattern, and on which lines its answer counts."""
+"""The ripgrep expression for a pattern, and the lines on which its result is final."""
 
 import pytest
 
@@ -36,11 +36,11 @@ def reach(pattern: str, *, ignore_case: bool = False) -> MatchCertainty:
         (r"(a)\1", r"a(?-u:[^\n]*)"),
     ],
 )
-def test_what_ripgrep_is_asked(pattern: str, expression: str) -> None:
+def test_the_ripgrep_expression_of_a_pattern(pattern: str, expression: str) -> None:
     assert plan_search(pattern, ignore_case=False).expression == expression
 
 
-def test_case_is_ignored_as_an_option_of_the_whole() -> None:
+def test_ignoring_case_is_an_option_of_the_complete_pattern() -> None:
     assert plan_search("Todo", ignore_case=True) == SearchPlan("(?i)todo", MatchCertainty.EVERY_LINE)
     assert plan_search("(?i)Todo", ignore_case=False) == plan_search("Todo", ignore_case=True)
     assert plan_search("(?c)Todo", ignore_case=True) == plan_search("Todo", ignore_case=False)
@@ -54,25 +54,25 @@ def test_plain_text_means_the_same_on_every_line(pattern: str) -> None:
 @pytest.mark.parametrize(
     "pattern", [".", r"\w+", "[^a]", r"\s", "[[:alpha:]]", "^a", r"\bfoo", r"\mfoo", r"foo\M", r"\y(foo|b)", "[é-ü]"]
 )
-def test_what_depends_on_unicode_is_settled_on_plain_lines_only(pattern: str) -> None:
+def test_unicode_dependent_patterns_are_final_on_plain_lines_only(pattern: str) -> None:
     assert reach(pattern) is MatchCertainty.PLAIN_LINES
 
 
 @pytest.mark.parametrize(
     "pattern", [r"(a)\1", "a(?!b)", "(?<=a)b", r"\b\w+", r"\Yfoo", r"\yé", r"\m", r"foo\m", "a(?=b)c"]
 )
-def test_what_only_postgresql_can_judge_is_narrowed_down_by_ripgrep(pattern: str) -> None:
+def test_ripgrep_narrows_down_patterns_that_only_postgresql_can_match(pattern: str) -> None:
     assert reach(pattern) is MatchCertainty.NO_LINE
     assert plan_search(pattern, ignore_case=False) != EVERYTHING or pattern in (r"\m",)
 
 
 @pytest.mark.parametrize("letter", ["\u017f", "\u212a", "\u0130", "\u0131", "[é-\u017f]", "[^\u017f]"])
-def test_letters_whose_other_case_is_in_ascii_are_left_to_postgresql(letter: str) -> None:
+def test_letters_whose_other_case_is_ascii_are_left_to_postgresql(letter: str) -> None:
     assert reach(letter, ignore_case=True) is MatchCertainty.NO_LINE
 
 
 @pytest.mark.parametrize("pattern", ["s", "k", "ask"])
-def test_letters_for_which_ripgrep_takes_others_are_settled_on_plain_lines_only(pattern: str) -> None:
+def test_letters_that_ripgrep_folds_differently_are_final_on_plain_lines_only(pattern: str) -> None:
     assert reach(pattern, ignore_case=False) is MatchCertainty.EVERY_LINE
     assert reach(pattern, ignore_case=True) is MatchCertainty.PLAIN_LINES
 
@@ -85,11 +85,11 @@ def test_letters_for_which_ripgrep_takes_others_are_settled_on_plain_lines_only(
         r"[a-\d]", "a\nb", r"a\nb", "(?#c)a", r"\12", "(?=a)*", r"\y+", "$^", "a^b", "a$b", "(a$)*", "(^a)+", "x(^|a)",
     ],
 )  # fmt: skip
-def test_whatever_is_rare_or_wrong_is_left_to_postgresql_whole(pattern: str) -> None:
+def test_rare_or_invalid_patterns_are_left_to_postgresql(pattern: str) -> None:
     assert plan_search(pattern, ignore_case=False) == EVERYTHING
 
 
-def test_no_depth_of_nesting_is_too_much() -> None:
+def test_deep_nesting_is_accepted() -> None:
     assert plan_search("(" * 5_000 + "a" + ")" * 5_000, ignore_case=False) == EVERYTHING
 
 
@@ -120,5 +120,5 @@ def test_lines_that_are_not_plain(line: bytes) -> None:
         (r"\B", r"\B"),
     ],
 )
-def test_a_word_boundary_as_models_write_it_is_told_to_postgresql_in_its_own_words(pattern: str, told: str) -> None:
+def test_a_word_boundary_of_models_is_translated_for_postgresql(pattern: str, told: str) -> None:
     assert to_postgres_regex(pattern) == told

@@ -1,4 +1,4 @@
-"""``path_pattern``: SQL LIKE with stars, or a part of the path."""
+"""``path_pattern``: SQL LIKE with stars, or a substring of the path."""
 
 import pytest
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.req("TL-4", part="grep")
         ("*", "/anything"),
     ],
 )
-def test_what_a_path_pattern_means(pattern: str, path: str) -> None:
+def test_what_a_path_pattern_matches(pattern: str, path: str) -> None:
     assert likeness(pattern).means(path)
 
 
@@ -44,11 +44,11 @@ def test_what_a_path_pattern_means(pattern: str, path: str) -> None:
         ("%a%b", "/b/a"),
     ],
 )
-def test_what_a_path_pattern_does_not_mean(pattern: str, path: str) -> None:
+def test_what_a_path_pattern_does_not_match(pattern: str, path: str) -> None:
     assert not likeness(pattern).means(path)
 
 
-def test_the_end_of_a_name_is_known_where_it_is_certain() -> None:
+def test_the_file_extension_is_known_where_it_is_certain() -> None:
     assert {text: likeness(text).ending for text in ("%.rs", "src/*.py", "main", "/src/%", "%a_b", "%/a.c")} == {
         "%.rs": ".rs",
         "src/*.py": ".py",
@@ -59,7 +59,7 @@ def test_the_end_of_a_name_is_known_where_it_is_certain() -> None:
     }
 
 
-def test_no_path_pattern_takes_long() -> None:
+def test_every_path_pattern_is_fast() -> None:
     hostile = likeness("%a" * 200 + "%b")
 
     assert not hostile.means("/" + "a" * 4_000)

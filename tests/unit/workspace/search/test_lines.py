@@ -20,13 +20,13 @@ from toolcrib.workspace.search.hit_verification import TextLines, shown
         (b"\xff\n", ["\ufffd"]),
     ],
 )
-def test_lines_end_at_newlines_and_hold_no_ends(body: bytes, texts: list[str]) -> None:
+def test_lines_end_at_newlines_and_exclude_them(body: bytes, texts: list[str]) -> None:
     lines = TextLines(body)
 
     assert [lines.text(number) for number in range(1, len(lines) + 1)] == texts
 
 
-def test_lines_around_end_where_the_text_does() -> None:
+def test_context_lines_stay_within_the_text() -> None:
     lines = TextLines(b"1\n2\n3\n")
 
     assert lines.shown(-5, 1) == ["1"]
@@ -34,6 +34,6 @@ def test_lines_around_end_where_the_text_does() -> None:
     assert lines.raw(0) is lines.raw(4) is None
 
 
-def test_an_endless_line_ends() -> None:
+def test_a_long_line_is_truncated() -> None:
     assert shown("x" * 2_000) == "x" * 2_000
     assert shown("x" * 3_500) == "x" * 2_000 + "… [1,500 more characters]"
