@@ -90,7 +90,9 @@ def test_a_former_member_has_no_access(workspace: Workspace, http: httpx2.Client
     refused(hers.call("ls"), 403, "FORBIDDEN")
 
 
-def test_an_agents_key_opens_its_own_workspace_only(http: httpx2.Client, workspace: Workspace, ada: Someone) -> None:
+def test_an_agents_key_gives_access_to_its_own_workspace_only(
+    http: httpx2.Client, workspace: Workspace, ada: Someone
+) -> None:
     agent = workspace.agent("trust: autonomous\n")
     other = http.post("/workspaces", json={"name": "other"}, headers=workspace.headers).json()["id"]
 

@@ -267,7 +267,7 @@ def test_a_file_with_unchanged_content_is_not_stale(workspace: Workspace) -> Non
         (b"\xef\xbb\xbfa\r\nb", "b", "c\n", b"\xef\xbb\xbfa\r\nc\r\n"),
     ],
 )
-def test_crlf_is_matched_and_kept_and_the_note_says_so(
+def test_crlf_is_matched_and_kept_with_a_note(
     workspace: Workspace, before: bytes, old: str, new: str, after: bytes
 ) -> None:
     workspace.place("/a.txt", before)

@@ -113,7 +113,7 @@ def test_results_are_limited_to_the_first_50_matches_by_default(workspace: Works
     assert len(found(workspace, pattern="x", limit=3)) == 3
 
 
-def test_context_comes_as_arrays_of_lines(workspace: Workspace) -> None:
+def test_context_is_returned_as_arrays_of_lines(workspace: Workspace) -> None:
     workspace.write("/a.txt", "1\n2\nneedle\n4\n5\n")
     match = {"path": "/a.txt", "line_number": 3, "line_text": "needle"}
 

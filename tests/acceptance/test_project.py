@@ -16,7 +16,7 @@ def test_a_file_and_a_directory_are_read_by_relative_path(workspace: Workspace) 
 
 
 @pytest.mark.req("PO-6", part="project")
-def test_an_error_is_a_result_and_a_violation_says_outside(workspace: Workspace) -> None:
+def test_an_error_is_a_result_and_a_violation_contains_outside(workspace: Workspace) -> None:
     missing = workspace.result("read_file", path="nope.txt")
     outside = workspace.result("list_directory", path="../../")
     protected = workspace.agent("toolsets: [project]\n").result("read_file", path=".env")

@@ -23,7 +23,7 @@ def test_a_file_is_found_by_its_path(workspace: Workspace) -> None:
     assert found == workspace.result("file_info", path="/a.md")
 
 
-def test_an_empty_path_is_not_found(workspace: Workspace) -> None:
+def test_an_absent_path_is_not_found(workspace: Workspace) -> None:
     refused(workspace.get("/files", path="/nope.md"), 404, "NOT_FOUND", "File not found: /nope.md")
 
 

@@ -33,7 +33,7 @@ def kinds(root: type[ToolcribError] = ToolcribError) -> Iterator[type[ToolcribEr
 
 
 @pytest.mark.req("AP-1", part="statuses")
-def test_every_error_of_ours_has_a_status() -> None:
+def test_every_toolcrib_error_has_a_status() -> None:
     # Errors that only a client raises, such as an unreachable server, never become a response.
     elsewhere = ("toolcrib.client", "toolcrib.sdk")
     ours = [kind for kind in kinds() if not kind.__module__.startswith(elsewhere)]

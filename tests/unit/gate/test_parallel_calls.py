@@ -76,7 +76,7 @@ def test_calls_wait_for_earlier_calls_that_they_conflict_with() -> None:
     assert dependencies(effects) == [[], [], [0], [1], [0, 1, 2, 3], [4], [0, 1, 2, 3, 4, 5]]
 
 
-def test_no_calls_wait_for_nothing() -> None:
+def test_an_empty_list_of_calls_has_no_dependencies() -> None:
     assert dependencies([]) == []
 
 

@@ -129,7 +129,7 @@ async def test_missing_arguments_are_no_delta_and_an_empty_object(arguments: str
     assert received(events).message().tool_calls[0].parsed() == {}
 
 
-async def test_usage_comes_in_a_chunk_without_choices_or_with_the_last_one() -> None:
+async def test_usage_is_read_from_a_chunk_without_choices_or_from_the_last_one() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
     alone = sse({"id": "x", "choices": [], "usage": usage})
     beside = sse({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})

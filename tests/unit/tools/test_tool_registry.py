@@ -150,7 +150,7 @@ def test_a_tool_of_a_toolset_that_the_agent_lacks_is_not_listed(registry: ToolRe
 
 
 @pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
-def test_our_own_tools_are_found_by_their_modules() -> None:
+def test_builtin_tools_are_found_by_their_modules() -> None:
     found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
     workspace = {name for name, tool in found.items() if tool.toolset == "workspace"}
@@ -180,7 +180,7 @@ def test_our_own_tools_are_found_by_their_modules() -> None:
 
 
 @pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
-def test_every_tool_of_ours_is_complete() -> None:
+def test_every_builtin_tool_is_complete() -> None:
     for tool in discover_tools(toolcrib.tools):
         assert tool.description
         assert tool.input_schema["type"] == "object"

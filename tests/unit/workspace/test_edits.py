@@ -156,7 +156,7 @@ def test_a_line_beyond_the_end_is_rejected_with_the_number_of_lines(line: int) -
         (b"one\na\r\nb\r\n", "a\nb", "x\ny", b"one\nx\r\ny\r\n"),
     ],
 )
-def test_a_file_with_crlf_keeps_it_and_the_note_says_so(body: bytes, old: str, new: str, expected: bytes) -> None:
+def test_a_file_with_crlf_keeps_it_with_a_note(body: bytes, old: str, new: str, expected: bytes) -> None:
     result = edited(body, ReplaceEdit(old, new))
 
     assert result.body == expected

@@ -235,7 +235,7 @@ def test_names_are_three_words() -> None:
         assert re.fullmatch(r"[a-z]+-[a-z]+-[a-z]+", drawn())
 
 
-def test_the_words_are_many_and_none_is_protected() -> None:
+def test_there_are_many_words_and_none_is_protected() -> None:
     lists = (MOODS, THINGS, UNDERTAKINGS)
 
     assert len(set(chain(*lists))) == sum(map(len, lists)) == 192
