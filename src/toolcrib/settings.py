@@ -23,129 +23,153 @@ class Settings(BaseSettings):
         env_prefix="TOOLCRIB_", env_file=os.environ.get("TOOLCRIB_ENV_FILE"), extra="ignore", frozen=True
     )
 
-    database_url: str = Field(description="The server's database, as the role toolcrib_app.")
+    database_url: str = Field(description="PostgreSQL URL of the server's database, with the role toolcrib_app.")
     system_database_url: str | None = Field(
         default=None,
-        description="The same database as toolcrib_system; by default database_url with that role.",
+        description="The same database with the role toolcrib_system. By default, database_url with that role.",
     )
     owner_database_url: str | None = Field(
-        default=None, description="The same database as its owner; only `toolcrib db upgrade` uses it."
+        default=None, description="The same database with its owner's role. Only `toolcrib db upgrade` uses it."
     )
-    pool_size: int = Field(default=16, ge=2, le=200, description="Database connections of one server process.")
+    pool_size: int = Field(
+        default=16, ge=2, le=200, description="Maximum number of database connections of one server process."
+    )
 
-    jwt_secret: SecretStr = Field(description="Signs access tokens; at least 32 random bytes.")
+    jwt_secret: SecretStr = Field(description="Signs access tokens. At least 32 random bytes.")
     jwt_previous_secret: SecretStr | None = Field(
-        default=None, description="Still accepted while tokens signed with it live: for changing the secret."
+        default=None,
+        description="The previous secret, for rotation. Tokens signed with it are accepted until they expire.",
     )
-    access_token_minutes: int = Field(default=15, ge=1, le=24 * 60, description="How long an access token lives.")
-    refresh_token_days: int = Field(default=30, ge=1, le=365, description="How long a login lasts without being used.")
-    audit_key: SecretStr = Field(description="Seals the book; at least 32 random bytes, kept outside the database.")
-    seal_seconds: float = Field(default=10, gt=0, description="How often the book is sealed.")
+    access_token_minutes: int = Field(default=15, ge=1, le=24 * 60, description="Lifetime of an access token.")
+    refresh_token_days: int = Field(
+        default=30, ge=1, le=365, description="A login expires after this many days without use."
+    )
+    audit_key: SecretStr = Field(
+        description="Seals the audit log. At least 32 random bytes, stored outside the database."
+    )
+    seal_seconds: float = Field(default=10, gt=0, description="Seconds between seals of the audit log.")
     audit_checkpoint_file: Path | None = Field(
         default=None,
-        description="A file to which signed checkpoints of the audit log are appended, best on another disk.",
+        description="Append signed checkpoints of the audit log to this file. Use another disk if possible.",
     )
     audit_checkpoint_url: str | None = Field(
-        default=None, description="An address to which signed checkpoints of the audit log are posted, as JSON."
+        default=None, description="POST signed checkpoints of the audit log to this URL, as JSON."
     )
-    audit_checkpoint_seconds: float = Field(default=3600, gt=0, description="How often checkpoints are exported.")
+    audit_checkpoint_seconds: float = Field(default=3600, gt=0, description="Seconds between exports of checkpoints.")
 
     credentials_key: SecretStr | None = Field(
         default=None,
-        description="Encrypts users' keys to model providers; 32 random bytes or more. By default the token secret.",
+        description="Encrypts users' keys for model providers. At least 32 random bytes. By default, jwt_secret.",
     )
     credentials_previous_key: SecretStr | None = Field(
-        default=None, description="Still opens what was encrypted with it: for changing the key."
+        default=None, description="The previous key, for rotation. Still decrypts what was encrypted with it."
     )
     private_model_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Model servers inside this network that users may reach, as host:port, comma-separated; * for all.",
+        description="Model servers with private addresses that users may use: host:port, comma-separated; * for all.",
     )
     private_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="MCP servers inside this network that may be used, as host:port, comma-separated; * for all.",
+        description="MCP servers with private addresses that users may use: host:port, comma-separated; * for all.",
     )
     mcp_programs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
-        description="Folders with programs of MCP servers, comma-separated: visible in the sandbox where they are.",
+        description="Directories with MCP server programs, comma-separated. The sandbox mounts them at the same paths.",
     )
-    model_proxy: str | None = Field(default=None, description="A proxy through which model providers are reached.")
+    model_proxy: str | None = Field(default=None, description="URL of a proxy for requests to model providers.")
 
     keep_versions_days: float | None = Field(
-        default=None, gt=0, description="Versions older than this are forgotten, heads aside; by default none are."
+        default=None,
+        gt=0,
+        description="Delete versions older than this, except the current ones. By default, all versions are kept.",
     )
     trash_bytes: int = Field(
         default=1_000_000_000,
         ge=0,
-        description="How much a workspace's trash holds of displaced files that the history does not keep.",
+        description="Maximum size of a workspace's trash for replaced and deleted files that are not in the history.",
     )
-    trash_days: float = Field(default=7, gt=0, description="How long they are kept there; the oldest go first.")
+    trash_days: float = Field(
+        default=7, gt=0, description="Days that files stay in the trash. If it is full, the oldest are deleted first."
+    )
     lease_seconds: float = Field(
-        default=15, ge=1, description="A process that is silent for so long is believed dead; its runs are taken over."
+        default=15,
+        ge=1,
+        description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
     )
     max_attempts: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="A run or an approved call is given up after so many attempts that ended the server.",
+        description="Give up a run or an approved call after this many attempts during which the server process died.",
     )
     approval_seconds: float = Field(
-        default=7 * 86_400, ge=30, description="How long an approval or a question waits for a person."
+        default=7 * 86_400, ge=30, description="Pending approvals and questions expire after this time."
     )
-    collect_seconds: float = Field(default=3600, gt=0, description="How often unused contents are collected.")
+    collect_seconds: float = Field(
+        default=3600, gt=0, description="Seconds between deletions of unused blobs, expired trash and old versions."
+    )
 
-    data_dir: Path = Field(default=Path("toolcrib-data"), description="Where the workspaces' files lie.")
+    data_dir: Path = Field(default=Path("toolcrib-data"), description="Directory for the files of the workspaces.")
     redis_url: str | None = Field(
-        default=None, description="A Redis that all nodes share, for live events between them; one node needs none."
+        default=None, description="Redis URL for live events between nodes. A single node does not need it."
     )
-    node: str = Field(default_factory=socket.gethostname, description="This node's name; its disk holds its trees.")
-    host: str = Field(default="127.0.0.1", description="The address that is listened on.")
-    port: int = Field(default=3000, ge=1, le=65535, description="The port that is listened on.")
+    node: str = Field(
+        default_factory=socket.gethostname,
+        description="Name of this node. Workspaces are tied to the node whose disk holds their files.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=3000, ge=1, le=65535, description="Port to listen on.")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("localhost", "127.0.0.1", "[::1]"),
-        description="Host headers that are answered; comma-separated.",
+        description="Accepted Host headers, comma-separated.",
     )
     allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Origins, besides the server's own, that may use cookies; comma-separated."
+        default=(), description="Additional origins that may use cookies, comma-separated."
     )
     trusted_proxies: str | None = Field(
-        default=None, description="Addresses whose X-Forwarded-For and -Proto are believed; comma-separated."
+        default=None,
+        description="Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, comma-separated.",
     )
-    secure_cookies: bool = Field(default=True, description="Cookies travel over HTTPS only.")
-    max_request_bytes: int = Field(default=20_000_000, gt=0, description="Larger requests are refused.")
-    max_file_bytes: int = Field(default=10_000_000, gt=0, description="Larger files are not read or written by tools.")
+    secure_cookies: bool = Field(default=True, description="Send cookies over HTTPS only.")
+    max_request_bytes: int = Field(default=20_000_000, gt=0, description="Maximum size of a request body.")
+    max_file_bytes: int = Field(
+        default=10_000_000, gt=0, description="Maximum size of a file that tools read or write."
+    )
     searxng_url: str | None = Field(
-        default=None, description="A SearXNG that web_search asks first; it must give JSON."
+        default=None,
+        description="URL of a SearXNG server, which web_search tries first. It must have JSON output enabled.",
     )
-    brave_api_key: SecretStr | None = Field(default=None, description="For Brave Search, which web_search asks next.")
+    brave_api_key: SecretStr | None = Field(
+        default=None, description="API key for Brave Search, which web_search tries next."
+    )
     brave_url: str = Field(
-        default="https://api.search.brave.com/res/v1/web/search", description="Where Brave Search is asked."
+        default="https://api.search.brave.com/res/v1/web/search", description="URL of the Brave Search API."
     )
-    search_seconds: float = Field(default=10, gt=0, le=60, description="How long one search engine may take.")
+    search_seconds: float = Field(default=10, gt=0, le=60, description="Timeout for one search engine.")
     stalls_file: Path | None = Field(
-        default=None, description="Where stalls of the event loop are written, as JSON lines; for tests and diagnosis."
+        default=None, description="Write stalls of the event loop to this file, as JSON lines. For tests and diagnosis."
     )
-    max_api_keys: int = Field(default=200, ge=1, description="The most API keys that a person may have.")
-    max_workspaces: int = Field(default=1_000, ge=1, description="The most workspaces that a person may found.")
+    max_api_keys: int = Field(default=200, ge=1, description="Maximum number of API keys per user.")
+    max_workspaces: int = Field(default=1_000, ge=1, description="Maximum number of workspaces that a user may create.")
     max_workspace_files: int = Field(
-        default=2_000_000, ge=1, description="The most files and folders that calls may make in a workspace."
+        default=2_000_000, ge=1, description="Maximum number of files and folders that calls may create in a workspace."
     )
     max_workspace_bytes: int = Field(
         default=100_000_000_000,
         ge=1,
-        description="The most bytes of contents, earlier versions included, that calls may add to a workspace.",
+        description="Maximum bytes of file contents that calls may add to a workspace, including earlier versions.",
     )
-    max_sessions: int = Field(default=100_000, ge=1, description="The most sessions of a workspace.")
+    max_sessions: int = Field(default=100_000, ge=1, description="Maximum number of sessions per workspace.")
     max_open_approvals: int = Field(
-        default=1_000, ge=1, description="The most calls of a workspace that may wait for a person at once."
+        default=1_000, ge=1, description="Maximum number of calls per workspace that wait for a person."
     )
     open_registration: bool = Field(
         default=False,
-        description="Whether anyone who reaches the server may register. Otherwise `toolcrib user create` adds people.",
+        description="Allow anyone who can reach the server to register. Otherwise, use `toolcrib user create`.",
     )
     invitations: bool = Field(
         default=True,
-        description="Whether owners of workspaces may invite people who have no account, by links that are good once.",
+        description="Allow workspace owners to invite people without an account, by links that work once.",
     )
 
     @field_validator(

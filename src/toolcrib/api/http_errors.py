@@ -63,9 +63,9 @@ class ErrorOut(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     success: bool = Field(default=False, json_schema_extra={"const": False})
-    error: str = Field(description="What is wrong, and what would help; for people.")
-    code: str = Field(description="What is wrong; for programs. Stable.", json_schema_extra={"enum": list(STATUS)})
-    fields: dict[str, str] | None = Field(default=None, description="For each wrong field, what was expected.")
+    error: str = Field(description="Human-readable message: what is wrong and how to fix it.")
+    code: str = Field(description="Stable error code for programs.", json_schema_extra={"enum": list(STATUS)})
+    fields: dict[str, str] | None = Field(default=None, description="What was expected, for each invalid field.")
 
 
 def install(app: FastAPI) -> None:

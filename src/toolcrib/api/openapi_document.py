@@ -16,8 +16,8 @@ PUBLIC: Final[dict[str, Any]] = {"security": []}
 _DESCRIPTION: Final = """
 A versioned workspace and guarded tools for language models.
 
-Log in, then send `Authorization: Bearer <access token>`; programs send an API key in its place.
-Every error is `{"success": false, "error": …, "code": …, "fields": …}`; programs should look at `code`.
+Log in, then send `Authorization: Bearer <access token>`. Programs can send an API key instead.
+Every error is `{"success": false, "error": …, "code": …, "fields": …}`; programs should check `code`.
 """
 
 
@@ -47,7 +47,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _results_of_tools() -> dict[str, Any]:
     """Return `ToolResults`: lists the results of all tools by name, because all tools share one URL."""
     fields: dict[str, Any] = {name: (result, ...) for name, result in RESULTS.items()}
-    words = "What the result of each tool is, by the tool's name. No answer has this shape itself."
+    words = "The result schema of each tool, by tool name. No response has this schema itself."
     results = create_model("ToolResults", __doc__=words, **fields)
     schema = results.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
     shared: dict[str, Any] = schema.pop("$defs")

@@ -51,5 +51,6 @@ class Page(OutModel, Generic[ItemT]):
     items: list[ItemT]
     next: str | None = Field(
         default=None,
-        description="Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.",
+        description="The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the "
+        "oldest item.",
     )

@@ -19,12 +19,12 @@ class ToolResult(BaseModel):
 
 
 class LsEntry(ToolResult):
-    id: UUID | None = Field(description="Null for what only the disk knows.")
-    synced: bool = Field(description="Whether the history knows it.")
+    id: UUID | None = Field(description="Null for untracked files.")
+    synced: bool = Field(description="True if the file is tracked in the history.")
     name: str
     display_name: str
     path: str = Field(examples=["/src/main.rs"])
-    file_type: str = Field(description="Capitalised.", examples=["Document", "Folder"])
+    file_type: str = Field(description="The file type, capitalized.", examples=["Document", "Folder"])
     is_virtual: bool
     updated_at: datetime
 
@@ -36,12 +36,12 @@ class LsResult(ToolResult):
 
 class ReadResult(ToolResult):
     path: str
-    content: Any = Field(description="Text, or the value of a file that was written as JSON.")
+    content: Any = Field(description="Text, or a JSON value if the file was written as JSON.")
     total_lines: int | None
     truncated: bool | None
     offset: int | None
     limit: int | None
-    hash: str = Field(description="Of the whole file. Give it to `edit` as `last_read_hash`.")
+    hash: str = Field(description="Hash of the whole file. Pass it to `edit` as `last_read_hash`.")
     synced: bool
 
 
@@ -94,7 +94,7 @@ class WriteResult(ToolResult):
 
 class EditResult(FileChanged):
     note: str | None = Field(
-        default=None, description="There if the passage was found otherwise than letter by letter."
+        default=None, description="Present if the edit was adapted to the file's CRLF line endings."
     )
 
 
@@ -122,7 +122,7 @@ class GrepResult(ToolResult):
     timed_out: bool | None = None
     truncated: bool | None = None
     files_withheld: int | None = None
-    hint: str | None = Field(default=None, description="What to know of a result that is not all.")
+    hint: str | None = Field(default=None, description="Why the result is incomplete and what to do.")
 
 
 class FindEntry(ToolResult):
@@ -232,7 +232,9 @@ class VersionEntry(ToolResult):
 
 
 class FileVersionResult(VersionEntry):
-    content: Any = Field(description="Text, or the value of a file that was written as JSON; null if none was kept.")
+    content: Any = Field(
+        description="Text, or a JSON value if the file was written as JSON; null if the content was not kept."
+    )
 
 
 class FileVersionsResult(ToolResult):
@@ -249,7 +251,7 @@ class FileCompareResult(ToolResult):
     to: VersionEntry
     added: int
     removed: int
-    diff: str = Field(description="Unified.")
+    diff: str = Field(description="Unified diff.")
 
 
 class FileRestoreResult(ToolResult):
@@ -271,7 +273,10 @@ class ChangedFile(ToolResult):
     file_id: UUID
     added: int | None = None
     removed: int | None = None
-    diff: str | None = Field(default=None, description="Unified; absent where there is nothing to show as text.")
+    diff: str | None = Field(
+        default=None,
+        description="Unified diff. Absent for folders, protected paths, and content that is binary or too large.",
+    )
 
 
 class ChangesResult(ToolResult):
@@ -287,8 +292,8 @@ class RevertedFile(ToolResult):
     change: FileChange
     kind: EntryKind
     file_id: UUID
-    version_now: UUID = Field(description="What stands there now; of a file that is gone, its deletion.")
-    version_then: UUID | None = Field(description="What it goes back to; null where it was not there before.")
+    version_now: UUID = Field(description="The current version. For a deleted file, its deletion.")
+    version_then: UUID | None = Field(description="The restored version; null if the file did not exist before.")
     hash_now: str | None
     hash_then: str | None
 
@@ -302,9 +307,9 @@ class UndoConflictEntry(ToolResult):
 
 class UndoResult(ToolResult):
     dry_run: bool
-    call_id: UUID = Field(description="Undo this call to redo.")
+    call_id: UUID = Field(description="The id of this undo. Undo it to redo the changes.")
     changes: list[RevertedFile]
-    conflicts: list[UndoConflictEntry] = Field(description="Files that are left alone.")
+    conflicts: list[UndoConflictEntry] = Field(description="Files that were not changed because of a conflict.")
 
 
 RESULTS: Final[dict[str, type[ToolResult]]] = {

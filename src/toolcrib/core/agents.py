@@ -50,17 +50,20 @@ class ToolPermission(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    allowed: bool = Field(default=False, description="Whether the agent may use the tool at all.")
-    paths: tuple[str, ...] | None = Field(default=None, description="Globs; absent means the whole workspace.")
+    allowed: bool = Field(default=False, description="Allow the agent to use the tool.")
+    paths: tuple[str, ...] | None = Field(
+        default=None, description="Globs of the paths that the tool may use. By default, the whole workspace."
+    )
     timeout: Annotated[float, BeforeValidator(_seconds)] | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="How long a call may take: `120`, `90s` or `2m`."
+        default=None, gt=0, allow_inf_nan=False, description="Timeout of a call: `120`, `90s` or `2m`."
     )
     approve: ApprovalPoint = Field(
         default=ApprovalPoint.COMMAND,
-        description="Of `bash`: whether to ask before it runs, or about what it would change.",
+        description="For `bash`: approve the `command` before it runs, or its `effect` on files afterwards.",
     )
     hosts: tuple[str, ...] = Field(
-        default=(), description="Of `bash`: what it may contact, as `example.com`, `*.example.org` or `host:8080`."
+        default=(),
+        description="For `bash`: hosts that it may contact, such as `example.com`, `*.example.org` or `host:8080`.",
     )
 
 
@@ -74,7 +77,7 @@ class Phase(BaseModel):
 
     name: PhaseName
     tool_permissions: dict[str, ToolPermission] = Field(
-        description="What it may use in this phase, and where; empty, it reads only."
+        description="Permissions in this phase, by tool. If empty, the agent is read-only."
     )
 
 
@@ -88,51 +91,72 @@ class AgentRules(BaseModel):
 
     trust: TrustLevel = Field(
         default=TrustLevel.GUIDED,
-        description="How often a person is asked: `supervised` always, `guided` before what is dangerous, else never.",
+        description="Which calls need approval: all (`supervised`), dangerous ones (`guided`) or none (`autonomous`).",
     )
     max_trust: TrustLevel | None = Field(
         default=None,
-        description="The most that a session may trust it. Without it, only owners go beyond `trust` in a session.",
+        description="Highest trust level of a session. By default, only owners can exceed `trust` in a session.",
     )
     toolsets: tuple[str, ...] = Field(
-        default=("workspace",), description="Whose dialects it speaks; a tool that is allowed by name needs none."
+        default=("workspace",),
+        description="Toolsets of the agent. A built-in tool that `tool_permissions` allows does not need its toolset.",
     )
     tool_permissions: dict[str, ToolPermission] | None = Field(
-        default=None, description="What it may use, and where; without it, it reads only."
+        default=None, description="Permissions by tool. Without it, the agent is read-only."
     )
     phases: tuple[Phase, ...] = Field(
         default=(),
         max_length=50,
-        description="In place of `tool_permissions`: each phase states its own. A session begins in the first.",
+        description="Phases with their own permissions, instead of `tool_permissions`. Sessions start in the first.",
     )
     max_read_bytes: int = Field(
-        default=DEFAULT_MAX_READ_BYTES, gt=0, description="The most that one `fs.read` gives; more is cut."
+        default=DEFAULT_MAX_READ_BYTES,
+        gt=0,
+        description="Maximum bytes that `fs.read` returns. Longer content is truncated.",
     )
     max_write_bytes: int = Field(
-        default=DEFAULT_MAX_WRITE_BYTES, gt=0, description="The most that one `fs.write` takes; more is refused."
+        default=DEFAULT_MAX_WRITE_BYTES, gt=0, description="Maximum bytes that `fs.write` accepts."
     )
     unprotect: tuple[str, ...] = Field(
-        default=(), description="Protected-name patterns that the owner lifts for this agent."
+        default=(), description="Patterns of protected paths that are not protected for this agent."
     )
 
-    provider: str | None = Field(default=None, max_length=100, description="Whose model: `anthropic`, `openai` …")
-    model: str | None = Field(default=None, max_length=200, description="The model, as its provider calls it.")
-    prompt: str = Field(default="", max_length=30_000, description="The agent's own text; what it is offered follows.")
-    context_window: int | None = Field(default=None, gt=0, description="In tokens, where the provider does not tell.")
-    max_output_tokens: int | None = Field(default=None, gt=0, description="The most that a model says in one turn.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="For providers that take one.")
-    thinking_tokens: int = Field(default=0, ge=0, description="How much a model may think before it answers.")
-    max_turns: int = Field(default=200, ge=1, le=10_000, description="A run that takes more is stopped.")
+    provider: str | None = Field(
+        default=None, max_length=100, description="Model provider, such as `anthropic` or `openai`."
+    )
+    model: str | None = Field(default=None, max_length=200, description="The provider's name of the model.")
+    prompt: str = Field(
+        default="",
+        max_length=30_000,
+        description="Instructions for the model. Information about the tools is added after it.",
+    )
+    context_window: int | None = Field(
+        default=None, gt=0, description="Size of the context window in tokens, if the provider does not report it."
+    )
+    max_output_tokens: int | None = Field(
+        default=None, gt=0, description="Maximum number of tokens that the model writes in one turn."
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Sampling temperature, for providers that support it."
+    )
+    thinking_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Maximum thinking tokens per turn, where the provider supports it. 0 leaves it to the model.",
+    )
+    max_turns: int = Field(default=200, ge=1, le=10_000, description="Maximum number of turns of a run.")
     budget_reserve: float = Field(
         default=0.2,
         ge=0.01,
         le=0.95,
-        description="The share of the context window that is kept free: below it, a run makes room or concludes.",
+        description="Share of the context window to keep free. Below it, the run summarizes its history or finishes.",
     )
     max_sandbox_violations: int = Field(
-        default=0, ge=0, description="A run that touches what is out of bounds more often is stopped."
+        default=0, ge=0, description="Stop a run after more sandbox violations than this."
     )
-    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600, description="How long one turn of the model may take.")
+    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600, description="Timeout of one turn of the model.")
     run_seconds: Seconds | None = Field(
-        default=None, gt=0, description="Time at work; 30 minutes by default, 5 where no tool is offered."
+        default=None,
+        gt=0,
+        description="Maximum active time of a run. By default 30 minutes, or 5 if the agent has no tools.",
     )

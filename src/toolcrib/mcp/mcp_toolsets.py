@@ -136,7 +136,7 @@ class McpToolsets:
         return Tool(
             name=f"{server.toolset}/{offered.name}",
             toolset=server.toolset,
-            description=offered.description or f"`{offered.name}` of the MCP server {server.name!r}.",
+            description=offered.description or f"Tool `{offered.name}` of the MCP server {server.name!r}.",
             category=ToolCategory.MCP,
             danger=Danger.SAFE if offered.name in server.safe else Danger.DANGEROUS,
             arguments=arguments_by(offered.input_schema),

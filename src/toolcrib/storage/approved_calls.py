@@ -77,7 +77,7 @@ class ApprovedCallStore:
                        or (%(idle)s and f.id = (select o.id from found o where o.alone order by o.decided_at limit 1))
                 ), taken as (
                     update toolcrib.approvals a set claimed_by = %(holder)s, claimed_at = now(),
-                        -- Before the work begins: who dies of it cannot count it any more.
+                        -- Counted before the work starts, because this process may die during it.
                         attempts = a.attempts + case when a.claimed_by is distinct from %(holder)s then 1 else 0 end
                     from due d
                     where a.workspace_id = d.workspace_id and a.id = d.id

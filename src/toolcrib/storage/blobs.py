@@ -135,7 +135,7 @@ class RetentionStore:
                                         and f.version_id = o.id)
                       and not exists (select from toolcrib.pending p
                                       where p.workspace_id = o.workspace_id and p.file_id = o.file_id)
-                      -- Without its versions nobody could bring back what lies in the trash.
+                      -- A file in the trash can be restored only with its versions.
                       and not exists (select from toolcrib.trash t
                                       where t.workspace_id = o.workspace_id and t.file_id = o.file_id
                                         and t.gone_at is null)

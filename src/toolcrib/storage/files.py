@@ -92,7 +92,7 @@ class FileStore:
             await cursor.execute(
                 f"""
                 select {FILE_COLUMNS} from toolcrib.pending p
-                -- By key: these are few, and the workspace's files may be a million.
+                -- Look up by key: few rows are pending, but the workspace may have a million files.
                 cross join lateral (
                     select * from toolcrib.files f where f.workspace_id = %(workspace)s and f.id = p.file_id limit 1
                 ) f
@@ -158,7 +158,7 @@ class FileStore:
                     order by v.id desc
                     offset 0
                 ) v
-                -- By key, from the latest deletion on, until there are enough; those restored since are passed over.
+                -- Look up by key, latest deletion first, until the limit is reached. Skips files that were restored.
                 cross join lateral (
                     select * from toolcrib.files f
                     where f.workspace_id = %(workspace)s and f.id = v.file_id and f.version_id = v.id

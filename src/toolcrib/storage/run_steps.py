@@ -61,7 +61,7 @@ class RunStepStore:
                     state = 'running', epoch = r.epoch + 1, runner = %(process)s, active_since = now(),
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
-                    -- Before the work begins: this process, too, may not live to count it.
+                    -- Counted before the work starts, because this process may die too.
                     takeovers = r.takeovers
                         + case when r.state = 'running' and r.runner <> %(process)s then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
@@ -91,7 +91,7 @@ class RunStepStore:
                 MESSAGES
                 + """
                 where workspace_id = %s and session_id = %s and summary_id is null
-                -- A summary stands before all that it does not stand for.
+                -- A summary comes before the messages that it does not replace.
                 order by role <> 'summary', position
                 """,
                 (run.workspace_id, run.session_id),

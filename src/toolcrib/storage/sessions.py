@@ -429,7 +429,7 @@ class PlanModeStore:
                       and q.answers ->> (item ->> 'name') = 'Accept' and (item ->> 'name') = any (q.by_button)
                       and item -> 'buttons' @> '[{"value": "Reject"}]'
                       and not q.used
-                      -- The plan is the one that was shown: nothing was changed in it since.
+                      -- The plan has not changed since the question was asked.
                       and not exists (select from toolcrib.versions v
                                       where v.workspace_id = s.workspace_id and v.file_id = %(plan)s
                                         and v.created_at > q.created_at)

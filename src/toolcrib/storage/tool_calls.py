@@ -109,7 +109,7 @@ class ToolCallStore:
                 from toolcrib.tool_calls c
                 where state = 'running' and run_id is null and started_at < now() - make_interval(secs => %s)
                   and not toolcrib.is_alive(node, %s)
-                  -- What a person allowed is carried on, not ended.
+                  -- An approved call is resumed, not ended.
                   and not exists (select from toolcrib.approvals a
                                   where a.workspace_id = c.workspace_id and a.call_id = c.id
                                     and a.state = 'allowed' and a.carried_at is null)

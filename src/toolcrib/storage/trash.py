@@ -165,7 +165,7 @@ async def record_trashed(
         insert into toolcrib.trash
             (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, displaced_at, expires_at)
         select %(workspace)s, d.id, d.file_id, %(set)s, %(node)s, d.mount, d.path, d.kind, d.mode, d.size, now(),
-               -- What would fill the trash alone, and more, is not kept at all.
+               -- A file that is larger than the whole trash is not kept.
                case when d.size > %(most)s then now() else now() + %(keep)s end
         from jsonb_to_recordset(%(displaced)s::jsonb)
             as d (id uuid, file_id uuid, mount text, path text, kind text, mode integer, size bigint)

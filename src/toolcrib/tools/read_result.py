@@ -17,8 +17,8 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 
 class ReadResultArguments(ToolArguments):
-    call_id: UUID = Field(description="The call whose result was cut; the cut result names it.")
-    offset: int = Field(default=0, ge=0, description="The character to begin with; the cut result names it.")
+    call_id: UUID = Field(description="Id of the call, from the truncated result.")
+    offset: int = Field(default=0, ge=0, description="First character to read, from the truncated result.")
 
 
 def read_result_with(calls: ToolCallStore) -> Tool:
@@ -49,8 +49,8 @@ def read_result_with(calls: ToolCallStore) -> Tool:
         name=READ_RESULT,
         toolset="results",
         description=(
-            "Read the rest of a result that was cut. Give the `call_id` and the `offset` that the cut result names. "
-            "What comes is the result's text from there on, as much as fits, and the offset to read on from."
+            "Read the rest of a truncated result. Pass the `call_id` and the `offset` from the truncated "
+            "result. Returns the next part of the text and the offset of the part after it."
         ),
         category=ToolCategory.FILE,
         danger=Danger.SAFE,

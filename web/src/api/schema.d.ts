@@ -1371,7 +1371,7 @@ export interface components {
             /**
              * Token
              * Format: password
-             * @description What follows `#invitation=` in the link.
+             * @description The part after `#invitation=` in the link.
              */
             token: string;
             /**
@@ -1395,7 +1395,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description The agent's rules, as YAML.
+             * @description The agent's definition in YAML.
              * @example trust: guided
              *     tool_permissions:
              *       write: {allowed: true, paths: [docs/**]}
@@ -1416,13 +1416,13 @@ export interface components {
             name: string;
             /** Definition */
             definition: string;
-            /** @description What the definition says, defaults filled in. */
+            /** @description The parsed definition, including defaults. */
             rules: components["schemas"]["AgentRules"];
-            /** @description The most that a session may trust it: the lower of its own ceiling and the workspace's. */
+            /** @description The highest trust level of a session: the lower of the agent's and the workspace's `max_trust`. */
             max_trust: components["schemas"]["TrustLevel"] | null;
             /**
              * Package
-             * @description The package that brought it; null: an owner wrote it.
+             * @description The package that installed the agent; null if an owner created it.
              */
             package: string | null;
             /**
@@ -1443,21 +1443,21 @@ export interface components {
         };
         /**
          * AgentRules
-         * @description What an agent may do and how it thinks. ``tool_permissions`` absent means read-only.
+         * @description What an agent may do, and its model settings. Without ``tool_permissions`` the agent is read-only.
          *
-         *     Without ``provider`` and ``model`` it can be used by a program with a key, and by no run.
+         *     Without ``provider`` and ``model``, only programs with an API key can use the agent; runs cannot.
          */
         AgentRules: {
             /**
-             * @description How often a person is asked: `supervised` always, `guided` before what is dangerous, else never.
+             * @description Which calls need approval: all (`supervised`), dangerous ones (`guided`) or none (`autonomous`).
              * @default guided
              */
             trust: components["schemas"]["TrustLevel"];
-            /** @description The most that a session may trust it. Without it, only owners go beyond `trust` in a session. */
+            /** @description Highest trust level of a session. By default, only owners can exceed `trust` in a session. */
             max_trust?: components["schemas"]["TrustLevel"] | null;
             /**
              * Toolsets
-             * @description Whose dialects it speaks; a tool that is allowed by name needs none.
+             * @description Toolsets of the agent. A built-in tool that `tool_permissions` allows does not need its toolset.
              * @default [
              *       "workspace"
              *     ]
@@ -1465,99 +1465,99 @@ export interface components {
             toolsets: string[];
             /**
              * Tool Permissions
-             * @description What it may use, and where; without it, it reads only.
+             * @description Permissions by tool. Without it, the agent is read-only.
              */
             tool_permissions?: {
                 [key: string]: components["schemas"]["ToolPermission"];
             } | null;
             /**
              * Phases
-             * @description In place of `tool_permissions`: each phase states its own. A session begins in the first.
+             * @description Phases with their own permissions, instead of `tool_permissions`. Sessions start in the first.
              * @default []
              */
             phases: components["schemas"]["Phase"][];
             /**
              * Max Read Bytes
-             * @description The most that one `fs.read` gives; more is cut.
+             * @description Maximum bytes that `fs.read` returns. Longer content is truncated.
              * @default 50000
              */
             max_read_bytes: number;
             /**
              * Max Write Bytes
-             * @description The most that one `fs.write` takes; more is refused.
+             * @description Maximum bytes that `fs.write` accepts.
              * @default 100000
              */
             max_write_bytes: number;
             /**
              * Unprotect
-             * @description Protected-name patterns that the owner lifts for this agent.
+             * @description Patterns of protected paths that are not protected for this agent.
              * @default []
              */
             unprotect: string[];
             /**
              * Provider
-             * @description Whose model: `anthropic`, `openai` …
+             * @description Model provider, such as `anthropic` or `openai`.
              */
             provider?: string | null;
             /**
              * Model
-             * @description The model, as its provider calls it.
+             * @description The provider's name of the model.
              */
             model?: string | null;
             /**
              * Prompt
-             * @description The agent's own text; what it is offered follows.
+             * @description Instructions for the model. Information about the tools is added after it.
              * @default
              */
             prompt: string;
             /**
              * Context Window
-             * @description In tokens, where the provider does not tell.
+             * @description Size of the context window in tokens, if the provider does not report it.
              */
             context_window?: number | null;
             /**
              * Max Output Tokens
-             * @description The most that a model says in one turn.
+             * @description Maximum number of tokens that the model writes in one turn.
              */
             max_output_tokens?: number | null;
             /**
              * Temperature
-             * @description For providers that take one.
+             * @description Sampling temperature, for providers that support it.
              */
             temperature?: number | null;
             /**
              * Thinking Tokens
-             * @description How much a model may think before it answers.
+             * @description Maximum thinking tokens per turn, where the provider supports it. 0 leaves it to the model.
              * @default 0
              */
             thinking_tokens: number;
             /**
              * Max Turns
-             * @description A run that takes more is stopped.
+             * @description Maximum number of turns of a run.
              * @default 200
              */
             max_turns: number;
             /**
              * Budget Reserve
-             * @description The share of the context window that is kept free: below it, a run makes room or concludes.
+             * @description Share of the context window to keep free. Below it, the run summarizes its history or finishes.
              * @default 0.2
              */
             budget_reserve: number;
             /**
              * Max Sandbox Violations
-             * @description A run that touches what is out of bounds more often is stopped.
+             * @description Stop a run after more sandbox violations than this.
              * @default 0
              */
             max_sandbox_violations: number;
             /**
              * Turn Seconds
-             * @description How long one turn of the model may take.
+             * @description Timeout of one turn of the model.
              * @default 120
              */
             turn_seconds: number;
             /**
              * Run Seconds
-             * @description Time at work; 30 minutes by default, 5 where no tool is offered.
+             * @description Maximum active time of a run. By default 30 minutes, or 5 if the agent has no tools.
              */
             run_seconds?: number | null;
         };
@@ -1584,7 +1584,7 @@ export interface components {
             };
             /**
              * By Button
-             * @description The names of the questions that were answered with a button.
+             * @description Names of the questions answered with a button.
              * @default []
              */
             by_button: string[];
@@ -1615,7 +1615,7 @@ export interface components {
             name: string;
             /**
              * Expires In Days
-             * @description Without it, until it is revoked.
+             * @description By default, the key does not expire.
              */
             expires_in_days?: number | null;
         };
@@ -1624,7 +1624,7 @@ export interface components {
             key: components["schemas"]["ApiKeyOut"];
             /**
              * Secret
-             * @description Shown this once.
+             * @description The API key. It is not shown again.
              * @example tck_9fQ2xA…
              */
             secret: string;
@@ -1643,13 +1643,13 @@ export interface components {
             name: string;
             /**
              * Hint
-             * @description How the key begins.
+             * @description The first characters of the key.
              * @example tck_9fQ2xA
              */
             hint: string;
             /**
              * Workspace Id
-             * @description Set for an agent's key: it acts there only.
+             * @description The agent's workspace. Null for a user's key.
              */
             workspace_id: string | null;
             /** Agent Id */
@@ -1704,32 +1704,32 @@ export interface components {
             tool: string;
             /**
              * Shown
-             * @description The arguments, long ones shortened.
+             * @description The arguments. Long values are truncated.
              */
             shown: {
                 [key: string]: unknown;
             } | string;
             /**
              * Arguments Sha256
-             * @description The hash of the exact arguments. Send it back with the decision.
+             * @description SHA-256 of the full arguments. Send it with the decision.
              */
             arguments_sha256: string;
             /**
              * Changes
-             * @description What would become of each file, with diffs where known.
+             * @description The changes to files, with diffs where available.
              */
             changes: components["schemas"]["PreviewChangeOut"][];
             effects: components["schemas"]["EffectsOut"];
             /**
              * Rule
-             * @description The rule that asks.
+             * @description The rule that requires approval.
              */
             rule: string;
             /** Reason */
             reason: string;
             /** Isolation */
             isolation: string | null;
-            /** @description The narrowest rule that would cover the like of this call. */
+            /** @description The narrowest rule that allows similar calls. */
             offered: components["schemas"]["GrantRuleOut"];
             state: components["schemas"]["ApprovalState"];
             scope: components["schemas"]["GrantScope"] | null;
@@ -1743,7 +1743,7 @@ export interface components {
             denial: string | null;
             /**
              * Replaces
-             * @description The approval that this one asks again, because it had become stale.
+             * @description The stale approval that this one replaces.
              */
             replaces: string | null;
             /**
@@ -1759,15 +1759,16 @@ export interface components {
         };
         /**
          * ApprovalPoint
-         * @description What a person is asked about a command: whether it may run, or, once it ran in the sandbox, its effect.
+         * @description What a person approves of a command: the command before it runs, or its effect after it ran in the sandbox.
          * @enum {string}
          */
         ApprovalPoint: "command" | "effect";
         /**
          * ApprovalState
-         * @description ``stale``: what it was asked about has changed since, and it is asked anew in another approval.
+         * @description The state of an approval.
          *
-         *     ``withdrawn``: whoever called wants it no more, or is gone.
+         *     ``stale``: the base changed since, and a new approval replaces this one. ``withdrawn``: the caller cancelled the
+         *     call, or is gone.
          * @enum {string}
          */
         ApprovalState: "open" | "allowed" | "denied" | "expired" | "stale" | "withdrawn";
@@ -1796,7 +1797,7 @@ export interface components {
             contacted: string;
             /**
              * Refused
-             * @description Why it was not reached; null if it was.
+             * @description Why the host was not contacted; null if it was.
              * @example not granted
              */
             refused: string | null;
@@ -1815,7 +1816,7 @@ export interface components {
             id: string;
             /**
              * Kind
-             * @description `admin` is a change of members, agents, grants, keys, trust, MCP servers or the workspace: its `tool` says which, such as `member.created`, and its `input` has `subject`, `before` and `after`, no secrets.
+             * @description `admin` is a change to members, agents, grants, keys, trust, MCP servers or the workspace. Its `tool` names the change, such as `member.created`. Its `input` has `subject`, `before` and `after`, without secrets.
              * @enum {string}
              */
             kind: "call" | "admin";
@@ -1861,7 +1862,7 @@ export interface components {
             approver_id: string | null;
             /**
              * Input
-             * @description The arguments; contents only as size and sha256.
+             * @description The arguments. File contents appear only as size and SHA-256.
              */
             input: {
                 [key: string]: unknown;
@@ -1875,7 +1876,7 @@ export interface components {
             error_code: string | null;
             /**
              * Files
-             * @description Hashes before and after, for every file changed, and whom a program spoke to.
+             * @description The changed files with their hashes before and after, and the hosts that a command contacted.
              */
             files: (components["schemas"]["AuditFileOut"] | components["schemas"]["FileDisplaced"] | components["schemas"]["AuditHostOut"])[];
             /** Isolation */
@@ -1890,39 +1891,39 @@ export interface components {
         AuditVerificationOut: {
             /**
              * Whole
-             * @description Whether nothing was found in this part.
+             * @description True if no problems were found in this part.
              */
             whole: boolean;
             /** Problems */
             problems: string[];
             /**
              * First
-             * @description The seal after which this part begins; 0 is the beginning of the chain.
+             * @description The seal before this part; 0 is the start of the chain.
              */
             first: number;
             /**
              * First Mac
-             * @description The keyed hash of that seal, for comparing it with a checkpoint.
+             * @description The MAC of that seal. Compare it with a checkpoint.
              */
             first_mac: string;
             /**
              * Last
-             * @description The last seal that was looked at. Give it as `after` for the next part.
+             * @description The last checked seal. Pass it as `after` to check the next part.
              */
             last: number;
             /**
              * Newest
-             * @description The newest seal there is. When `last` has reached it, the chain is verified.
+             * @description The newest seal. The whole chain is checked when `last` reaches it.
              */
             newest: number;
             /**
              * Sealed
-             * @description How many records of the server were looked at in this part.
+             * @description Number of checked records in this part, from all workspaces.
              */
             sealed: number;
             /**
              * Unsealed
-             * @description How many records of this workspace came after `last`: while it is the newest, nothing is said about them. Counted up to 20,000.
+             * @description Number of records of this workspace after `last`, up to 20,000. They are not checked yet.
              */
             unsealed: number;
         };
@@ -1957,7 +1958,7 @@ export interface components {
             scope: components["schemas"]["GrantScope"] | null;
             /**
              * Rule
-             * @description The rule that asked.
+             * @description The rule that required approval.
              */
             rule: string;
             /** Reason */
@@ -1983,7 +1984,7 @@ export interface components {
             id: string;
             /**
              * Run Id
-             * @description Null for a call that was made outside runs.
+             * @description Null if the call is not part of a run.
              */
             run_id: string | null;
             /**
@@ -2000,7 +2001,7 @@ export interface components {
             tool: string;
             /**
              * Arguments
-             * @description Contents only as size and sha256.
+             * @description The arguments. File contents appear only as size and SHA-256.
              */
             arguments: {
                 [key: string]: unknown;
@@ -2013,7 +2014,7 @@ export interface components {
             error: components["schemas"]["ErrorInfo"] | null;
             /**
              * Files
-             * @description How many files it changed, counted up to 1,000.
+             * @description Number of changed files, up to 1,000.
              */
             files: number;
             /**
@@ -2026,7 +2027,7 @@ export interface components {
             decision: components["schemas"]["CallDecisionOut"] | null;
             /**
              * Undone By
-             * @description The undo that took it back and stands. Undo that call to do this one again.
+             * @description The undo of this call, if it is still in effect. Undo it to redo the call.
              */
             undone_by: string | null;
         };
@@ -2097,18 +2098,18 @@ export interface components {
             contacts: string[];
             /**
              * Protected
-             * @description Names that only a person can let pass.
+             * @description Protected paths. Only a person can approve them.
              */
             protected?: string[] | null;
             /**
              * Output
-             * @description What a command said whose effect is asked about.
+             * @description Output of the command, if its effect needs approval.
              */
             output?: unknown;
         };
         /**
          * EntryKind
-         * @description What stands on disk.
+         * @description What is on disk.
          * @enum {string}
          */
         EntryKind: "file" | "folder" | "link";
@@ -2142,18 +2143,18 @@ export interface components {
             success: false;
             /**
              * Error
-             * @description What is wrong, and what would help; for people.
+             * @description Human-readable message: what is wrong and how to fix it.
              */
             error: string;
             /**
              * Code
-             * @description What is wrong; for programs. Stable.
+             * @description Stable error code for programs.
              * @enum {string}
              */
             code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "NOT_ON_DISK" | "TIMED_OUT";
             /**
              * Fields
-             * @description For each wrong field, what was expected.
+             * @description What was expected, for each invalid field.
              */
             fields?: {
                 [key: string]: string;
@@ -2173,7 +2174,7 @@ export interface components {
             type: string;
             /**
              * Payload
-             * @description In camelCase, as the WebSocket tells it.
+             * @description The same payload as on the WebSocket, in camelCase.
              */
             payload: {
                 [key: string]: unknown;
@@ -2211,12 +2212,12 @@ export interface components {
             agent_id?: string | null;
             /**
              * Session Id
-             * @description A session, whose agent, phase, mode, trust and grants then count.
+             * @description Use the agent, phase, mode, trust and grants of this session.
              */
             session_id?: string | null;
             /**
              * Phase
-             * @description One of the agent's phases; without it, the session's, or the agent's first.
+             * @description One of the agent's phases. By default, the session's phase or the agent's first one.
              */
             phase?: string | null;
         };
@@ -2250,7 +2251,7 @@ export interface components {
             removed: number;
             /**
              * Diff
-             * @description Unified.
+             * @description Unified diff.
              */
             diff: string;
         };
@@ -2329,7 +2330,7 @@ export interface components {
         };
         /**
          * FileType
-         * @description What a file is for; chosen by its author, not by its bytes.
+         * @description The purpose of a file, chosen by its author and independent of its bytes.
          * @enum {string}
          */
         FileType: "document" | "folder" | "canvas" | "chat" | "whiteboard" | "agent" | "skill" | "plan";
@@ -2373,7 +2374,7 @@ export interface components {
             created_at: string;
             /**
              * Content
-             * @description Text, or the value of a file that was written as JSON; null if none was kept.
+             * @description Text, or a JSON value if the file was written as JSON; null if the content was not kept.
              */
             content: unknown;
         };
@@ -2389,7 +2390,7 @@ export interface components {
             name: string;
             /**
              * Arguments
-             * @description JSON, as the model wrote it.
+             * @description JSON text from the model.
              */
             arguments: string;
         };
@@ -2458,7 +2459,7 @@ export interface components {
         };
         /**
          * GrantScope
-         * @description How far an allowance reaches: this call, its like in this session, or its like for good.
+         * @description How far an approval extends: this call, similar calls in this session, or similar calls always.
          * @enum {string}
          */
         GrantScope: "once" | "session" | "always";
@@ -2575,13 +2576,13 @@ export interface components {
             remedy: string;
             /**
              * Open
-             * @description It lowers the level; otherwise it is made good by something else.
+             * @description True if the gap lowers the isolation level. False if another protection covers it.
              */
             open: boolean;
         };
         /**
          * IsolationLevel
-         * @description From the strongest to none. Only ``namespaces`` is offered unless an operator says otherwise in words.
+         * @description From the strongest to none. Only ``namespaces`` is accepted unless an operator configures otherwise.
          * @enum {string}
          */
         IsolationLevel: "namespaces" | "process" | "none";
@@ -2591,11 +2592,11 @@ export interface components {
          */
         IsolationOut: {
             level: components["schemas"]["IsolationLevel"];
-            /** @description Below it, commands are off. */
+            /** @description The lowest isolation level at which commands can run. */
             minimum: components["schemas"]["IsolationLevel"];
             /**
              * Offered
-             * @description Whether commands are run at all.
+             * @description True if commands can run.
              */
             offered: boolean;
             /** Held */
@@ -2620,12 +2621,12 @@ export interface components {
             trash_days: number;
             /**
              * Keep Versions Days
-             * @description Null: versions are kept for ever.
+             * @description Null if versions are kept forever.
              */
             keep_versions_days: number | null;
             /**
              * Approval Seconds
-             * @description How long an approval or a question waits for a person.
+             * @description How long an approval or a question can stay pending.
              */
             approval_seconds: number;
         };
@@ -2648,7 +2649,7 @@ export interface components {
             /**
              * Link
              * Format: password
-             * @description What follows `#login=` in a login link.
+             * @description The part after `#login=` in a login link.
              */
             link: string;
         };
@@ -2656,12 +2657,12 @@ export interface components {
         LogoutIn: {
             /**
              * Refresh Token
-             * @description Without it, the cookie is taken.
+             * @description By default, the refresh token in the cookie.
              */
             refresh_token?: string | null;
             /**
              * Everywhere
-             * @description End every login of this person; needs an access token.
+             * @description End all logins of this user. Requires an access token.
              * @default false
              */
             everywhere: boolean;
@@ -2673,7 +2674,7 @@ export interface components {
         McpApprovalIn: {
             /**
              * Sha256
-             * @description The hash of the list that you looked at: `seen_sha256`.
+             * @description `seen_sha256` of the tool list that you reviewed.
              */
             sha256: string;
         };
@@ -2699,7 +2700,7 @@ export interface components {
             url?: string | null;
             /**
              * Secrets
-             * @description Headers of requests, or variables of the environment. Never shown again.
+             * @description Request headers for a `url`, environment variables for a `command`. They are not shown again.
              * @default {}
              */
             secrets: {
@@ -2707,7 +2708,7 @@ export interface components {
             };
             /**
              * Safe Tools
-             * @description Tools that need no approval by trust.
+             * @description Tools that are safe. They need no approval at trust level `guided`.
              * @default []
              */
             safe_tools: string[];
@@ -2746,7 +2747,7 @@ export interface components {
             approved_at: string | null;
             /**
              * Seen
-             * @description What it offered when it was last looked at.
+             * @description The tools that the server offered at the last refresh.
              */
             seen: components["schemas"]["McpToolOut"][] | null;
             /** Seen Sha256 */
@@ -2755,7 +2756,7 @@ export interface components {
             seen_at: string | null;
             /**
              * Changed
-             * @description Approved tools that are off, because they are not as they were.
+             * @description Approved tools that are disabled because they changed.
              */
             changed: string[];
             /** Awaits Approval */
@@ -2800,7 +2801,7 @@ export interface components {
         };
         /**
          * McpTransport
-         * @description ``stdio``: a program that runs in the sandbox. ``http``: an address.
+         * @description ``stdio``: a program that runs in the sandbox. ``http``: a URL.
          * @enum {string}
          */
         McpTransport: "stdio" | "http";
@@ -2864,7 +2865,7 @@ export interface components {
             thinking?: string | null;
             /**
              * Note
-             * @description What the provider wants to get back.
+             * @description Provider data that is sent back to the provider with the message.
              */
             note?: {
                 [key: string]: unknown;
@@ -2873,12 +2874,12 @@ export interface components {
             concluded?: boolean | null;
             /**
              * Cut
-             * @description The answer was broken off.
+             * @description True if the message is incomplete.
              */
             cut?: boolean | null;
             /**
              * Tool Call Id
-             * @description Of a tool's message: the call that it answers.
+             * @description The provider's id of the call whose result this is. Only in messages of tools.
              */
             tool_call_id?: string | null;
             /** Call Id */
@@ -2889,7 +2890,7 @@ export interface components {
             summarised_by?: ("model" | "rule") | null;
             /**
              * Messages
-             * @description Those that a summary stands for.
+             * @description The messages that this summary replaces.
              */
             messages?: string[] | null;
         };
@@ -2922,7 +2923,7 @@ export interface components {
         MessageToolCallOut: {
             /**
              * Id
-             * @description The provider's name for it.
+             * @description The provider's id of the call.
              */
             id: string;
             /**
@@ -2990,13 +2991,13 @@ export interface components {
             expires_at: string;
             /**
              * Token
-             * @description Shown this once; good for one account.
+             * @description Creates one account. It is not shown again.
              * @example tci_…
              */
             token: string;
             /**
              * Link
-             * @description Where the person makes the account. Give it to nobody else.
+             * @description The link for creating the account. Send it only to the invited person.
              */
             link: string;
         };
@@ -3017,19 +3018,19 @@ export interface components {
             version: string;
             /**
              * Sha256
-             * @description Of the archive.
+             * @description SHA-256 of the archive.
              */
             sha256: string;
             /** Files */
             files: number;
             /**
              * Bytes
-             * @description Of all its files, unpacked.
+             * @description Total size of the unpacked files.
              */
             bytes: number;
             /**
              * Agents
-             * @description Their names in the workspace.
+             * @description The names of the agents in the workspace.
              * @example [
              *       "demo.planner"
              *     ]
@@ -3037,7 +3038,7 @@ export interface components {
             agents: string[];
             /**
              * Has Workflow
-             * @description Whether sessions can run it.
+             * @description True if sessions can run the package's workflow.
              */
             has_workflow: boolean;
             /**
@@ -3057,7 +3058,7 @@ export interface components {
             items: components["schemas"]["AgentOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3067,7 +3068,7 @@ export interface components {
             items: components["schemas"]["ApiKeyOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3077,7 +3078,7 @@ export interface components {
             items: components["schemas"]["ApprovalOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3087,7 +3088,7 @@ export interface components {
             items: components["schemas"]["AuditRecordOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3097,7 +3098,7 @@ export interface components {
             items: components["schemas"]["CallSummaryOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3107,7 +3108,7 @@ export interface components {
             items: components["schemas"]["GrantOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3117,7 +3118,7 @@ export interface components {
             items: components["schemas"]["InvitationAnswer"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3127,7 +3128,7 @@ export interface components {
             items: components["schemas"]["McpServerOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3137,7 +3138,7 @@ export interface components {
             items: components["schemas"]["MemberOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3147,7 +3148,7 @@ export interface components {
             items: components["schemas"]["MessageOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3157,7 +3158,7 @@ export interface components {
             items: components["schemas"]["ModelOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3167,7 +3168,7 @@ export interface components {
             items: components["schemas"]["PackageAnswer"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3177,7 +3178,7 @@ export interface components {
             items: components["schemas"]["ProviderCredentialsOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3187,7 +3188,7 @@ export interface components {
             items: components["schemas"]["QuestionPauseOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3197,7 +3198,7 @@ export interface components {
             items: components["schemas"]["RunOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3207,7 +3208,7 @@ export interface components {
             items: components["schemas"]["SessionOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3217,7 +3218,7 @@ export interface components {
             items: components["schemas"]["WorkspaceOut"][];
             /**
              * Next
-             * @description Give it as `before`, or where the list begins with the oldest as `after`, to get the next page.
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
         };
@@ -3266,14 +3267,14 @@ export interface components {
         };
         /**
          * Phase
-         * @description One phase of an agent's workflow: a session is in one of them, and the agent may do there what it states.
+         * @description One phase of an agent's workflow. A session is in one phase, which sets the agent's permissions.
          */
         Phase: {
             /** Name */
             name: string;
             /**
              * Tool Permissions
-             * @description What it may use in this phase, and where; empty, it reads only.
+             * @description Permissions in this phase, by tool. If empty, the agent is read-only.
              */
             tool_permissions: {
                 [key: string]: components["schemas"]["ToolPermission"];
@@ -3293,7 +3294,7 @@ export interface components {
             from?: string | null;
             /**
              * Target
-             * @description Of a link.
+             * @description The target of a symbolic link.
              */
             target?: string | null;
             before?: components["schemas"]["FileSideOut"] | null;
@@ -3304,12 +3305,12 @@ export interface components {
             removed?: number | null;
             /**
              * Diff
-             * @description Unified.
+             * @description Unified diff.
              */
             diff?: string | null;
             /**
              * Cut
-             * @description There is a diff, and it is too long for a list.
+             * @description The diff is omitted because it is too long for a list.
              */
             cut?: boolean | null;
             /** Count */
@@ -3329,12 +3330,12 @@ export interface components {
             secret: string;
             /**
              * Base Url
-             * @description For servers that imitate a provider.
+             * @description The URL of a server with the same API as the provider.
              */
             base_url?: string | null;
             /**
              * Check
-             * @description Ask the provider first whether it accepts them.
+             * @description Check the credentials with the provider before saving them.
              * @default true
              */
             check: boolean;
@@ -3345,7 +3346,7 @@ export interface components {
             provider: string;
             /**
              * Kind
-             * @description What they give access to.
+             * @description What the credentials are for: models or web search.
              * @enum {string}
              */
             kind: "models" | "search";
@@ -3401,7 +3402,7 @@ export interface components {
             agent_id: string | null;
             /**
              * Questions
-             * @description One to four: name, question, JSON Schema, buttons.
+             * @description One to four questions.
              */
             questions: components["schemas"]["QuestionOut"][];
             state: components["schemas"]["QuestionState"];
@@ -3435,7 +3436,7 @@ export interface components {
         RefreshIn: {
             /**
              * Refresh Token
-             * @description Without it, the cookie is taken.
+             * @description By default, the refresh token in the cookie.
              */
             refresh_token?: string | null;
         };
@@ -3459,7 +3460,7 @@ export interface components {
             full_name?: string | null;
             /**
              * Setup
-             * @description What follows `#setup=` in the link to make the first account.
+             * @description The part after `#setup=` in the link for creating the first account.
              */
             setup?: string | null;
         };
@@ -3506,11 +3507,11 @@ export interface components {
             agent_id: string | null;
             /**
              * Asked
-             * @description How the message begins that it answers.
+             * @description The beginning of the message that started the run.
              */
             asked: string;
             state: components["schemas"]["RunState"];
-            /** @description Why it ended; null while it has not. */
+            /** @description Why the run ended; null if it has not ended. */
             ending: components["schemas"]["RunEnding"] | null;
             error: components["schemas"]["ErrorInfo"] | null;
             /** Turns */
@@ -3523,7 +3524,7 @@ export interface components {
             context_tokens: number;
             /**
              * Active Ms
-             * @description Time at work. Waiting for a person does not count.
+             * @description Active time in milliseconds, without the time spent waiting for a person.
              */
             active_ms: number;
             /**
@@ -3538,7 +3539,9 @@ export interface components {
         };
         /**
          * RunState
-         * @description ``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person.
+         * @description The state of a run.
+         *
+         *     ``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person.
          * @enum {string}
          */
         RunState: "queued" | "ready" | "running" | "waiting" | "ended";
@@ -3548,37 +3551,37 @@ export interface components {
             title?: string | null;
             /**
              * Agent Id
-             * @description The agent that acts in it; without one, you do.
+             * @description The session's agent. Without it, calls in the session are your own.
              */
             agent_id?: string | null;
             /** @default build */
             mode: components["schemas"]["SessionMode"];
-            /** @description By default the agent's own. */
+            /** @description By default, the agent's trust. */
             trust?: components["schemas"]["TrustLevel"] | null;
             /**
              * Provider
-             * @description Whose model answers; by default the agent's own.
+             * @description The model provider. By default, the agent's.
              */
             provider?: string | null;
             /**
              * Model
-             * @description The model, as its provider calls it.
+             * @description The provider's name of the model.
              */
             model?: string | null;
             /**
              * Phase
-             * @description One of the agent's phases; by default its first.
+             * @description One of the agent's phases. By default, the first one.
              */
             phase?: string | null;
             /**
              * Package
-             * @description An installed package: the session is a run of its workflow.
+             * @description An installed package. The session runs its workflow.
              */
             package?: string | null;
         };
         /**
          * SessionMode
-         * @description ``plan``: look and write plans. ``build``: do what the agent may.
+         * @description A session's mode. ``plan``: read everything, write only plans. ``build``: everything that the agent may do.
          * @enum {string}
          */
         SessionMode: "plan" | "build";
@@ -3597,19 +3600,19 @@ export interface components {
             trust: components["schemas"]["TrustLevel"] | null;
             /**
              * Provider
-             * @description Whose model answers; null: the agent's own.
+             * @description The model provider; null for the agent's.
              */
             provider: string | null;
             /** Model */
             model: string | null;
             /**
              * Phase
-             * @description The phase whose permissions bind the agent; null: its first, if it has any.
+             * @description The agent's phase, which sets its permissions; null for the first one.
              */
             phase: string | null;
             /**
              * Package
-             * @description The package whose workflow it runs.
+             * @description The package whose workflow the session runs.
              */
             package: string | null;
             /**
@@ -3624,7 +3627,7 @@ export interface components {
             created_at: string;
             /**
              * Last Seq
-             * @description The number of its newest event.
+             * @description The number of the newest event.
              */
             last_seq: number;
         };
@@ -3635,20 +3638,20 @@ export interface components {
         SessionUpdate: {
             /** Title */
             title?: string | null;
-            /** @description Null: the agent's own. Counts from the next message on. */
+            /** @description Null sets the agent's trust. Takes effect with the next message. */
             trust?: components["schemas"]["TrustLevel"] | null;
-            /** @description Plan or build; a run that is under way goes on in it. */
+            /** @description Plan or build. Also applies to the current run. */
             mode?: components["schemas"]["SessionMode"] | null;
             /**
              * Provider
-             * @description With `model`; null: the agent's own.
+             * @description Requires `model`. Null sets the agent's provider and model.
              */
             provider?: string | null;
             /** Model */
             model?: string | null;
             /**
              * Phase
-             * @description One of the agent's phases; null: its first. Counts from the next turn on.
+             * @description One of the agent's phases; null sets the first one. Takes effect with the next turn.
              */
             phase?: string | null;
         };
@@ -3695,7 +3698,7 @@ export interface components {
             tool: string;
             /**
              * Arguments
-             * @description Contents only as size and sha256.
+             * @description The arguments. File contents appear only as size and SHA-256.
              */
             arguments: {
                 [key: string]: unknown;
@@ -3707,7 +3710,7 @@ export interface components {
             state: "running" | "done" | "refused" | "waiting" | "unknown";
             /**
              * Result
-             * @description `ToolResults` has its shape by the tool's name.
+             * @description See `ToolResults` for the schema of each tool's result.
              */
             result: unknown;
             error: components["schemas"]["ErrorInfo"] | null;
@@ -3733,7 +3736,7 @@ export interface components {
             ticket: string;
             /**
              * Expires In
-             * @description Seconds.
+             * @description Lifetime in seconds.
              */
             expires_in: number;
         };
@@ -3758,12 +3761,12 @@ export interface components {
             token_type: "bearer";
             /**
              * Expires In
-             * @description Seconds.
+             * @description Lifetime in seconds.
              */
             expires_in: number;
             /**
              * Refresh Token
-             * @description Good for one refresh.
+             * @description Can be used once.
              */
             refresh_token: string;
         };
@@ -3847,7 +3850,7 @@ export interface components {
         };
         /**
          * ToolDefinition
-         * @description A tool as models and clients are told of it.
+         * @description A tool as models and clients see it.
          */
         ToolDefinition: {
             /** Name */
@@ -3866,28 +3869,28 @@ export interface components {
         ToolPermission: {
             /**
              * Allowed
-             * @description Whether the agent may use the tool at all.
+             * @description Allow the agent to use the tool.
              * @default false
              */
             allowed: boolean;
             /**
              * Paths
-             * @description Globs; absent means the whole workspace.
+             * @description Globs of the paths that the tool may use. By default, the whole workspace.
              */
             paths?: string[] | null;
             /**
              * Timeout
-             * @description How long a call may take: `120`, `90s` or `2m`.
+             * @description Timeout of a call: `120`, `90s` or `2m`.
              */
             timeout?: number | null;
             /**
-             * @description Of `bash`: whether to ask before it runs, or about what it would change.
+             * @description For `bash`: approve the `command` before it runs, or its `effect` on files afterwards.
              * @default command
              */
             approve: components["schemas"]["ApprovalPoint"];
             /**
              * Hosts
-             * @description Of `bash`: what it may contact, as `example.com`, `*.example.org` or `host:8080`.
+             * @description For `bash`: hosts that it may contact, such as `example.com`, `*.example.org` or `host:8080`.
              * @default []
              */
             hosts: string[];
@@ -3904,7 +3907,7 @@ export interface components {
             cut: true;
             /**
              * Bytes
-             * @description Of the whole.
+             * @description Size of the full result.
              */
             bytes: number;
             /**
@@ -3914,13 +3917,13 @@ export interface components {
             call_id: string;
             /**
              * Offset
-             * @description Up to which character of its text nothing is missing; `read_result` reads on.
+             * @description The text is complete up to this character. Continue from here with `read_result`.
              */
             offset: number;
         };
         /**
          * TrustLevel
-         * @description How often a person is asked. Trust adds questions; it never adds permissions.
+         * @description How often a person is asked. Trust changes the number of approvals; it never adds permissions.
          * @enum {string}
          */
         TrustLevel: "supervised" | "guided" | "autonomous";
@@ -3937,7 +3940,7 @@ export interface components {
             versions: number;
             /**
              * Contents
-             * @description Each is stored once, however many versions have it.
+             * @description Number of distinct file contents. Versions with the same content share one.
              */
             contents: number;
             /** Content Bytes */
@@ -3946,7 +3949,7 @@ export interface components {
             stored_bytes: number;
             /**
              * Trash Entries
-             * @description Displaced files that the history does not keep and undo can bring back.
+             * @description Number of untracked files in the trash. Undo can restore them.
              */
             trash_entries: number;
             /** Trash Bytes */
@@ -3957,7 +3960,7 @@ export interface components {
             calls: number;
             /**
              * Pending
-             * @description Committed changes that are not known to be on disk yet.
+             * @description Number of committed changes that may not be on disk yet.
              */
             pending: number;
         };
@@ -4045,11 +4048,11 @@ export interface components {
              * @example website
              */
             name?: string | null;
-            /** @description The most that any session here may trust an agent. Null: no ceiling. */
+            /** @description The highest trust level of sessions in this workspace; null for no limit. */
             max_trust?: components["schemas"]["TrustLevel"] | null;
             /**
              * Default Agent Id
-             * @description Who answers in sessions that name no agent; null: the oldest that names a model.
+             * @description The agent of sessions without an agent; null for the oldest agent with a model.
              */
             default_agent_id?: string | null;
         };
@@ -4073,14 +4076,14 @@ export interface components {
              * @example website
              */
             name: string;
-            /** @description Of whoever asks. */
+            /** @description Your role. */
             role: components["schemas"]["WorkspaceRole"];
             /**
              * Created At
              * Format: date-time
              */
             created_at: string;
-            /** @description The most that any session here may trust an agent. */
+            /** @description The highest trust level of sessions in this workspace; null for no limit. */
             max_trust: components["schemas"]["TrustLevel"] | null;
             /** Default Agent Id */
             default_agent_id?: string | null;
@@ -4151,7 +4154,7 @@ export interface components {
             removed: number | null;
             /**
              * Diff
-             * @description Unified; absent where there is nothing to show as text.
+             * @description Unified diff. Absent for folders, protected paths, and content that is binary or too large.
              * @default null
              */
             diff: string | null;
@@ -4184,7 +4187,7 @@ export interface components {
             hash: string;
             /**
              * Note
-             * @description There if the passage was found otherwise than letter by letter.
+             * @description Present if the edit was adapted to the file's CRLF line endings.
              * @default null
              */
             note: string | null;
@@ -4300,7 +4303,7 @@ export interface components {
             files_withheld: number | null;
             /**
              * Hint
-             * @description What to know of a result that is not all.
+             * @description Why the result is incomplete and what to do.
              * @default null
              */
             hint: string | null;
@@ -4309,12 +4312,12 @@ export interface components {
         LsEntry: {
             /**
              * Id
-             * @description Null for what only the disk knows.
+             * @description Null for untracked files.
              */
             id: string | null;
             /**
              * Synced
-             * @description Whether the history knows it.
+             * @description True if the file is tracked in the history.
              */
             synced: boolean;
             /** Name */
@@ -4328,7 +4331,7 @@ export interface components {
             path: string;
             /**
              * File Type
-             * @description Capitalised.
+             * @description The file type, capitalized.
              * @example Document
              * @example Folder
              */
@@ -4454,7 +4457,7 @@ export interface components {
             path: string;
             /**
              * Content
-             * @description Text, or the value of a file that was written as JSON.
+             * @description Text, or a JSON value if the file was written as JSON.
              */
             content: unknown;
             /** Total Lines */
@@ -4467,7 +4470,7 @@ export interface components {
             limit: number | null;
             /**
              * Hash
-             * @description Of the whole file. Give it to `edit` as `last_read_hash`.
+             * @description Hash of the whole file. Pass it to `edit` as `last_read_hash`.
              */
             hash: string;
             /** Synced */
@@ -4493,12 +4496,12 @@ export interface components {
             /**
              * Version Now
              * Format: uuid
-             * @description What stands there now; of a file that is gone, its deletion.
+             * @description The current version. For a deleted file, its deletion.
              */
             version_now: string;
             /**
              * Version Then
-             * @description What it goes back to; null where it was not there before.
+             * @description The restored version; null if the file did not exist before.
              */
             version_then: string | null;
             /** Hash Now */
@@ -4522,14 +4525,14 @@ export interface components {
             /**
              * Call Id
              * Format: uuid
-             * @description Undo this call to redo.
+             * @description The id of this undo. Undo it to redo the changes.
              */
             call_id: string;
             /** Changes */
             changes: components["schemas"]["RevertedFile"][];
             /**
              * Conflicts
-             * @description Files that are left alone.
+             * @description Files that were not changed because of a conflict.
              */
             conflicts: components["schemas"]["UndoConflictEntry"][];
         };
@@ -4552,7 +4555,7 @@ export interface components {
         };
         /**
          * ToolResults
-         * @description What the result of each tool is, by the tool's name. No answer has this shape itself.
+         * @description The result schema of each tool, by tool name. No response has this schema itself.
          */
         ToolResults: {
             ls: components["schemas"]["LsResult"];
@@ -4659,7 +4662,7 @@ export interface operations {
                     };
                     /**
                      * Session Id
-                     * @description The session that the call belongs to.
+                     * @description The session of the call.
                      */
                     session_id?: string | null;
                 };
@@ -5175,7 +5178,7 @@ export interface operations {
         parameters: {
             query?: {
                 session_id?: string | null;
-                /** @description ApprovalDecisionIn and ended ones too. */
+                /** @description Include approvals that are no longer pending. */
                 all?: boolean;
                 after?: string | null;
                 limit?: number;
@@ -5490,7 +5493,7 @@ export interface operations {
         parameters: {
             query?: {
                 session_id?: string | null;
-                /** @description AnswersIn and ended ones too. */
+                /** @description Include questions that are no longer pending. */
                 all?: boolean;
                 after?: string | null;
                 limit?: number;
@@ -5659,7 +5662,7 @@ export interface operations {
             query?: {
                 after?: number;
                 limit?: number;
-                /** @description Also what the tools answered, as messages. */
+                /** @description Include tool results as messages. */
                 results?: boolean;
             };
             header?: never;
@@ -6443,7 +6446,7 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
-                /** @description The number of the last event that you have seen. */
+                /** @description Return events after this number. */
                 after?: number;
                 limit?: number;
             };
@@ -6506,13 +6509,13 @@ export interface operations {
     stream_events: {
         parameters: {
             query?: {
-                /** @description The number of the last event that you have seen. */
+                /** @description Return events after this number. */
                 after?: number;
-                /** @description False: end when everything so far was told. */
+                /** @description If false, end the stream after the stored events. */
                 follow?: boolean;
             };
             header?: {
-                /** @description Wins over `after`; browsers send it. */
+                /** @description Overrides `after`. Browsers send it when they reconnect. */
                 "last-event-id"?: string | null;
             };
             path: {
@@ -6523,7 +6526,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Events and deltas as they happen. */
+            /** @description A stream of events and deltas. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8199,7 +8202,7 @@ export interface operations {
                 tool?: string | null;
                 outcome?: ("done" | "failed" | "refused" | "changed" | "ended") | null;
                 since?: string | null;
-                /** @description Records before this moment. */
+                /** @description Only records before this time. */
                 until?: string | null;
                 kind?: ("call" | "admin") | null;
             };

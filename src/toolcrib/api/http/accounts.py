@@ -38,7 +38,9 @@ class RegisterIn(InModel):
     password: Password
     full_name: Name | None = Field(default=None, examples=["Ada Lovelace"])
     setup: SecretStr | None = Field(
-        default=None, max_length=2_000, description="What follows `#setup=` in the link to make the first account."
+        default=None,
+        max_length=2_000,
+        description="The part after `#setup=` in the link for creating the first account.",
     )
 
 
@@ -49,15 +51,17 @@ class LoginIn(InModel):
 
 
 class RefreshIn(InModel):
-    refresh_token: str | None = Field(default=None, max_length=200, description="Without it, the cookie is taken.")
+    refresh_token: str | None = Field(
+        default=None, max_length=200, description="By default, the refresh token in the cookie."
+    )
 
 
 class LogoutIn(RefreshIn):
-    everywhere: bool = Field(default=False, description="End every login of this person; needs an access token.")
+    everywhere: bool = Field(default=False, description="End all logins of this user. Requires an access token.")
 
 
 class LoginLinkIn(InModel):
-    link: SecretStr = Field(max_length=2_000, description="What follows `#login=` in a login link.")
+    link: SecretStr = Field(max_length=2_000, description="The part after `#login=` in a login link.")
 
 
 class RegistrationAnswer(OutModel):
@@ -89,8 +93,8 @@ class TokenOut(OutModel):
 
     access_token: str
     token_type: Literal["bearer"] = "bearer"  # noqa: S105 - not a password
-    expires_in: int = Field(description="Seconds.")
-    refresh_token: str = Field(description="Good for one refresh.")
+    expires_in: int = Field(description="Lifetime in seconds.")
+    refresh_token: str = Field(description="Can be used once.")
 
 
 @router.post(

@@ -24,7 +24,7 @@ Definition = Annotated[
     # PostgreSQL cannot store NUL.
     StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$"),
     Field(
-        description="The agent's rules, as YAML.",
+        description="The agent's definition in YAML.",
         examples=["trust: guided\ntool_permissions:\n  write: {allowed: true, paths: [docs/**]}\n"],
     ),
 ]
@@ -44,11 +44,11 @@ class AgentOut(OutModel):
     id: UUID
     name: str = Field(examples=["writer"])
     definition: str
-    rules: AgentRules = Field(description="What the definition says, defaults filled in.")
+    rules: AgentRules = Field(description="The parsed definition, including defaults.")
     max_trust: TrustLevel | None = Field(
-        description="The most that a session may trust it: the lower of its own ceiling and the workspace's."
+        description="The highest trust level of a session: the lower of the agent's and the workspace's `max_trust`."
     )
-    package: str | None = Field(description="The package that brought it; null: an owner wrote it.")
+    package: str | None = Field(description="The package that installed the agent; null if an owner created it.")
     created_by: UUID
     created_at: datetime
     updated_at: datetime

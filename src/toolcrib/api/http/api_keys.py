@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api-keys", tags=["keys"], route_class=StrictRoute)
 
 class ApiKeyCreate(InModel):
     name: Name = Field(examples=["laptop"])
-    expires_in_days: int | None = Field(default=None, ge=1, le=3650, description="Without it, until it is revoked.")
+    expires_in_days: int | None = Field(default=None, ge=1, le=3650, description="By default, the key does not expire.")
 
     @property
     def expires_at(self) -> datetime | None:
@@ -29,8 +29,8 @@ class ApiKeyCreate(InModel):
 class ApiKeyOut(OutModel):
     id: UUID
     name: str = Field(examples=["laptop"])
-    hint: str = Field(description="How the key begins.", examples=["tck_9fQ2xA"])
-    workspace_id: UUID | None = Field(description="Set for an agent's key: it acts there only.")
+    hint: str = Field(description="The first characters of the key.", examples=["tck_9fQ2xA"])
+    workspace_id: UUID | None = Field(description="The agent's workspace. Null for a user's key.")
     agent_id: UUID | None
     created_at: datetime
     expires_at: datetime | None
@@ -38,7 +38,7 @@ class ApiKeyOut(OutModel):
 
 class ApiKeyCreatedOut(OutModel):
     key: ApiKeyOut
-    secret: str = Field(description="Shown this once.", examples=["tck_9fQ2xA…"])
+    secret: str = Field(description="The API key. It is not shown again.", examples=["tck_9fQ2xA…"])
 
 
 @router.post(

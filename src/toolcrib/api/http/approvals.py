@@ -55,13 +55,13 @@ class PreviewChangeOut(OutModel):
     change: ChangeKind | Literal["more"]
     kind: EntryKind | None = None
     from_: str | None = Field(default=None, alias="from")
-    target: str | None = Field(default=None, description="Of a link.")
+    target: str | None = Field(default=None, description="The target of a symbolic link.")
     before: FileSideOut | None = None
     after: FileSideOut | None = None
     added: int | None = None
     removed: int | None = None
-    diff: str | None = Field(default=None, description="Unified.")
-    cut: bool | None = Field(default=None, description="There is a diff, and it is too long for a list.")
+    diff: str | None = Field(default=None, description="Unified diff.")
+    cut: bool | None = Field(default=None, description="The diff is omitted because it is too long for a list.")
     count: int | None = None
 
 
@@ -72,8 +72,8 @@ class EffectsOut(OutModel):
     writes: list[str]
     runs: str | None
     contacts: list[str]
-    protected: list[str] | None = Field(default=None, description="Names that only a person can let pass.")
-    output: Any = Field(default=None, description="What a command said whose effect is asked about.")
+    protected: list[str] | None = Field(default=None, description="Protected paths. Only a person can approve them.")
+    output: Any = Field(default=None, description="Output of the command, if its effect needs approval.")
 
 
 class ApprovalOut(OutModel):
@@ -86,21 +86,21 @@ class ApprovalOut(OutModel):
     agent_id: UUID | None
     agent_name: str | None
     tool: str
-    shown: dict[str, Any] | str = Field(description="The arguments, long ones shortened.")
-    arguments_sha256: str = Field(description="The hash of the exact arguments. Send it back with the decision.")
-    changes: list[PreviewChangeOut] = Field(description="What would become of each file, with diffs where known.")
+    shown: dict[str, Any] | str = Field(description="The arguments. Long values are truncated.")
+    arguments_sha256: str = Field(description="SHA-256 of the full arguments. Send it with the decision.")
+    changes: list[PreviewChangeOut] = Field(description="The changes to files, with diffs where available.")
     effects: EffectsOut
-    rule: str = Field(description="The rule that asks.")
+    rule: str = Field(description="The rule that requires approval.")
     reason: str
     isolation: str | None
-    offered: GrantRuleOut = Field(description="The narrowest rule that would cover the like of this call.")
+    offered: GrantRuleOut = Field(description="The narrowest rule that allows similar calls.")
     state: ApprovalState
     scope: GrantScope | None
     decided_by: UUID | None
     decided_by_name: str | None
     decided_at: datetime | None
     denial: str | None
-    replaces: UUID | None = Field(description="The approval that this one asks again, because it had become stale.")
+    replaces: UUID | None = Field(description="The stale approval that this one replaces.")
     created_at: datetime
     expires_at: datetime
 
@@ -126,7 +126,7 @@ async def list_all(
     principal: Authenticated,
     services: Injected,
     session_id: UUID | None = None,
-    all: Annotated[bool, Query(description="ApprovalDecisionIn and ended ones too.")] = False,  # noqa: FBT002 - a query parameter, passed by name
+    all: Annotated[bool, Query(description="Include approvals that are no longer pending.")] = False,  # noqa: FBT002 - a query parameter, passed by name
     after: UUID | None = None,
     limit: int = Query(default=100, ge=1, le=500),
 ) -> Page[ApprovalOut]:

@@ -41,7 +41,7 @@ class AuditHostOut(OutModel):
     """A host that a command contacted or tried to contact."""
 
     contacted: str = Field(examples=["example.org:443"])
-    refused: str | None = Field(description="Why it was not reached; null if it was.", examples=["not granted"])
+    refused: str | None = Field(description="Why the host was not contacted; null if it was.", examples=["not granted"])
 
 
 class AuditRecordOut(OutModel):
@@ -50,8 +50,9 @@ class AuditRecordOut(OutModel):
     position: int
     id: UUID
     kind: Kind = Field(
-        description="`admin` is a change of members, agents, grants, keys, trust, MCP servers or the workspace: its "
-        "`tool` says which, such as `member.created`, and its `input` has `subject`, `before` and `after`, no secrets."
+        description="`admin` is a change to members, agents, grants, keys, trust, MCP servers or the workspace. Its "
+        "`tool` names the change, such as `member.created`. Its `input` has `subject`, `before` and "
+        "`after`, without secrets."
     )
     at: datetime
     user_id: UUID
@@ -64,11 +65,11 @@ class AuditRecordOut(OutModel):
     decision: Literal["allow", "ask", "refuse", "none"]
     rule: str
     approver_id: UUID | None
-    input: dict[str, Any] = Field(description="The arguments; contents only as size and sha256.")
+    input: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
     outcome: Ended
     error_code: str | None
     files: list[AuditFileOut | FileDisplaced | AuditHostOut] = Field(
-        description="Hashes before and after, for every file changed, and whom a program spoke to."
+        description="The changed files with their hashes before and after, and the hosts that a command contacted."
     )
     isolation: str | None
     duration_us: int
@@ -77,16 +78,15 @@ class AuditRecordOut(OutModel):
 class AuditVerificationOut(OutModel):
     """The result for a part of the chain of seals. All workspaces of the server share one chain."""
 
-    whole: bool = Field(description="Whether nothing was found in this part.")
+    whole: bool = Field(description="True if no problems were found in this part.")
     problems: list[str]
-    first: int = Field(description="The seal after which this part begins; 0 is the beginning of the chain.")
-    first_mac: str = Field(description="The keyed hash of that seal, for comparing it with a checkpoint.")
-    last: int = Field(description="The last seal that was looked at. Give it as `after` for the next part.")
-    newest: int = Field(description="The newest seal there is. When `last` has reached it, the chain is verified.")
-    sealed: int = Field(description="How many records of the server were looked at in this part.")
+    first: int = Field(description="The seal before this part; 0 is the start of the chain.")
+    first_mac: str = Field(description="The MAC of that seal. Compare it with a checkpoint.")
+    last: int = Field(description="The last checked seal. Pass it as `after` to check the next part.")
+    newest: int = Field(description="The newest seal. The whole chain is checked when `last` reaches it.")
+    sealed: int = Field(description="Number of checked records in this part, from all workspaces.")
     unsealed: int = Field(
-        description="How many records of this workspace came after `last`: while it is the newest, nothing is said "
-        "about them. Counted up to 20,000."
+        description="Number of records of this workspace after `last`, up to 20,000. They are not checked yet."
     )
 
 
@@ -119,7 +119,7 @@ async def list_records(
     tool: Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")] = None,
     outcome: Ended | None = None,
     since: datetime | None = None,
-    until: Annotated[datetime | None, Query(description="Records before this moment.")] = None,
+    until: Annotated[datetime | None, Query(description="Only records before this time.")] = None,
     kind: Kind | None = None,
 ) -> Page[AuditRecordOut]:
     """List audit records, newest first.

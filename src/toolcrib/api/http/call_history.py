@@ -26,7 +26,7 @@ class CallDecisionOut(OutModel):
     approval_id: UUID
     state: ApprovalState
     scope: GrantScope | None
-    rule: str = Field(description="The rule that asked.")
+    rule: str = Field(description="The rule that required approval.")
     reason: str
     decided_by: UUID | None
     decided_by_name: str | None
@@ -38,19 +38,19 @@ class CallSummaryOut(OutModel):
     """A call of a session, without its result; fetch that by the call's id."""
 
     id: UUID
-    run_id: UUID | None = Field(description="Null for a call that was made outside runs.")
+    run_id: UUID | None = Field(description="Null if the call is not part of a run.")
     user_id: UUID
     agent_id: UUID | None
     tool: str = Field(examples=["write"])
-    arguments: dict[str, Any] = Field(description="Contents only as size and sha256.")
+    arguments: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
     state: CallState
     error: ErrorInfo | None
-    files: int = Field(description="How many files it changed, counted up to 1,000.")
+    files: int = Field(description="Number of changed files, up to 1,000.")
     started_at: datetime
     ended_at: datetime | None
     decision: CallDecisionOut | None
     undone_by: UUID | None = Field(
-        description="The undo that took it back and stands. Undo that call to do this one again."
+        description="The undo of this call, if it is still in effect. Undo it to redo the call."
     )
 
 

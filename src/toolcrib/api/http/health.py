@@ -32,15 +32,15 @@ class IsolationGapOut(OutModel):
     name: str
     fact: str
     remedy: str
-    open: bool = Field(description="It lowers the level; otherwise it is made good by something else.")
+    open: bool = Field(description="True if the gap lowers the isolation level. False if another protection covers it.")
 
 
 class IsolationOut(OutModel):
     """The isolation of commands, measured by attempted escapes when the server started."""
 
     level: IsolationLevel
-    minimum: IsolationLevel = Field(description="Below it, commands are off.")
-    offered: bool = Field(description="Whether commands are run at all.")
+    minimum: IsolationLevel = Field(description="The lowest isolation level at which commands can run.")
+    offered: bool = Field(description="True if commands can run.")
     held: list[str]
     gaps: list[IsolationGapOut]
     overlay: bool

@@ -37,14 +37,14 @@ class InvitationAnswer(OutModel):
 
 
 class NewInvitationAnswer(InvitationAnswer):
-    token: str = Field(examples=["tci_…"], description="Shown this once; good for one account.")
-    link: str = Field(description="Where the person makes the account. Give it to nobody else.")
+    token: str = Field(examples=["tci_…"], description="Creates one account. It is not shown again.")
+    link: str = Field(description="The link for creating the account. Send it only to the invited person.")
 
 
 class Acceptance(InModel):
     """The new account. The invitation sets its email address and role."""
 
-    token: SecretStr = Field(max_length=200, description="What follows `#invitation=` in the link.")
+    token: SecretStr = Field(max_length=200, description="The part after `#invitation=` in the link.")
     password: Password
     full_name: Name | None = Field(default=None, examples=["Ada Lovelace"])
 

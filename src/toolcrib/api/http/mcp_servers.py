@@ -38,9 +38,11 @@ class McpServerCreate(InModel):
     secrets: dict[SecretName, SecretValue] = Field(
         default={},
         max_length=20,
-        description="Headers of requests, or variables of the environment. Never shown again.",
+        description="Request headers for a `url`, environment variables for a `command`. They are not shown again.",
     )
-    safe_tools: list[ToolName] = Field(default=[], max_length=200, description="Tools that need no approval by trust.")
+    safe_tools: list[ToolName] = Field(
+        default=[], max_length=200, description="Tools that are safe. They need no approval at trust level `guided`."
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -59,7 +61,7 @@ class McpServerUpdate(InModel):
 class McpApprovalIn(InModel):
     """The hash of the tool list to approve."""
 
-    sha256: str = Field(max_length=64, description="The hash of the list that you looked at: `seen_sha256`.")
+    sha256: str = Field(max_length=64, description="`seen_sha256` of the tool list that you reviewed.")
 
 
 class McpToolOut(OutModel):
@@ -83,10 +85,10 @@ class McpServerOut(OutModel):
     approved: list[McpToolOut]
     approved_by: UUID | None
     approved_at: datetime | None
-    seen: list[McpToolOut] | None = Field(description="What it offered when it was last looked at.")
+    seen: list[McpToolOut] | None = Field(description="The tools that the server offered at the last refresh.")
     seen_sha256: str | None
     seen_at: datetime | None
-    changed: list[str] = Field(description="Approved tools that are off, because they are not as they were.")
+    changed: list[str] = Field(description="Approved tools that are disabled because they changed.")
     awaits_approval: bool
     problem: str | None
     created_by: UUID

@@ -30,11 +30,11 @@ class PackageAnswer(OutModel):
 
     name: str = Field(examples=["demo"])
     version: str = Field(examples=["1.0.0"])
-    sha256: str = Field(description="Of the archive.")
+    sha256: str = Field(description="SHA-256 of the archive.")
     files: int
-    bytes: int = Field(description="Of all its files, unpacked.")
-    agents: list[str] = Field(description="Their names in the workspace.", examples=[["demo.planner"]])
-    has_workflow: bool = Field(description="Whether sessions can run it.")
+    bytes: int = Field(description="Total size of the unpacked files.")
+    agents: list[str] = Field(description="The names of the agents in the workspace.", examples=[["demo.planner"]])
+    has_workflow: bool = Field(description="True if sessions can run the package's workflow.")
     installed_by: UUID
     installed_at: datetime
 

@@ -39,7 +39,7 @@ class QuestionPauseOut(OutModel):
     session_id: UUID | None
     run_id: UUID | None
     agent_id: UUID | None
-    questions: list[QuestionOut] = Field(description="One to four: name, question, JSON Schema, buttons.")
+    questions: list[QuestionOut] = Field(description="One to four questions.")
     state: QuestionState
     answers: dict[str, Any] | None
     by_button: list[str]
@@ -53,9 +53,7 @@ class AnswersIn(InModel):
     """One answer per question, by name."""
 
     answers: dict[str, Any] = Field(examples=[{"framework": "Vitest"}])
-    by_button: list[str] = Field(
-        default=[], max_length=4, description="The names of the questions that were answered with a button."
-    )
+    by_button: list[str] = Field(default=[], max_length=4, description="Names of the questions answered with a button.")
 
 
 @router.get(
@@ -66,7 +64,7 @@ async def list_all(
     principal: Authenticated,
     services: Injected,
     session_id: UUID | None = None,
-    all: Annotated[bool, Query(description="AnswersIn and ended ones too.")] = False,  # noqa: FBT002 - a query parameter, passed by name
+    all: Annotated[bool, Query(description="Include questions that are no longer pending.")] = False,  # noqa: FBT002 - a query parameter, passed by name
     after: UUID | None = None,
     limit: int = Query(default=100, ge=1, le=500),
 ) -> Page[QuestionPauseOut]:

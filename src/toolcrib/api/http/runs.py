@@ -42,16 +42,16 @@ class RunOut(OutModel):
     user_id: UUID
     agent_id: UUID | None
     asked: Annotated[str, BeforeValidator(_beginning)] = Field(
-        validation_alias="prompt", description="How the message begins that it answers."
+        validation_alias="prompt", description="The beginning of the message that started the run."
     )
     state: RunState
-    ending: RunEnding | None = Field(description="Why it ended; null while it has not.")
+    ending: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
     error: ErrorInfo | None
     turns: int
     input_tokens: int
     output_tokens: int
     context_tokens: int
-    active_ms: int = Field(description="Time at work. Waiting for a person does not count.")
+    active_ms: int = Field(description="Active time in milliseconds, without the time spent waiting for a person.")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -59,11 +59,11 @@ class RunOut(OutModel):
 
 class FunctionOut(OutModel):
     name: str
-    arguments: str = Field(description="JSON, as the model wrote it.")
+    arguments: str = Field(description="JSON text from the model.")
 
 
 class MessageToolCallOut(OutModel):
-    id: str = Field(description="The provider's name for it.")
+    id: str = Field(description="The provider's id of the call.")
     type: Literal["function"]
     function: FunctionOut
     call_id: UUID
@@ -74,14 +74,18 @@ class MessageMetadataOut(OutModel):
 
     tool_calls: list[MessageToolCallOut] | None = None
     thinking: str | None = None
-    note: dict[str, Any] | None = Field(default=None, description="What the provider wants to get back.")
+    note: dict[str, Any] | None = Field(
+        default=None, description="Provider data that is sent back to the provider with the message."
+    )
     concluded: bool | None = None
-    cut: bool | None = Field(default=None, description="The answer was broken off.")
-    tool_call_id: str | None = Field(default=None, description="Of a tool's message: the call that it answers.")
+    cut: bool | None = Field(default=None, description="True if the message is incomplete.")
+    tool_call_id: str | None = Field(
+        default=None, description="The provider's id of the call whose result this is. Only in messages of tools."
+    )
     call_id: UUID | None = None
     is_error: bool | None = None
     summarised_by: Literal["model", "rule"] | None = None
-    messages: list[UUID] | None = Field(default=None, description="Those that a summary stands for.")
+    messages: list[UUID] | None = Field(default=None, description="The messages that this summary replaces.")
 
 
 class MessageOut(OutModel):
@@ -124,7 +128,7 @@ async def messages(
     services: Injected,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 200,
-    results: Annotated[bool, Query(description="Also what the tools answered, as messages.")] = False,  # noqa: FBT002 - by name
+    results: Annotated[bool, Query(description="Include tool results as messages.")] = False,  # noqa: FBT002 - by name
 ) -> Page[MessageOut]:
     """List the messages in order, including those that a summary has replaced."""
     tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)

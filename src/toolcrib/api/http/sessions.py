@@ -28,7 +28,7 @@ from toolcrib.storage.users import LIFETIME
 router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["sessions"], route_class=StrictRoute)
 
 _LARGEST = 2**63 - 1
-After = Annotated[int, Query(ge=0, le=_LARGEST, description="The number of the last event that you have seen.")]
+After = Annotated[int, Query(ge=0, le=_LARGEST, description="Return events after this number.")]
 
 
 ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
@@ -45,14 +45,16 @@ def _both_or_none(given: ChoiceT) -> ChoiceT:
 
 class SessionCreate(InModel):
     title: Name | None = None
-    agent_id: UUID | None = Field(default=None, description="The agent that acts in it; without one, you do.")
+    agent_id: UUID | None = Field(
+        default=None, description="The session's agent. Without it, calls in the session are your own."
+    )
     mode: SessionMode = SessionMode.BUILD
-    trust: TrustLevel | None = Field(default=None, description="By default the agent's own.")
-    provider: ProviderName | None = Field(default=None, description="Whose model answers; by default the agent's own.")
-    model: ModelName | None = Field(default=None, description="The model, as its provider calls it.")
-    phase: PhaseName | None = Field(default=None, description="One of the agent's phases; by default its first.")
+    trust: TrustLevel | None = Field(default=None, description="By default, the agent's trust.")
+    provider: ProviderName | None = Field(default=None, description="The model provider. By default, the agent's.")
+    model: ModelName | None = Field(default=None, description="The provider's name of the model.")
+    phase: PhaseName | None = Field(default=None, description="One of the agent's phases. By default, the first one.")
     package: PackageName | None = Field(
-        default=None, description="An installed package: the session is a run of its workflow."
+        default=None, description="An installed package. The session runs its workflow."
     )
 
     @model_validator(mode="after")
@@ -65,13 +67,15 @@ class SessionUpdate(InModel):
 
     title: Name | None = None
     trust: TrustLevel | None = Field(
-        default=None, description="Null: the agent's own. Counts from the next message on."
+        default=None, description="Null sets the agent's trust. Takes effect with the next message."
     )
-    mode: SessionMode | None = Field(default=None, description="Plan or build; a run that is under way goes on in it.")
-    provider: ProviderName | None = Field(default=None, description="With `model`; null: the agent's own.")
+    mode: SessionMode | None = Field(default=None, description="Plan or build. Also applies to the current run.")
+    provider: ProviderName | None = Field(
+        default=None, description="Requires `model`. Null sets the agent's provider and model."
+    )
     model: ModelName | None = None
     phase: PhaseName | None = Field(
-        default=None, description="One of the agent's phases; null: its first. Counts from the next turn on."
+        default=None, description="One of the agent's phases; null sets the first one. Takes effect with the next turn."
     )
 
     @model_validator(mode="after")
@@ -85,13 +89,13 @@ class SessionOut(OutModel):
     agent_id: UUID | None
     mode: SessionMode
     trust: TrustLevel | None
-    provider: str | None = Field(description="Whose model answers; null: the agent's own.")
+    provider: str | None = Field(description="The model provider; null for the agent's.")
     model: str | None
-    phase: str | None = Field(description="The phase whose permissions bind the agent; null: its first, if it has any.")
-    package: str | None = Field(description="The package whose workflow it runs.")
+    phase: str | None = Field(description="The agent's phase, which sets its permissions; null for the first one.")
+    package: str | None = Field(description="The package whose workflow the session runs.")
     created_by: UUID
     created_at: datetime
-    last_seq: int = Field(description="The number of its newest event.")
+    last_seq: int = Field(description="The number of the newest event.")
 
 
 class EventOut(OutModel):
@@ -99,7 +103,7 @@ class EventOut(OutModel):
 
     seq: int
     type: str = Field(examples=["tool-result"])
-    payload: dict[str, Any] = Field(description="In camelCase, as the WebSocket tells it.")
+    payload: dict[str, Any] = Field(description="The same payload as on the WebSocket, in camelCase.")
 
 
 class EventPage(OutModel):
@@ -112,7 +116,7 @@ class TicketOut(OutModel):
     """A single-use ticket for the workspace's WebSocket."""
 
     ticket: str = Field(examples=["tct_…"])
-    expires_in: int = Field(description="Seconds.")
+    expires_in: int = Field(description="Lifetime in seconds.")
 
 
 @router.post(
@@ -228,7 +232,7 @@ async def events(
     "/sessions/{session_id}/events/stream",
     response_class=Response,
     responses={
-        200: {"content": {"text/event-stream": {}}, "description": "Events and deltas as they happen."},
+        200: {"content": {"text/event-stream": {}}, "description": "A stream of events and deltas."},
         **examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "RATE_LIMITED"),
     },
     name="stream_events",
@@ -239,8 +243,10 @@ async def stream(
     request: Request,
     services: Injected,
     after: After = 0,
-    follow: Annotated[bool, Query(description="False: end when everything so far was told.")] = True,  # noqa: FBT002 - by name
-    last_event_id: Annotated[str | None, Header(description="Wins over `after`; browsers send it.")] = None,
+    follow: Annotated[bool, Query(description="If false, end the stream after the stored events.")] = True,  # noqa: FBT002 - by name
+    last_event_id: Annotated[
+        str | None, Header(description="Overrides `after`. Browsers send it when they reconnect.")
+    ] = None,
 ) -> Any:
     """Stream a session as server-sent events: the events after your last one, then new ones, as on the WebSocket."""
     authority = await auth_by_headers(services, request)

@@ -34,16 +34,16 @@ class ToolCallIn(InModel):
 
     tool: str = Field(max_length=200, examples=["read"])
     args: dict[str, Any] = Field(examples=[{"path": "/documents/report.md"}])
-    session_id: UUID | None = Field(default=None, description="The session that the call belongs to.")
+    session_id: UUID | None = Field(default=None, description="The session of the call.")
 
 
 class TruncationOut(BaseModel):
     """The result was shortened for a model; fetch the full one by the call's id."""
 
     cut: Literal[True]
-    bytes: int = Field(description="Of the whole.")
+    bytes: int = Field(description="Size of the full result.")
     call_id: UUID
-    offset: int = Field(description="Up to which character of its text nothing is missing; `read_result` reads on.")
+    offset: int = Field(description="The text is complete up to this character. Continue from here with `read_result`.")
 
 
 class ToolCallOut(BaseModel, Generic[ResultT]):
@@ -187,10 +187,10 @@ class ExplainIn(InModel):
     args: dict[str, Any] = Field(examples=[{"path": "/notes/x.md", "content": "x"}])
     agent_id: UUID | None = None
     session_id: UUID | None = Field(
-        default=None, description="A session, whose agent, phase, mode, trust and grants then count."
+        default=None, description="Use the agent, phase, mode, trust and grants of this session."
     )
     phase: PhaseName | None = Field(
-        default=None, description="One of the agent's phases; without it, the session's, or the agent's first."
+        default=None, description="One of the agent's phases. By default, the session's phase or the agent's first one."
     )
 
 
@@ -260,9 +260,9 @@ class StoredCallOut(OutModel):
 
     id: UUID
     tool: str
-    arguments: dict[str, Any] = Field(description="Contents only as size and sha256.")
+    arguments: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
     state: CallState
-    result: Any = Field(description="`ToolResults` has its shape by the tool's name.")
+    result: Any = Field(description="See `ToolResults` for the schema of each tool's result.")
     error: ErrorInfo | None
     change_set_id: UUID | None
     started_at: datetime

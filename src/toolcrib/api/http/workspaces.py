@@ -28,19 +28,21 @@ class WorkspaceChange(InModel):
 
     name: Name | None = Field(default=None, examples=["website"])
     max_trust: TrustLevel | None = Field(
-        default=None, description="The most that any session here may trust an agent. Null: no ceiling."
+        default=None, description="The highest trust level of sessions in this workspace; null for no limit."
     )
     default_agent_id: UUID | None = Field(
-        default=None, description="Who answers in sessions that name no agent; null: the oldest that names a model."
+        default=None, description="The agent of sessions without an agent; null for the oldest agent with a model."
     )
 
 
 class WorkspaceOut(OutModel):
     id: UUID
     name: str = Field(examples=["website"])
-    role: WorkspaceRole = Field(description="Of whoever asks.")
+    role: WorkspaceRole = Field(description="Your role.")
     created_at: datetime
-    max_trust: TrustLevel | None = Field(description="The most that any session here may trust an agent.")
+    max_trust: TrustLevel | None = Field(
+        description="The highest trust level of sessions in this workspace; null for no limit."
+    )
     default_agent_id: UUID | None = None
 
 
@@ -50,14 +52,14 @@ class UsageOut(OutModel):
     files: int
     deleted_files: int
     versions: int
-    contents: int = Field(description="Each is stored once, however many versions have it.")
+    contents: int = Field(description="Number of distinct file contents. Versions with the same content share one.")
     content_bytes: int
     stored_bytes: int
-    trash_entries: int = Field(description="Displaced files that the history does not keep and undo can bring back.")
+    trash_entries: int = Field(description="Number of untracked files in the trash. Undo can restore them.")
     trash_bytes: int
     sessions: int
     calls: int
-    pending: int = Field(description="Committed changes that are not known to be on disk yet.")
+    pending: int = Field(description="Number of committed changes that may not be on disk yet.")
 
 
 class LimitsOut(OutModel):
@@ -67,8 +69,8 @@ class LimitsOut(OutModel):
     max_request_bytes: int
     trash_bytes: int
     trash_days: float
-    keep_versions_days: float | None = Field(description="Null: versions are kept for ever.")
-    approval_seconds: float = Field(description="How long an approval or a question waits for a person.")
+    keep_versions_days: float | None = Field(description="Null if versions are kept forever.")
+    approval_seconds: float = Field(description="How long an approval or a question can stay pending.")
 
 
 class WorkspaceUsageOut(OutModel):

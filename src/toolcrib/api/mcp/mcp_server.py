@@ -53,8 +53,8 @@ _SESSIONS_OF_ONE: Final = 100
 # How long a client may take to read the last progress messages of an ended call.
 _LAST_WORDS_SECONDS: Final = 2.0
 _INSTRUCTIONS: Final = (
-    "A versioned workspace. Paths begin with `/`. Every change is kept as a version and can be undone. "
-    "A call may need a person's approval; then the answer says so and names the approval."
+    "A versioned workspace. Paths start with `/`. Every change is stored as a version and can be undone. "
+    "A call may need a person's approval. The result then says so and contains the id of the approval."
 )
 
 Context = ServerRequestContext[dict[str, Any], Any]

@@ -14,13 +14,13 @@ from toolcrib.workspace.text.content import is_binary, line_window
 
 
 class CatArguments(ToolArguments):
-    paths: list[AbsolutePath] = Field(min_length=1, max_length=20, description="Files to show, in order.")
+    paths: list[AbsolutePath] = Field(min_length=1, max_length=20, description="Files to concatenate, in order.")
     show_ends: bool = Field(default=False, description="Show `$` at the end of each line.")
     show_tabs: bool = Field(default=False, description="Show tabs as `^I`.")
-    squeeze_blank: bool = Field(default=False, description="Show several empty lines as one.")
-    number_lines: bool = Field(default=False, description="Number the lines, as they are numbered in the file.")
+    squeeze_blank: bool = Field(default=False, description="Show consecutive empty lines as one.")
+    number_lines: bool = Field(default=False, description="Show line numbers, as in the file.")
     show_headers: bool = Field(default=False, description="Put `==> path <==` before each file.")
-    offset: int = Field(default=0, description="First line, counted from 0; negative counts from the end.")
+    offset: int = Field(default=0, description="First line, 0-based. A negative value counts from the end.")
     limit: int | None = Field(default=None, ge=1, description="Maximum number of lines from each file.")
 
 
@@ -86,8 +86,8 @@ tool = Tool(
     name="cat",
     toolset="workspace",
     description=(
-        "Show up to 20 files one after the other. `show_ends`, `show_tabs` and `number_lines` reveal what is hard to "
-        "see. For a single file use `read`."
+        "Concatenate up to 20 files. `show_ends`, `show_tabs` and `number_lines` make whitespace and line "
+        "numbers visible. For a single file, use `read`."
     ),
     category=ToolCategory.FILE,
     danger=Danger.SAFE,

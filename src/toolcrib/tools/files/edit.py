@@ -44,9 +44,12 @@ class EditArguments(ToolArguments):
         default=None,
         min_length=1,
         max_length=100,
-        description="Several edits instead of one, made in this order, each on what the one before left: all or none.",
+        description="Several edits instead of one. They are applied in order, each to the result of the one before: "
+        "all or none.",
     )
-    last_read_hash: str | None = Field(default=None, description="The `hash` you last read; refused if it is outdated.")
+    last_read_hash: str | None = Field(
+        default=None, description="The `hash` from your last read. The call fails if the file has changed since."
+    )
 
     @model_validator(mode="after")
     def _in_one_form(self) -> Self:
@@ -69,9 +72,9 @@ tool = Tool(
     name="edit",
     toolset="workspace",
     description=(
-        "Replace `old_string`, which must stand in the file exactly once, by `new_string`; or insert `insert_content` "
-        "before line `insert_line` (from 0). `edits` takes several of these, and makes all or none. Give "
-        "`last_read_hash` from `read` so that nobody's change is lost."
+        "Replace `old_string`, which must occur exactly once in the file, with `new_string`; or insert "
+        "`insert_content` before line `insert_line` (0-based). Use `edits` for several edits: all are "
+        "applied, or none. Pass `last_read_hash` from `read` to avoid overwriting newer changes."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

@@ -12,10 +12,10 @@ from toolcrib.core.paths import WorkspacePath, shown
 from toolcrib.tools.context import ToolContext
 from toolcrib.workspace.text.edits import Edit, EditedText, InsertEdit, ReplaceEdit
 
-OldString = Annotated[str | None, Field(description="The passage to replace. It must stand there exactly once.")]
-NewString = Annotated[str | None, Field(description="What to put in its place.")]
-InsertLine = Annotated[int | None, Field(ge=0, description="Insert before this line, counted from 0.")]
-InsertContent = Annotated[str | None, Field(description="The lines to insert.")]
+OldString = Annotated[str | None, Field(description="The text to replace. It must occur exactly once.")]
+NewString = Annotated[str | None, Field(description="The replacement text.")]
+InsertLine = Annotated[int | None, Field(ge=0, description="Insert before this line, 0-based.")]
+InsertContent = Annotated[str | None, Field(description="The text to insert.")]
 
 
 class EditRequest(Protocol):

@@ -68,7 +68,7 @@ async def _unknown(standing: PathState, context: ToolContext) -> dict[str, Any]:
 tool = Tool(
     name="file_info",
     toolset="workspace",
-    description="Get a file's type, size, number of lines, dates and content hash without its content.",
+    description="Get a file's type, size, line count, timestamps and content hash without reading its content.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileInfoArguments,

@@ -44,7 +44,7 @@ async def find(arguments: FindArguments, context: ToolContext) -> dict[str, Any]
 tool = Tool(
     name="find",
     toolset="workspace",
-    description="Find files and folders by name (`*`, `?`, `[…]`), type and size. Reads no contents.",
+    description="Find files and folders by name (`*`, `?`, `[…]`), type and size. To search file contents, use `grep`.",
     category=ToolCategory.SEARCH,
     danger=Danger.SAFE,
     arguments=FindArguments,

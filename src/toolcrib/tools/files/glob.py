@@ -20,7 +20,7 @@ class GlobArguments(ToolArguments):
         description="Glob pattern, such as *.rs (at any depth), src/**/*.md or test_*.",
     )
     patterns: list[Annotated[str, Field(max_length=1_000)]] = Field(
-        default=[], max_length=50, description="Several patterns, instead of one."
+        default=[], max_length=50, description="Several patterns instead of `pattern`."
     )
     path: AbsolutePath = Field(default=mount_root(Mount.PROJECT), description="Base directory for the search.")
     limit: int = Field(default=0, ge=0, description="Maximum matches to return; 0 for all.")
@@ -50,8 +50,8 @@ tool = Tool(
     name="glob",
     toolset="workspace",
     description=(
-        "Find files and folders by glob pattern. A pattern without `/` counts at any depth; `**` spans folders. "
-        "Reads no contents."
+        "Find files and folders by glob pattern. A pattern without `/` matches at any depth; `**` matches "
+        "any number of folders. To search file contents, use `grep`."
     ),
     category=ToolCategory.SEARCH,
     danger=Danger.SAFE,

@@ -19,15 +19,15 @@ class GrepArguments(ToolArguments):
     pattern: str = Field(
         min_length=1,
         max_length=2_000,
-        description="Regex pattern, in PostgreSQL's syntax. It is matched against each line; \\b is a word boundary.",
+        description="Regular expression in PostgreSQL syntax, matched against each line. \\b is a word boundary.",
     )
     path_pattern: str | None = Field(
         default=None,
         min_length=1,
         max_length=1_000,
-        description="Only files whose path is like this, such as %.rs or /src/*. Without a wildcard: contains it.",
+        description="Only paths that match, such as %.rs or /src/*. Without a wildcard, paths that contain it.",
     )
-    case_sensitive: bool = Field(default=False, description="Whether upper and lower case differ.")
+    case_sensitive: bool = Field(default=False, description="Match case.")
     before_context: int = Field(default=0, ge=0, le=_MOST_CONTEXT, description="Lines to show before each match.")
     after_context: int = Field(default=0, ge=0, le=_MOST_CONTEXT, description="Lines to show after each match.")
     context: int = Field(default=0, ge=0, le=_MOST_CONTEXT, description="Lines to show before and after each match.")
@@ -91,8 +91,8 @@ tool = Tool(
     name="grep",
     toolset="workspace",
     description=(
-        "Search the text of all files for a regular expression (PostgreSQL syntax, matched line by line, ignoring case "
-        "unless told otherwise). Gives path, line number and line."
+        "Search the contents of all files for a regular expression (PostgreSQL syntax, matched line by "
+        "line, case-insensitive by default). Returns the path, line number and text of each match."
     ),
     category=ToolCategory.SEARCH,
     danger=Danger.SAFE,

@@ -14,7 +14,7 @@ from toolcrib.workspace.sync.path_state import PathState
 
 class LsArguments(ToolArguments):
     path: AbsolutePath = Field(default=WorkspacePath(Mount.PROJECT, "/"), description="Directory path to list.")
-    recursive: bool = Field(default=False, description="List everything below, not only what is directly in it.")
+    recursive: bool = Field(default=False, description="Include all subfolders.")
     limit: int = Field(default=50, ge=0, description="Maximum entries to return; 0 for all.")
 
 
@@ -41,7 +41,7 @@ def _entry(standing: PathState) -> dict[str, Any]:
 tool = Tool(
     name="ls",
     toolset="workspace",
-    description="List files and folders in a directory, folders first. Set `recursive` for everything below it.",
+    description="List files and folders in a directory, folders first. Set `recursive` to include subfolders.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=LsArguments,

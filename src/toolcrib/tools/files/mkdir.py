@@ -26,7 +26,7 @@ async def mkdir(arguments: MkdirArguments, context: ToolContext) -> dict[str, An
 tool = Tool(
     name="mkdir",
     toolset="workspace",
-    description="Create a folder and all folders above it. An existing folder is fine.",
+    description="Create a folder and any missing parent folders. Succeeds if the folder exists.",
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
     arguments=MkdirArguments,

@@ -29,7 +29,7 @@ def _target(text: object) -> MoveTarget:
 class MvArguments(ToolArguments):
     source: AbsolutePath = Field(description="Current path.")
     destination: Annotated[MoveTarget, PlainValidator(_target), WithJsonSchema({"type": "string"})] = Field(
-        description="New path, or a folder to move into (an existing one, or with a trailing slash)."
+        description="New path, or an existing folder to move into."
     )
 
 
@@ -74,8 +74,8 @@ tool = Tool(
     name="mv",
     toolset="workspace",
     description=(
-        "Move or rename a file or folder. A destination that is a folder, or ends with `/`, is moved into. Nothing is "
-        "overwritten."
+        "Move or rename a file or folder. If the destination is a folder or ends with `/`, the source is "
+        "moved into it. An existing file is never overwritten."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

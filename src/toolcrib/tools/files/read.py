@@ -15,7 +15,7 @@ class ReadArguments(ToolArguments):
     path: AbsolutePath = Field(description="Full path to the file.")
     offset: int = Field(
         default=0,
-        description="First line, counted from 0. Negative counts from the end: -100 reads the last 100 lines.",
+        description="First line, 0-based. A negative value counts from the end: -100 reads the last 100 lines.",
     )
     limit: int = Field(default=500, ge=1, description="Maximum number of lines.")
 
@@ -34,8 +34,8 @@ tool = Tool(
     name="read",
     toolset="workspace",
     description=(
-        "Read a file's latest content, by default its first 500 lines. `hash` is of the whole file: give it to `edit` "
-        "as `last_read_hash`."
+        "Read a file, by default its first 500 lines. `hash` is the hash of the whole file. Pass it to "
+        "`edit` as `last_read_hash`."
     ),
     category=ToolCategory.FILE,
     danger=Danger.SAFE,

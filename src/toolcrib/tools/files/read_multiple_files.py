@@ -43,7 +43,7 @@ async def _read(place: WorkspacePath, limit: int, context: ToolContext) -> dict[
 tool = Tool(
     name="read_multiple_files",
     toolset="workspace",
-    description="Read up to 50 files in one call. Each has its own `success` and `error`.",
+    description="Read up to 50 files in one call. Each result has its own `success` and `error`.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=ReadMultipleFilesArguments,

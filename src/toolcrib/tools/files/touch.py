@@ -23,7 +23,7 @@ async def touch(arguments: TouchArguments, context: ToolContext) -> dict[str, An
 tool = Tool(
     name="touch",
     toolset="workspace",
-    description="Update a file's modification time, or create an empty file and the folders above it.",
+    description="Update a file's modification time, or create an empty file and any missing parent folders.",
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
     arguments=TouchArguments,

@@ -15,8 +15,8 @@ from toolcrib.workspace.text.content import encode_content
 
 class WriteArguments(ToolArguments):
     path: AbsolutePath = Field(description="Full path to the file.")
-    content: Any = Field(description="The whole content: text, or any JSON value.")
-    file_type: FileType = Field(default=FileType.DOCUMENT, description="What the file is for.")
+    content: Any = Field(description="The full content: text, or any JSON value.")
+    file_type: FileType = Field(default=FileType.DOCUMENT, description="Type of the file.")
     overwrite: bool = Field(default=False, description="Replace the file if it exists.")
 
 
@@ -59,8 +59,8 @@ tool = Tool(
     name="write",
     toolset="workspace",
     description=(
-        "Create a file with the given content, and the folders above it. An existing file is replaced whole, and only "
-        "with `overwrite`; to change part of a file use `edit`."
+        "Create a file and any missing parent folders. Set `overwrite` to replace the whole content of an "
+        "existing file. To change part of a file, use `edit`."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

@@ -19,9 +19,9 @@ from toolcrib.workspace.text.text_diff import MOST_BYTES
 
 
 class ChangesArguments(ToolArguments):
-    calls: list[UUID] = Field(default=[], max_length=1000, description="The calls, by their ids.")
-    run_id: UUID | None = Field(default=None, description="All that a run did.")
-    session_id: UUID | None = Field(default=None, description="All that was done in a session.")
+    calls: list[UUID] = Field(default=[], max_length=1000, description="Ids of the calls.")
+    run_id: UUID | None = Field(default=None, description="Id of a run: all its calls.")
+    session_id: UUID | None = Field(default=None, description="Id of a session: all its calls.")
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of files.")
 
     @model_validator(mode="after")
@@ -87,7 +87,8 @@ async def _body(version: Version | None, context: ToolContext) -> bytes | None:
 tool = Tool(
     name="changes",
     toolset="history",
-    description="Show what calls, a run or a session did to files, with a unified diff of each.",
+    description="Show the files that calls, a run or a session changed, with a unified diff of each. Pass one of "
+    "`calls`, `run_id` and `session_id`.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=ChangesArguments,

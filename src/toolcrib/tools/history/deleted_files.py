@@ -21,7 +21,7 @@ async def deleted_files(arguments: DeletedFilesArguments, context: ToolContext) 
 tool = Tool(
     name="deleted_files",
     toolset="history",
-    description="List deleted files, the latest first.",
+    description="List deleted files, most recently deleted first.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=DeletedFilesArguments,

@@ -19,8 +19,8 @@ from toolcrib.workspace.text.text_diff import MOST_BYTES
 
 
 class FileCompareArguments(ToolArguments):
-    from_version: UUID = Field(description="The older version.")
-    to_version: UUID = Field(description="The newer version.")
+    from_version: UUID = Field(description="Id of the older version.")
+    to_version: UUID = Field(description="Id of the newer version.")
     context_lines: int = Field(default=3, ge=0, le=100, description="Unchanged lines around each change.")
 
 
@@ -55,7 +55,7 @@ async def _body(version: Version, context: ToolContext) -> bytes:
 tool = Tool(
     name="file_compare",
     toolset="history",
-    description="Show what changed between two versions, as a unified diff.",
+    description="Compare two versions of a file as a unified diff.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileCompareArguments,

@@ -15,9 +15,9 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 
 class FileRestoreArguments(ToolArguments):
-    file_id: UUID = Field(description="The file to restore.")
+    file_id: UUID = Field(description="Id of the file to restore.")
     version_id: UUID | None = Field(
-        default=None, description="The version to bring back; of a deleted file by default its last one."
+        default=None, description="Id of the version to restore. For a deleted file, the last one by default."
     )
 
 
@@ -53,7 +53,8 @@ async def _wanted(arguments: FileRestoreArguments, file: File, context: ToolCont
 tool = Tool(
     name="file_restore",
     toolset="history",
-    description="Bring back an earlier version of a file, or a deleted file. Makes a new version; nothing is lost.",
+    description="Restore an earlier version of a file, or a deleted file. This creates a new version; the history "
+    "is kept.",
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
     arguments=FileRestoreArguments,

@@ -14,7 +14,7 @@ from toolcrib.workspace.text.content import decode_content
 
 
 class FileVersionArguments(ToolArguments):
-    version_id: UUID = Field(description="The version to read.")
+    version_id: UUID = Field(description="Id of the version.")
 
 
 async def file_version(arguments: FileVersionArguments, context: ToolContext) -> dict[str, Any]:
@@ -30,7 +30,7 @@ async def file_version(arguments: FileVersionArguments, context: ToolContext) ->
 tool = Tool(
     name="file_version",
     toolset="history",
-    description="Read a version of a file as it was.",
+    description="Read a version of a file.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileVersionArguments,

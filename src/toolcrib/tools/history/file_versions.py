@@ -13,9 +13,9 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 
 class FileVersionsArguments(ToolArguments):
-    file_id: UUID = Field(description="The file, deleted or not.")
+    file_id: UUID = Field(description="Id of the file, which may be deleted.")
     before: int | None = Field(
-        default=None, ge=1, le=2**31 - 1, description="Only versions with a lower number: for the next page."
+        default=None, ge=1, le=2**31 - 1, description="Only versions with a lower number. Use it to get the next page."
     )
     limit: int = Field(default=50, ge=1, le=500, description="Maximum number of versions.")
 
@@ -29,7 +29,7 @@ async def file_versions(arguments: FileVersionsArguments, context: ToolContext) 
 tool = Tool(
     name="file_versions",
     toolset="history",
-    description="List a file's versions, newest first, with their authors.",
+    description="List the versions of a file with their authors, newest first.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileVersionsArguments,

@@ -17,11 +17,11 @@ from toolcrib.workspace.changes.undo_plan import FileRevert, UndoConflict, draft
 
 
 class UndoArguments(ToolArguments):
-    calls: list[UUID] = Field(default=[], max_length=1000, description="The calls to take back, by their ids.")
-    run_id: UUID | None = Field(default=None, description="Take back all that a run did.")
-    session_id: UUID | None = Field(default=None, description="Take back all that was done in a session.")
-    dry_run: bool = Field(default=False, description="Only show what would change.")
-    force: bool = Field(default=False, description="Also take back files that others have changed since.")
+    calls: list[UUID] = Field(default=[], max_length=1000, description="Ids of the calls to undo.")
+    run_id: UUID | None = Field(default=None, description="Undo all calls of this run.")
+    session_id: UUID | None = Field(default=None, description="Undo all calls of this session.")
+    dry_run: bool = Field(default=False, description="Show the changes without applying them.")
+    force: bool = Field(default=False, description="Also undo changes to files that others changed since.")
 
     @model_validator(mode="after")
     def _something_is_meant(self) -> Self:
@@ -77,8 +77,9 @@ tool = Tool(
     name="undo",
     toolset="history",
     description=(
-        "Take back what calls did to files. Files that others have changed since are reported and left alone unless "
-        "`force` is set. `dry_run` shows what would happen. To redo, undo the undo: give its `call_id`."
+        "Undo the changes that calls, a run or a session made to files. Files that others changed since "
+        "are reported as conflicts and skipped, unless `force` is set. `dry_run` only shows the changes. "
+        "To redo, undo the undo: pass its `call_id` in `calls`."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

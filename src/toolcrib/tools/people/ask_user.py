@@ -22,12 +22,12 @@ class ButtonArgument(ToolArguments):
 
 class QuestionArgument(ToolArguments):
     name: str = Field(min_length=1, max_length=100, description="Variable name for the answer.")
-    question: str = Field(min_length=1, max_length=10_000, description="What the person reads.")
+    question: str = Field(min_length=1, max_length=10_000, description="The question as shown to the user.")
     json_schema: dict[str, Any] = Field(
-        alias="schema", description="JSON Schema for the answer, as a string of JSON or as an object."
+        alias="schema", description="JSON Schema of the answer, as an object or as a JSON string."
     )
     buttons: list[ButtonArgument] = Field(
-        default=[], max_length=_MOST_BUTTONS, description="For a choice of one among strings only."
+        default=[], max_length=_MOST_BUTTONS, description="Buttons for the answer. Only if the answer is a string."
     )
 
     @field_validator("json_schema", mode="before")
@@ -75,7 +75,7 @@ async def _check(arguments: AskUserArguments) -> None:
 tool = Tool(
     name="ask_user",
     toolset="workspace",
-    description="Ask the person for input or a decision, with buttons or a form. Waits for the answer.",
+    description="Ask the user for input or a decision, with buttons or a form. Waits for the answer.",
     category=ToolCategory.HUMAN,
     danger=Danger.SAFE,
     arguments=AskUserArguments,

@@ -20,7 +20,9 @@ from toolcrib.workspace.text.plans import parsed
 
 class ExitPlanModeArguments(ToolArguments):
     plan_file_path: AbsolutePath = Field(description="Path to the plan file (.plan extension).")
-    session_id: UUID | None = Field(default=None, description="The session, where the call does not belong to one.")
+    session_id: UUID | None = Field(
+        default=None, description="The session that leaves plan mode. Only needed if the call is not part of a session."
+    )
 
 
 def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
@@ -46,7 +48,8 @@ def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
     return Tool(
         name="exit_plan_mode",
         toolset="workspace",
-        description="Leave plan mode and begin to build, once the person has accepted the plan by button.",
+        description="Leave plan mode and start build mode. The user must first accept the plan: ask with `ask_user` "
+        "and the buttons Accept and Reject.",
         category=ToolCategory.PLAN,
         danger=Danger.SAFE,
         arguments=ExitPlanModeArguments,

@@ -15,12 +15,14 @@ from toolcrib.workspace.text.worker_calls import edit_made, plan_in
 
 
 class PlanEditArguments(ToolArguments):
-    path: PlanPath = Field(description="Path to the plan file, which ends with `.plan`.")
+    path: PlanPath = Field(description="Path to the plan file. It must end with `.plan`.")
     old_string: OldString = None
     new_string: NewString = None
     insert_line: InsertLine = None
     insert_content: InsertContent = None
-    last_read_hash: str | None = Field(default=None, description="The `hash` you last read; refused if it is outdated.")
+    last_read_hash: str | None = Field(
+        default=None, description="The `hash` from your last read. The call fails if the file has changed since."
+    )
 
     @model_validator(mode="after")
     def _in_one_form(self) -> Self:
@@ -43,9 +45,9 @@ tool = Tool(
     name="plan_edit",
     toolset="workspace",
     description=(
-        "Edit a plan below its frontmatter: replace `old_string`, which must stand there exactly once, by "
-        "`new_string`; or insert `insert_content` before line `insert_line` (from 0). Lines are counted as in "
-        "`plan_read`. Use `plan_write` to change title or status."
+        "Edit the text of a plan below its frontmatter: replace `old_string`, which must occur exactly "
+        "once, with `new_string`; or insert `insert_content` before line `insert_line` (0-based, as in "
+        "`plan_read`). To change the title or status, use `plan_write`."
     ),
     category=ToolCategory.PLAN,
     danger=Danger.SAFE,

@@ -16,7 +16,7 @@ from toolcrib.workspace.text.worker_calls import plan_in
 
 
 class PlanListArguments(ToolArguments):
-    status: PlanStatus | None = Field(default=None, description="Only plans of this status.")
+    status: PlanStatus | None = Field(default=None, description="Only plans with this status.")
     limit: int = Field(default=50, ge=0, description="Maximum number of plans to return; 0 for all.")
 
 
@@ -61,7 +61,8 @@ def _status(plan: dict[str, Any]) -> str | None:
 tool = Tool(
     name="plan_list",
     toolset="workspace",
-    description="List plans with their title, status and time, the newest first. `total` counts all that match.",
+    description="List plans with their title, status and time, newest first. `total` is the number of all "
+    "matching plans.",
     category=ToolCategory.PLAN,
     danger=Danger.SAFE,
     arguments=PlanListArguments,

@@ -16,13 +16,13 @@ from toolcrib.workspace.text.worker_calls import plan_in
 
 class PlanReadArguments(ToolArguments):
     path: PlanPath | None = Field(default=None, description="Full path to the plan file.")
-    name: PlanName | None = Field(default=None, description="The plan's name in /plans, without `.plan`.")
+    name: PlanName | None = Field(default=None, description="Name of the plan in /plans, without `.plan`.")
     offset: int | None = Field(
         default=None,
-        description="First line below the frontmatter, counted from 0. Negative counts from the end.",
+        description="First line below the frontmatter, 0-based. A negative value counts from the end.",
     )
     limit: int = Field(default=500, ge=1, description="Maximum number of lines.")
-    cursor: int | None = Field(default=None, ge=0, description="The line to go on from, if `offset` is not given.")
+    cursor: int | None = Field(default=None, ge=0, description="First line, if `offset` is not given.")
 
     @model_validator(mode="after")
     def _one_is_named(self) -> Self:
@@ -58,8 +58,8 @@ tool = Tool(
     name="plan_read",
     toolset="workspace",
     description=(
-        "Read a plan by `path` or by `name`: its frontmatter as `metadata`, and the text below, by default its first "
-        "500 lines. Give `hash` to `plan_edit` as `last_read_hash`."
+        "Read a plan by `path` or by `name`. Returns the frontmatter as `metadata` and the text below it, "
+        "by default the first 500 lines. Pass `hash` to `plan_edit` as `last_read_hash`."
     ),
     category=ToolCategory.PLAN,
     danger=Danger.SAFE,

@@ -21,9 +21,9 @@ class PlanWriteArguments(ToolArguments):
     title: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)] = Field(
         description="Title of the plan."
     )
-    content: str = Field(description="The plan, in Markdown and without frontmatter.")
-    path: PlanPath | None = Field(default=None, description="Where to write it. By default /plans, under a new name.")
-    status: PlanStatus = Field(default=PlanStatus.DRAFT, description="How far the plan has come.")
+    content: str = Field(description="The plan in Markdown, without frontmatter.")
+    path: PlanPath | None = Field(default=None, description="Path to the plan file. By default, a new name in /plans.")
+    status: PlanStatus = Field(default=PlanStatus.DRAFT, description="Status of the plan.")
 
 
 async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dict[str, Any]:
@@ -78,8 +78,9 @@ tool = Tool(
     name="plan_write",
     toolset="workspace",
     description=(
-        "Write a plan, by default to a new file in /plans whose name is made of three words. Title, status and time "
-        "go into its frontmatter. A plan at `path` is replaced; what else its frontmatter says is kept."
+        "Write a plan, by default to a new file in /plans with a generated name. The title, status and "
+        "time are stored in the frontmatter. An existing plan at `path` is replaced; other fields of its "
+        "frontmatter are kept."
     ),
     category=ToolCategory.PLAN,
     danger=Danger.SAFE,

@@ -25,7 +25,7 @@ _LAST_WORDS: Final = 4_000
 
 
 class BashArguments(ToolArguments):
-    command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the project's root.")
+    command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the project root.")
     timeout: int | None = Field(
         default=None, ge=1, description=f"Timeout in seconds (default {DEFAULT_SECONDS:.0f}, at most what is allowed)."
     )
@@ -44,10 +44,10 @@ def bash_with(shell: Shell) -> Tool:
         name=TOOL_NAME,
         toolset="studio",
         description=(
-            "Run a shell command in the project's root, without network unless hosts were granted. Its changes to "
-            "files count all together when it has ended, also if it ends with an error code; if it is ended by the "
-            "timeout, none do. /central and /state can be written too, /pkg can be read. Processes do not outlive the "
-            "command."
+            "Run a shell command in the project root. There is no network access unless hosts are allowed. "
+            "Changes to files are saved together when the command exits, also with a non-zero exit code; "
+            "after a timeout, none are saved. /central and /state are writable, /pkg is read-only. Processes "
+            "end with the command."
         ),
         category=ToolCategory.EXEC,
         danger=Danger.DANGEROUS,

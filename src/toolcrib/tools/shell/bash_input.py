@@ -19,12 +19,10 @@ _ANSWER_SECONDS: Final = 1.0
 
 
 class BashInputArguments(ToolArguments):
-    process_id: str = Field(description="The process, as `bash_start` told it.")
-    text: str = Field(max_length=_MOST, description="What to write. A line ends with a newline of yours.")
-    offset: int = Field(
-        default=0, ge=0, description="Where to read its answer from: `nextOffset` of the answer before."
-    )
-    end: bool = Field(default=False, description="Whether this is the end of its input.")
+    process_id: str = Field(description="Id of the process, from `bash_start`.")
+    text: str = Field(max_length=_MOST, description="Text to write. End each line with a newline.")
+    offset: int = Field(default=0, ge=0, description="Read output from here: `nextOffset` of the previous result.")
+    end: bool = Field(default=False, description="Close the input after this text.")
 
 
 def bash_input_with(shell: BackgroundShell) -> Tool:
@@ -44,7 +42,7 @@ def bash_input_with(shell: BackgroundShell) -> Tool:
     return Tool(
         name="bash_input",
         toolset="studio",
-        description="Write to the standard input of a background process, and read what it answers within a second.",
+        description="Write to the standard input of a background process. Returns the output of the next second.",
         category=ToolCategory.EXEC,
         # Text written to a shell is a command.
         danger=Danger.DANGEROUS,

@@ -29,7 +29,7 @@ def bash_list_with(shell: BackgroundShell) -> Tool:
     return Tool(
         name="bash_list",
         toolset="studio",
-        description="List the background processes of this session: those that run and the last that have ended.",
+        description="List the background processes of this session: running ones, and those that ended last.",
         category=ToolCategory.EXEC,
         danger=Danger.SAFE,
         arguments=BashListArguments,

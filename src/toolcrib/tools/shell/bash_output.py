@@ -13,10 +13,10 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 
 class BashOutputArguments(ToolArguments):
-    process_id: str = Field(description="The process, as `bash_start` told it.")
-    offset: int = Field(default=0, ge=0, description="Where to read from: `nextOffset` of the answer before.")
+    process_id: str = Field(description="Id of the process, from `bash_start`.")
+    offset: int = Field(default=0, ge=0, description="Read output from here: `nextOffset` of the previous result.")
     wait: float = Field(
-        default=0.0, ge=0, le=30, description="How many seconds to wait for output, or its end, if there is none."
+        default=0.0, ge=0, le=30, description="Seconds to wait for output or exit, if there is no output yet."
     )
 
 
@@ -30,7 +30,7 @@ def bash_output_with(shell: BackgroundShell) -> Tool:
     return Tool(
         name="bash_output",
         toolset="studio",
-        description="Read what a background process has said since an offset, and whether it still runs.",
+        description="Read the output of a background process from an offset, and whether it is still running.",
         category=ToolCategory.EXEC,
         danger=Danger.SAFE,
         arguments=BashOutputArguments,

@@ -18,7 +18,7 @@ _LONGEST: Final = 300.0
 
 
 class BashStartArguments(ToolArguments):
-    command: str = Field(min_length=1, description="Shell command to start, with `sh -c` in the project's root.")
+    command: str = Field(min_length=1, description="Shell command to start, with `sh -c` in the project root.")
 
 
 def bash_start_with(shell: BackgroundShell) -> Tool:
@@ -34,10 +34,11 @@ def bash_start_with(shell: BackgroundShell) -> Tool:
         name=TOOL_NAME,
         toolset="studio",
         description=(
-            "Start a command that goes on after this call: a development server, a watcher, a shell. It works on the "
-            "files as they are, and what it changes counts at once; undoing this call undoes that, but for ignored "
-            "files. `.git` can be read and not written, and a protected name that it makes is moved away and ends it: "
-            "use `bash` for git and for installing packages. No network. It ends with its session."
+            "Start a command that keeps running after this call: a development server, a watcher, a shell. "
+            "Its changes to files are saved immediately. Undoing this call undoes them, except for ignored "
+            "files. `.git` is read-only. If the command creates a protected file, the file is moved away and "
+            "the command is stopped. Use `bash` for git and for installing packages. There is no network "
+            "access. The command ends with the session."
         ),
         category=ToolCategory.EXEC,
         danger=Danger.DANGEROUS,

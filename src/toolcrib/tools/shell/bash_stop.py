@@ -13,8 +13,10 @@ from toolcrib.tools.tool import Tool, ToolArguments
 
 
 class BashStopArguments(ToolArguments):
-    process_id: str = Field(description="The process, as `bash_start` told it.")
-    offset: int = Field(default=0, ge=0, description="Where to read its last words from.")
+    process_id: str = Field(description="Id of the process, from `bash_start`.")
+    offset: int = Field(
+        default=0, ge=0, description="Read the last output from here: `nextOffset` of the previous result."
+    )
 
 
 def bash_stop_with(shell: BackgroundShell) -> Tool:
@@ -32,7 +34,7 @@ def bash_stop_with(shell: BackgroundShell) -> Tool:
     return Tool(
         name="bash_stop",
         toolset="studio",
-        description="End a background process and everything that it started. What it did to files stays.",
+        description="Stop a background process and all processes that it started. Its changes to files are kept.",
         category=ToolCategory.EXEC,
         danger=Danger.SAFE,
         arguments=BashStopArguments,

@@ -29,9 +29,9 @@ def _asked(query: str) -> str:
 
 class WebSearchArguments(ToolArguments):
     query: Annotated[str, AfterValidator(_asked)] = Field(
-        max_length=_MOST_QUERY, description=f"What to search for, in at most {_MOST_QUERY} characters and 50 words."
+        max_length=_MOST_QUERY, description=f"Search query of at most {_MOST_QUERY} characters and 50 words."
     )
-    max_results: int = Field(default=5, ge=1, le=_MOST_RESULTS, description="How many results to give at most.")
+    max_results: int = Field(default=5, ge=1, le=_MOST_RESULTS, description="Maximum number of results.")
 
 
 class OwnKeys(Protocol):
@@ -63,7 +63,7 @@ def web_search_with(search: FallbackSearch, own: OwnKeys) -> Tool:
     return Tool(
         name="web_search",
         toolset="studio",
-        description="Search the web. Gives a numbered list of titles, addresses and snippets, not the pages.",
+        description="Search the web. Returns a numbered list of titles, URLs and snippets, not the pages.",
         category=ToolCategory.SEARCH,
         danger=Danger.SAFE,
         arguments=WebSearchArguments,

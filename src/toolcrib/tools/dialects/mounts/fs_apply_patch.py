@@ -61,11 +61,11 @@ class FrontmatterPatch(BaseModel):
 
 
 class FsApplyPatchArguments(ToolArguments):
-    path: MountPath = Field(description="The document, such as @state/workflow.md.")
+    path: MountPath = Field(description="Path of the document, such as @state/workflow.md.")
     patch: FrontmatterPatch = Field(
         description=(
-            "`updateFrontmatter` with an `update`: `append` to stepsCompleted, artifacts (what is there already is not "
-            "repeated) and decisionLog, `set` variables (merged), currentNodeId and updatedAt."
+            "`updateFrontmatter` with an `update`: `append` to stepsCompleted, artifacts (duplicates are "
+            "skipped) and decisionLog; `set` variables (merged), currentNodeId and updatedAt."
         )
     )
 
@@ -90,8 +90,8 @@ tool = Tool(
     name="fs.apply_patch",
     toolset="mounts",
     description=(
-        "Update the frontmatter of a Markdown document in @state; its comments, its order and the text below stay. "
-        "Give `ifMatchSha256` from fs.read so that nobody's change is lost."
+        "Update the frontmatter of a Markdown document in @state. Comments, key order and the text below "
+        "it are kept. Pass `ifMatchSha256` from fs.read to avoid overwriting newer changes."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

@@ -15,7 +15,7 @@ _MOST_ENTRIES = 200
 
 
 class FsListArguments(ToolArguments):
-    path: MountPath = Field(description="The folder, such as @project/src; @project alone is its root.")
+    path: MountPath = Field(description="Path of the folder, such as @project/src. @project is the root.")
 
 
 async def fs_list(arguments: FsListArguments, context: ToolContext) -> dict[str, Any]:
@@ -40,7 +40,8 @@ tool = Tool(
     name="fs.list",
     toolset="mounts",
     description=(
-        "List what is directly in a folder; folders end with `/` and come first. Hidden entries and links are left out."
+        "List the entries of a folder, not of its subfolders. Folders come first and end with `/`. Hidden "
+        "entries and symbolic links are omitted."
     ),
     category=ToolCategory.FILE,
     danger=Danger.SAFE,

@@ -14,8 +14,8 @@ from toolcrib.workspace.text.content import HeadTailReader
 
 
 class FsReadArguments(ToolArguments):
-    path: MountPath = Field(description="The file, such as @project/src/main.py.")
-    startLine: int | None = Field(default=None, ge=1, description="First line, counted from 1.")
+    path: MountPath = Field(description="Path of the file, such as @project/src/main.py.")
+    startLine: int | None = Field(default=None, ge=1, description="First line, 1-based.")
     endLine: int | None = Field(default=None, ge=1, description="Last line, inclusive.")
 
     @model_validator(mode="after")
@@ -45,8 +45,8 @@ tool = Tool(
     name="fs.read",
     toolset="mounts",
     description=(
-        "Read a text file, or its lines from `startLine` to `endLine` (from 1, inclusive). `sha256` is of the whole "
-        "file: give it to fs.write as `ifMatchSha256`."
+        "Read a text file, or its lines from `startLine` to `endLine` (1-based, inclusive). `sha256` is "
+        "the hash of the whole file. Pass it to fs.write as `ifMatchSha256`."
     ),
     category=ToolCategory.FILE,
     danger=Danger.SAFE,

@@ -21,13 +21,13 @@ _LINE = 1_000
 
 
 class FsSearchArguments(ToolArguments):
-    path: MountPath = Field(description="The folder to search in, with all below it; or one file.")
+    path: MountPath = Field(description="Folder to search, including subfolders; or one file.")
     pattern: str = Field(
-        min_length=1, max_length=1_000, description="A plain text; or a regular expression, as /…/ or /…/i."
+        min_length=1, max_length=1_000, description="Plain text, or a regular expression written as /…/ or /…/i."
     )
     before: int = Field(default=1, ge=0, le=50, description="Lines to show before each match.")
     after: int = Field(default=1, ge=0, le=50, description="Lines to show after each match.")
-    maxMatches: int = Field(default=50, ge=1, le=1_000, description="Stop after so many matches.")
+    maxMatches: int = Field(default=50, ge=1, le=1_000, description="Maximum number of matches.")
 
 
 async def fs_search(arguments: FsSearchArguments, context: ToolContext) -> dict[str, Any]:
@@ -116,8 +116,8 @@ tool = Tool(
     name="fs.search",
     toolset="mounts",
     description=(
-        "Find lines with a plain text, or with a regular expression written /…/ or /…/i, in all text files below a "
-        "folder. Hidden entries, node_modules and links are left out."
+        "Search all text files below a folder for plain text, or for a regular expression written as /…/ "
+        "or /…/i. Hidden entries, node_modules and symbolic links are skipped."
     ),
     category=ToolCategory.FILE,
     danger=Danger.SAFE,

@@ -15,10 +15,10 @@ from toolcrib.workspace.text.content import encode_content
 
 
 class FsWriteArguments(ToolArguments):
-    path: MountPath = Field(description="The file, such as @project/notes.md. @pkg is read-only.")
-    content: str = Field(description="The whole text.")
+    path: MountPath = Field(description="Path of the file, such as @project/notes.md. @pkg is read-only.")
+    content: str = Field(description="The full content.")
     ifMatchSha256: str | None = Field(
-        default=None, description="The `sha256` you last read; refused if the file is not that any more."
+        default=None, description="The `sha256` from your last read. The call fails if the file has changed since."
     )
 
 
@@ -50,8 +50,8 @@ tool = Tool(
     name="fs.write",
     toolset="mounts",
     description=(
-        "Write a whole text file, new or in place of another; folders above it are made. Give `ifMatchSha256` from "
-        "fs.read so that nobody's change is lost."
+        "Create a text file or replace its whole content. Missing folders are created. Pass "
+        "`ifMatchSha256` from fs.read to avoid overwriting newer changes."
     ),
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,

@@ -33,7 +33,7 @@ async def file_read(arguments: FileReadArguments, context: ToolContext) -> dict[
 tool = Tool(
     name="file_read",
     toolset="studio",
-    description=f"Read a file. Of one larger than {_MOST_BYTES:,} bytes only the beginning is given.",
+    description=f"Read a file. Files larger than {_MOST_BYTES:,} bytes are truncated.",
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileReadArguments,

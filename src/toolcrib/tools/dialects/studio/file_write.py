@@ -15,7 +15,7 @@ from toolcrib.workspace.text.content import encode_content
 
 class FileWriteArguments(ToolArguments):
     path: ZonePath = Field(description="Absolute or relative path to write.")
-    content: str = Field(description="The whole text.")
+    content: str = Field(description="The full content.")
 
 
 async def file_write(arguments: FileWriteArguments, context: ToolContext) -> dict[str, Any]:
@@ -42,7 +42,7 @@ async def file_write(arguments: FileWriteArguments, context: ToolContext) -> dic
 tool = Tool(
     name="file_write",
     toolset="studio",
-    description="Write a whole file, new or in place of another. Directories above it are made.",
+    description="Create a file or replace its whole content. Missing directories are created.",
     category=ToolCategory.FILE,
     danger=Danger.DANGEROUS,
     arguments=FileWriteArguments,
