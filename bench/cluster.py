@@ -108,19 +108,19 @@ async def cluster(database_name: str, scratch: Path, model_url: str) -> AsyncIte
         database_url=url_of(database_name, migrate.APP_ROLE),
         system_database_url=url_of(database_name, migrate.SYSTEM_ROLE),
         jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=scratch / "data",
-        node="bench",
+        node_name="bench",
     )
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(Database.open(settings.database_url, settings.system_url))
         providers = await opened.enter_async_context(open_providers(private_hosts=["*"]))
         presence = opened.enter_context(
-            ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=settings.lease_seconds)
+            ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=settings.heartbeat_lease_seconds)
         )
         engine = assemble(settings, database, process_id=presence.id)
         front = await opened.enter_async_context(desk(settings, database, engine, providers, presence))
-        tenant = await _tenant(database, settings.node)
+        tenant = await _tenant(database, settings.node_name)
         access = ProviderCredentialStore(database, credentials_lock(settings))
         await access.store(ActingUser(_user(tenant)), "openai-compatible", StoredProviderCredentials("x", model_url))
         project = settings.data_dir / "workspaces" / str(tenant.workspace_id) / "project"

@@ -210,11 +210,11 @@ def ours(scratch: Path, model_url: str, *, think_ms: int = 0) -> Iterator[Ours]:
             "TOOLCRIB_DATABASE_URL": urls[0],
             "TOOLCRIB_SYSTEM_DATABASE_URL": urls[1],
             "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
-            "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+            "TOOLCRIB_AUDIT_SEAL_KEY": secrets.token_urlsafe(48),
             "TOOLCRIB_DATA_DIR": str(scratch / "data"),
-            "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
-            "TOOLCRIB_LEASE_SECONDS": str(_LEASE),
-            "TOOLCRIB_NODE": _NODE,
+            "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
+            "TOOLCRIB_HEARTBEAT_LEASE_SECONDS": str(_LEASE),
+            "TOOLCRIB_NODE_NAME": _NODE,
         }
         lock = Encryptor(environment["TOOLCRIB_JWT_SECRET"])
         tenant = asyncio.run(_tenant(urls, lock, model_url))

@@ -63,9 +63,9 @@ async def _measure(folder: Path, texts: Path, names: Path, reps: int) -> None:
         settings = Settings(
             database_url=url_of(name, migrate.APP_ROLE),
             jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-            audit_key=SecretStr(secrets.token_urlsafe(48)),
+            audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
             data_dir=folder / "data",
-            node="bench",
+            node_name="bench",
         )
         async with Database.open(settings.database_url, settings.system_url) as database:
             executor = assemble(settings, database).executor

@@ -73,10 +73,10 @@ def our_server(scratch: Path, url: str) -> Iterator[Ours]:
     environment = {
         "TOOLCRIB_DATABASE_URL": url,
         "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
-        "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+        "TOOLCRIB_AUDIT_SEAL_KEY": secrets.token_urlsafe(48),
         "TOOLCRIB_DATA_DIR": str(scratch / "data"),
         "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
-        "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+        "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
         "TOOLCRIB_OPEN_REGISTRATION": "true",
     }
     command = [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)]

@@ -111,9 +111,9 @@ async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[ToolRunti
             database_url=url_of(name, migrate.APP_ROLE),
             system_database_url=url_of(name, migrate.SYSTEM_ROLE),
             jwt_secret=SecretStr("x" * 48),
-            audit_key=SecretStr("x" * 48),
+            audit_seal_key=SecretStr("x" * 48),
             data_dir=folder / "data",
-            node="bench",
+            node_name="bench",
         )
         async with Database.open(settings.database_url, settings.system_url) as database:
             yield assemble(settings, database, sandbox=sandbox), database

@@ -87,7 +87,7 @@ def tools() -> str:
 
 def built_in_tools() -> list[Tool]:
     """Return the tools of a server. None is called, so the database is not used."""
-    nowhere = Settings(database_url="postgresql://", jwt_secret=SecretStr(""), audit_key=SecretStr(""))
+    nowhere = Settings(database_url="postgresql://", jwt_secret=SecretStr(""), audit_seal_key=SecretStr(""))
     return assemble(nowhere, cast("Any", SimpleNamespace())).registry.list_for_scope(None)
 
 

@@ -37,7 +37,7 @@ class Described:
         body = response.json()
         self._fits(f"{name} {status}", described["content"][_JSON]["schema"], body)
         # A result that was truncated for a model may not match its schema.
-        if name == "call_tool" and status == "200" and "cut" not in body:
+        if name == "call_tool" and status == "200" and "truncated" not in body:
             self._check_result(json.loads(request.content)["tool"], body["result"])
         self.seen.add(name)
 

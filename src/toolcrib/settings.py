@@ -44,10 +44,10 @@ class Settings(BaseSettings):
     refresh_token_days: int = Field(
         default=30, ge=1, le=365, description="A login expires after this many days without use."
     )
-    audit_key: SecretStr = Field(
+    audit_seal_key: SecretStr = Field(
         description="Seals the audit log. At least 32 random bytes, stored outside the database."
     )
-    seal_seconds: float = Field(default=10, gt=0, description="Seconds between seals of the audit log.")
+    audit_seal_interval_seconds: float = Field(default=10, gt=0, description="Seconds between seals of the audit log.")
     audit_checkpoint_file: Path | None = Field(
         default=None,
         description="Append signed checkpoints of the audit log to this file. Use another disk if possible.",
@@ -57,41 +57,41 @@ class Settings(BaseSettings):
     )
     audit_checkpoint_seconds: float = Field(default=3600, gt=0, description="Seconds between exports of checkpoints.")
 
-    credentials_key: SecretStr | None = Field(
+    credentials_encryption_key: SecretStr | None = Field(
         default=None,
         description="Encrypts users' keys for model providers. At least 32 random bytes. By default, jwt_secret.",
     )
-    credentials_previous_key: SecretStr | None = Field(
+    credentials_previous_encryption_key: SecretStr | None = Field(
         default=None, description="The previous key, for rotation. Still decrypts what was encrypted with it."
     )
-    private_model_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_private_model_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Model servers with private addresses that users may use: host:port, comma-separated; * for all.",
     )
-    private_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_private_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="MCP servers with private addresses that users may use: host:port, comma-separated; * for all.",
     )
-    mcp_programs: Annotated[tuple[Path, ...], NoDecode] = Field(
+    mcp_program_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
         description="Directories with MCP server programs, comma-separated. The sandbox mounts them at the same paths.",
     )
     model_proxy: str | None = Field(default=None, description="URL of a proxy for requests to model providers.")
 
-    keep_versions_days: float | None = Field(
+    version_retention_days: float | None = Field(
         default=None,
         gt=0,
         description="Delete versions older than this, except the current ones. By default, all versions are kept.",
     )
-    trash_bytes: int = Field(
+    trash_max_bytes: int = Field(
         default=1_000_000_000,
         ge=0,
         description="Maximum size of a workspace's trash for replaced and deleted files that are not in the history.",
     )
-    trash_days: float = Field(
+    trash_retention_days: float = Field(
         default=7, gt=0, description="Days that files stay in the trash. If it is full, the oldest are deleted first."
     )
-    lease_seconds: float = Field(
+    heartbeat_lease_seconds: float = Field(
         default=15,
         ge=1,
         description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
@@ -102,10 +102,10 @@ class Settings(BaseSettings):
         le=100,
         description="Give up a run or an approved call after this many attempts during which the server process died.",
     )
-    approval_seconds: float = Field(
+    approval_timeout_seconds: float = Field(
         default=7 * 86_400, ge=30, description="Pending approvals and questions expire after this time."
     )
-    collect_seconds: float = Field(
+    retention_interval_seconds: float = Field(
         default=3600, gt=0, description="Seconds between deletions of unused blobs, expired trash and old versions."
     )
 
@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         default=None, description="Redis URL for live events between nodes. A single node does not need it."
     )
-    node: str = Field(
+    node_name: str = Field(
         default_factory=socket.gethostname,
         description="Name of this node. Workspaces are tied to the node whose disk holds their files.",
     )
@@ -145,7 +145,7 @@ class Settings(BaseSettings):
     brave_url: str = Field(
         default="https://api.search.brave.com/res/v1/web/search", description="URL of the Brave Search API."
     )
-    search_seconds: float = Field(default=10, gt=0, le=60, description="Timeout for one search engine.")
+    web_search_timeout_seconds: float = Field(default=10, gt=0, le=60, description="Timeout for one search engine.")
     stalls_file: Path | None = Field(
         default=None, description="Write stalls of the event loop to this file, as JSON lines. For tests and diagnosis."
     )
@@ -173,7 +173,12 @@ class Settings(BaseSettings):
     )
 
     @field_validator(
-        "allowed_hosts", "allowed_origins", "private_model_hosts", "private_mcp_hosts", "mcp_programs", mode="before"
+        "allowed_hosts",
+        "allowed_origins",
+        "allowed_private_model_hosts",
+        "allowed_private_mcp_hosts",
+        "mcp_program_dirs",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: object) -> object:
@@ -197,11 +202,11 @@ class Settings(BaseSettings):
     def refuse_weak_secrets(self) -> None:
         """Raise Misconfigured unless every secret could be random."""
         _refuse_weak("TOOLCRIB_JWT_SECRET", self.jwt_secret)
-        _refuse_weak("TOOLCRIB_AUDIT_KEY", self.audit_key)
+        _refuse_weak("TOOLCRIB_AUDIT_SEAL_KEY", self.audit_seal_key)
         if self.jwt_previous_secret:
             _refuse_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
-        if self.credentials_key:
-            _refuse_weak("TOOLCRIB_CREDENTIALS_KEY", self.credentials_key)
+        if self.credentials_encryption_key:
+            _refuse_weak("TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY", self.credentials_encryption_key)
 
 
 def _refuse_weak(name: str, secret: SecretStr) -> None:

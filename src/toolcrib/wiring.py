@@ -134,7 +134,9 @@ def assemble(
     keep_private(settings.data_dir)
     mounts = MountTable(settings.data_dir)
     search_keys = SearchKeys(ProviderCredentialStore(database, credentials_lock(settings)), url=settings.brave_url)
-    search = web_search_with(FallbackSearch(search_engines(settings), seconds=settings.search_seconds), search_keys)
+    search = web_search_with(
+        FallbackSearch(search_engines(settings), seconds=settings.web_search_timeout_seconds), search_keys
+    )
     plan_exit = exit_plan_mode_with(PlanModeStore(database))
     sandbox = sandbox or Sandbox()
     shell = Shell(sandbox, settings.data_dir / "staging")
@@ -146,20 +148,20 @@ def assemble(
         blobs=blobs,
         changes=changes,
         mounts=mounts,
-        sync=Reconciler(changes, mounts, node=settings.node, trash=trash_limits(settings)),
+        sync=Reconciler(changes, mounts, node=settings.node_name, trash=trash_limits(settings)),
         undoing=UndoStore(database),
         regexes=PostgresRegex(database),
         virtual=VirtualFileStore(database),
         ripgrep=Ripgrep.found(),
         trash=TrashStore(database),
         since=SnapshotStore(database),
-        node=settings.node,
+        node=settings.node_name,
         max_file_bytes=settings.max_file_bytes,
-        trash_bytes=settings.trash_bytes,
+        trash_bytes=settings.trash_max_bytes,
     )
     # A call belongs to a process, not to a node: a node may have several processes.
     process_id = process_id or ProcessId(new_id())
-    committer = Committer(changes, mounts, node=settings.node, trash=trash_limits(settings))
+    committer = Committer(changes, mounts, node=settings.node_name, trash=trash_limits(settings))
     background = BackgroundShell(
         sandbox,
         shell,
@@ -168,13 +170,13 @@ def assemble(
         BackgroundProcessStore(database),
         AuditStore(database),
         process=process_id,
-        lease=settings.lease_seconds,
+        lease=settings.heartbeat_lease_seconds,
     )
     commands = [bash_with(shell), *background_tools(background)]
     calls = ToolCallStore(database)
     ours = [*discover_tools(toolcrib.tools), search, *commands, plan_exit, read_result_with(calls)]
     registry = ToolRegistry([*ours, *tools], added=toolbox, own=search_keys)
-    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_seconds), WakeSignal()
+    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_timeout_seconds), WakeSignal()
     approval_rows = ApprovalRows(database, most_open=settings.max_open_approvals)
     approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.notify)
     questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.notify)
@@ -202,10 +204,10 @@ def assemble(
         approval_rows,
         agents,
         calls,
-        node=settings.node,
+        node=settings.node_name,
         process=process,
         decided=bell.subscribe(),
-        lease=settings.lease_seconds,
+        lease=settings.heartbeat_lease_seconds,
         max_attempts=settings.max_attempts,
     )
     return ToolRuntime(
@@ -256,7 +258,7 @@ async def desk(
     runs = RunStore(database)
     advance = advancing(settings, database, engine, providers, live)
     runner = RunWorker(
-        runs, ServerProcessStore(database), advance, presence, node=settings.node, decided=engine.bell.subscribe()
+        runs, ServerProcessStore(database), advance, presence, node=settings.node_name, decided=engine.bell.subscribe()
     )
     running = asyncio.create_task(runner.run())
     try:
@@ -273,14 +275,14 @@ def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool"
     freeze_gc()
     staging = StagingDirectory(settings.data_dir / "staging")
     background = BackgroundSandbox(sandbox, staging.folder)
-    programs = StdioPrograms(background, settings.data_dir / "mcp", programs=settings.mcp_programs)
-    return open_connections(programs, private_hosts=settings.private_mcp_hosts, at_end=staging.close)
+    programs = StdioPrograms(background, settings.data_dir / "mcp", programs=settings.mcp_program_dirs)
+    return open_connections(programs, private_hosts=settings.allowed_private_mcp_hosts, at_end=staging.close)
 
 
 def credentials_lock(settings: Settings) -> Encryptor:
     """Return the encryptor of people's keys: with its own key or, if none is set, one derived from the token secret."""
-    key = settings.credentials_key or settings.jwt_secret
-    previous = settings.credentials_previous_key
+    key = settings.credentials_encryption_key or settings.jwt_secret
+    previous = settings.credentials_previous_encryption_key
     return Encryptor(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
 
 
@@ -308,23 +310,25 @@ async def services(
             Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
         )
         live = await opened.enter_async_context(
-            EventHub.open(database, redis_url=settings.redis_url, node=settings.node)
+            EventHub.open(database, redis_url=settings.redis_url, node=settings.node_name)
         )
         providers = await opened.enter_async_context(
-            open_providers(private_hosts=settings.private_model_hosts, proxy=settings.model_proxy)
+            open_providers(private_hosts=settings.allowed_private_model_hosts, proxy=settings.model_proxy)
         )
         presence = opened.enter_context(
-            ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=settings.lease_seconds)
+            ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=settings.heartbeat_lease_seconds)
         )
         sandbox = Sandbox()
         engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id, sandbox=sandbox)
-        await recover(engine.shelves.files, engine.shelves.sync, node=settings.node)
+        await recover(engine.shelves.files, engine.shelves.sync, node=settings.node_name)
         await engine.waiting.recover()
         sealing = AuditSealStore(database)
-        sealer = AuditSealer(sealing, audit_key(settings), anchor=settings.audit_anchor)
-        verifier = AuditVerifier(sealing, audit_key(settings), anchor=settings.audit_anchor, mark=settings.audit_mark)
+        sealer = AuditSealer(sealing, audit_seal_key(settings), anchor=settings.audit_anchor)
+        verifier = AuditVerifier(
+            sealing, audit_seal_key(settings), anchor=settings.audit_anchor, mark=settings.audit_mark
+        )
         exporter = CheckpointExporter(verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url)
-        bin_ = TrashCollector(engine.shelves.trash, engine.shelves.mounts, node=settings.node)
+        bin_ = TrashCollector(engine.shelves.trash, engine.shelves.mounts, node=settings.node_name)
         collector = RetentionWorker(RetentionStore(database), keep=keeping(settings), bin=bin_)
         deleted = asyncio.Event()
         deletion = WorkspaceDeletion(
@@ -332,9 +336,9 @@ async def services(
             engine.shelves.mounts,
             engine.background.end_all_of,
             data_dir=settings.data_dir,
-            node=settings.node,
+            node=settings.node_name,
             process=str(presence.id),
-            lease=settings.lease_seconds,
+            lease=settings.heartbeat_lease_seconds,
             deleted=deleted,
         )
         front = await opened.enter_async_context(desk(settings, database, engine, providers, presence, live))
@@ -344,9 +348,9 @@ async def services(
         at_work = [
             asyncio.create_task(EndedLogins(accounts, doors).run()),
             asyncio.create_task(engine.shell.probe()),
-            asyncio.create_task(sealer.run(settings.seal_seconds)),
+            asyncio.create_task(sealer.run(settings.audit_seal_interval_seconds)),
             asyncio.create_task(exporter.run(settings.audit_checkpoint_seconds)),
-            asyncio.create_task(collector.run(settings.collect_seconds)),
+            asyncio.create_task(collector.run(settings.retention_interval_seconds)),
             asyncio.create_task(deletion.run()),
             asyncio.create_task(engine.waiting.run()),
             asyncio.create_task(engine.background.run()),
@@ -360,7 +364,7 @@ async def services(
                 workspaces=WorkspaceStore(database, most=settings.max_workspaces, on_deleted=deleted.set),
                 agents=AgentStore(database),
                 packages=PackageInstaller(
-                    PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node
+                    PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node_name
                 ),
                 files=engine.shelves.files,
                 audit=AuditStore(database),
@@ -387,7 +391,7 @@ async def services(
                 providers=providers,
                 passwords=Passwords(),
                 tokens=AccessTokens.from_settings(settings),
-                login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node),
+                login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node_name),
                 setup_links=SetupLinks(settings.jwt_secret.get_secret_value()),
                 doors=doors,
             )
@@ -400,16 +404,16 @@ async def services(
             engine.shell.close()
 
 
-def audit_key(settings: Settings) -> bytes:
+def audit_seal_key(settings: Settings) -> bytes:
     """Return the key of the audit seals."""
-    return settings.audit_key.get_secret_value().encode()
+    return settings.audit_seal_key.get_secret_value().encode()
 
 
 def keeping(settings: Settings) -> timedelta | None:
     """Return how long versions are kept; None means forever."""
-    return None if settings.keep_versions_days is None else timedelta(days=settings.keep_versions_days)
+    return None if settings.version_retention_days is None else timedelta(days=settings.version_retention_days)
 
 
 def trash_limits(settings: Settings) -> TrashLimits:
     """Return the limits of the trash."""
-    return TrashLimits(most_bytes=settings.trash_bytes, keep=timedelta(days=settings.trash_days))
+    return TrashLimits(most_bytes=settings.trash_max_bytes, keep=timedelta(days=settings.trash_retention_days))

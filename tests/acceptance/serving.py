@@ -31,7 +31,7 @@ class Serving:
     jwt_secret: str
     directory: Path
     database_urls: DatabaseUrls
-    audit_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+    audit_seal_key: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     # Servers of several tests share a database. The node name keeps each to the runs of its own workspaces.
     node: str = field(default_factory=lambda: f"acceptance-{secrets.token_hex(4)}")
     # Additional settings of the operator.
@@ -94,13 +94,13 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_DATABASE_URL": server.database_urls.app,
         "TOOLCRIB_SYSTEM_DATABASE_URL": server.database_urls.system,
         "TOOLCRIB_JWT_SECRET": server.jwt_secret,
-        "TOOLCRIB_AUDIT_KEY": server.audit_key,
+        "TOOLCRIB_AUDIT_SEAL_KEY": server.audit_seal_key,
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
-        "TOOLCRIB_NODE": server.node,
+        "TOOLCRIB_NODE_NAME": server.node,
         "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
         "TOOLCRIB_OPEN_REGISTRATION": "true",
         # The model servers of these tests run on loopback.
-        "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
+        "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
         **server.environment,
     }
 

@@ -151,7 +151,7 @@ def test_the_caller_withdraws_a_call(workspace: Workspace) -> None:
     agent = hire(workspace)
     told = agent.asks()
 
-    assert agent.workspace.post(f"/calls/{told['call_id']}/withdraw", {}).json()["state"] == "withdrawn"
+    assert agent.workspace.post(f"/calls/{told['call_id']}/cancel", {}).json()["state"] == "withdrawn"
 
     refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("withdrawn"))
 

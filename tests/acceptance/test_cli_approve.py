@@ -61,7 +61,7 @@ def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, wo
     [row] = [line for line in listed.splitlines() if short in line]
     assert "scribe" in row
     assert "write" in row
-    assert "changed /notes/today.md" in row
+    assert "modified /notes/today.md" in row
     assert "scribe wants to use write" in shown
     assert "-two" in shown
     assert "+zwei" in shown

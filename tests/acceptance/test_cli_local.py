@@ -159,7 +159,7 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     kinds = [event["type"] for event in events]
     assert kinds[0] == "chat:resumed"
     assert "chat:tool-confirm" in kinds
-    assert events[-1]["payload"]["ending"] == "done"
+    assert events[-1]["payload"]["endReason"] == "done"
     [denied] = [event["payload"] for event in events if event["type"] == "chat:tool-decided"]
     assert (denied["approved"], denied["reason"]) == (False, "nobody can be asked here")
     assert not (project / "haiku.md").exists()
@@ -216,7 +216,7 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
             second.until("\n> ")
             assert second.end() == 0
 
-    assert "made /haiku.md" in waiting
+    assert "created /haiku.md" in waiting
     assert "Approved." in allowed
     # The first one approved it too late; the response named the earlier decision.
     assert "+A frog" in first.shown

@@ -166,6 +166,6 @@ def test_an_agent_gets_no_matches_from_protected_files(workspace: Workspace) -> 
 
     assert result == {
         "matches": [{"path": "/a.txt", "line_number": 1, "line_text": "needle"}],
-        "files_withheld": 1,
+        "files_denied": 1,
         "hint": Says("not searched"),
     }

@@ -109,7 +109,7 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
     assert "+# Notes" in diff
     assert result.text == "They stand in notes.md."
     assert result.ok
-    assert [(one["path"], one["change"]) for one in changed] == [("/notes.md", "made")]
+    assert [(one["path"], one["change"]) for one in changed] == [("/notes.md", "created")]
     assert read["content"] == "# Notes\n"
     assert ("write", "ask", "done") in book
     assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
@@ -124,7 +124,7 @@ def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Pat
         foreseen = crib.explain("write", path="/notes.md", content="")
         result = crib.run("Write notes")
 
-    assert (foreseen["verdict"], foreseen["rule"]) == ("ask", "trust.guided.dangerous")
+    assert (foreseen["action"], foreseen["rule"]) == ("ask", "trust.guided.dangerous")
     assert result.text == "I may not."
     assert list(project.iterdir()) == []
     assert "Nobody can be asked here." in str(model.last.body["messages"][-1])
@@ -269,7 +269,7 @@ def test_a_run_that_its_program_abandons_is_stopped(project: Path, model: Model)
         told = crib.client.stream_events(crib.workspace_id, session.id, after=0)
         ended = next(one.payload for one in told if one.payload.get("state") == "ended" and "runId" in one.payload)
 
-    assert ended["ending"] == "cancelled"
+    assert ended["endReason"] == "cancelled"
     assert list(project.iterdir()) == []
 
 
@@ -352,7 +352,7 @@ def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[
     expected = {
         "five_lines.py": (0, "It is written.", "+An old silent lock"),
         "own_tool.py": (0, "There are 4.", "lookup_part"),
-        "undo_when_tests_fail.py": (1, "1 change was taken back.", "changed /greeting.py"),
+        "undo_when_tests_fail.py": (1, "1 change was taken back.", "modified /greeting.py"),
     }
     model.script = scripts[name]
 

@@ -25,10 +25,14 @@ def cut_of(response: httpx2.Response) -> dict[str, Any]:
         "success": True,
         "result": body["result"],
         "error": None,
-        "cut": {"cut": True, "bytes": body["cut"]["bytes"], "call_id": A_UUID, "offset": body["cut"]["offset"]},
+        "truncated": {
+            "total_bytes": body["truncated"]["total_bytes"],
+            "call_id": A_UUID,
+            "offset": body["truncated"]["offset"],
+        },
     }
-    assert len(json.dumps(body["result"], ensure_ascii=False, separators=(",", ":"))) < body["cut"]["bytes"]
-    return dict(body["cut"])
+    assert len(json.dumps(body["result"], ensure_ascii=False, separators=(",", ":"))) < body["truncated"]["total_bytes"]
+    return dict(body["truncated"])
 
 
 def test_an_agents_large_result_is_truncated_and_can_be_fetched_by_id(workspace: Workspace) -> None:
@@ -39,7 +43,7 @@ def test_an_agents_large_result_is_truncated_and_can_be_fetched_by_id(workspace:
 
     cut = cut_of(response)
     shown = response.json()["result"]
-    assert len(response.content) < 70_000 < len(LARGE) < cut["bytes"]
+    assert len(response.content) < 70_000 < len(LARGE) < cut["total_bytes"]
     assert shown == {
         "path": "/large.log",
         "content": Says("line 0 ", "bytes cut", "line 499 "),
@@ -208,7 +212,7 @@ def test_strangers_cannot_fetch_a_truncated_result(
 @pytest.mark.req("WS-4", part="what was cut comes to no other agent")
 def test_another_agent_cannot_fetch_results_it_may_not_read(workspace: Workspace) -> None:
     workspace.write("/.env", LARGE)
-    trusted = workspace.agent("trust: autonomous\nunprotect: [.env]\n")
+    trusted = workspace.agent("trust: autonomous\nunprotected_paths: [.env]\n")
     other = workspace.agent("trust: autonomous\n")
     call_id = cut_of(trusted.call("read", path="/.env"))["call_id"]
 

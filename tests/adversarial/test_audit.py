@@ -29,7 +29,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.audit import AuditSealStore
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.tools.tool import tool
-from toolcrib.wiring import assemble, audit_key
+from toolcrib.wiring import assemble, audit_seal_key
 
 pytestmark = [
     pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),
@@ -45,7 +45,9 @@ class Book(Crib):
 
     @property
     def sealer(self) -> AuditSealer:
-        return AuditSealer(AuditSealStore(self.database), audit_key(self.settings), anchor=self.settings.audit_anchor)
+        return AuditSealer(
+            AuditSealStore(self.database), audit_seal_key(self.settings), anchor=self.settings.audit_anchor
+        )
 
     async def filled(self, *, seals: int = 3, each: int = 2) -> None:
         """Seals with some calls under each."""
@@ -74,7 +76,7 @@ class Book(Crib):
             "TOOLCRIB_DATABASE_URL": self.urls.app,
             "TOOLCRIB_SYSTEM_DATABASE_URL": self.urls.system,
             "TOOLCRIB_JWT_SECRET": self.settings.jwt_secret.get_secret_value(),
-            "TOOLCRIB_AUDIT_KEY": key or self.settings.audit_key.get_secret_value(),
+            "TOOLCRIB_AUDIT_SEAL_KEY": key or self.settings.audit_seal_key.get_secret_value(),
             "TOOLCRIB_DATA_DIR": str(self.settings.data_dir),
         }
         return run_command("audit", *arguments, environment=environment, scratch=self.settings.data_dir)
@@ -222,13 +224,15 @@ async def test_verify_finds(damage: tuple[str, ...], message: str, book: Book) -
     assert message in ended.said
     assert "verification FAILED" in ended.said
     assert "Traceback" not in ended.said
-    verifier = AuditVerifier(AuditSealStore(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    verifier = AuditVerifier(
+        AuditSealStore(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
+    )
     assert message in " ".join((await verifier.stretch(0)).problems)
 
 
 async def test_a_change_of_any_column_of_a_record_is_found(book: Book) -> None:
     await book.filled(seals=1)
-    sealing, key = AuditSealStore(book.database), audit_key(book.settings)
+    sealing, key = AuditSealStore(book.database), audit_seal_key(book.settings)
     columns = book.rows(
         "select column_name, udt_name from information_schema.columns where table_name = 'audit' and "
         "table_schema = 'toolcrib' and column_name <> 'position'"
@@ -324,7 +328,9 @@ async def test_sealers_at_once_do_not_fork_the_chain(book: Book) -> None:
 
     async def seal_often() -> None:
         async with Database.open(book.urls.app, book.urls.system, pool_size=2) as database:
-            sealer = AuditSealer(AuditSealStore(database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+            sealer = AuditSealer(
+                AuditSealStore(database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
+            )
             sealed.extend([await sealer.seal() for _ in range(10)])
 
     async def call_often() -> None:
@@ -355,7 +361,7 @@ async def test_a_seal_made_while_the_book_is_verified_is_no_fault(book: Book) ->
             await book.filled(seals=1)
             return await super().unsealed_below()
 
-    found = await verify(Interrupted(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    found = await verify(Interrupted(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor)
 
     assert found.problems == ()
 

@@ -149,7 +149,7 @@ async def test_case_82_a_result_that_was_cut_is_kept_as_it_was_but_for_what_cann
 
     outcome = await crib.call("read", agent, path="/a.py", limit=5_000)
 
-    assert outcome.metadata["cut"] is True
+    assert outcome.metadata["truncated"]["total_bytes"] > 0
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select result ->> 'content' from toolcrib.tool_calls where id = %s", (outcome.call_id,)

@@ -248,7 +248,7 @@ async def test_an_address_inside_the_servers_network_is_not_contacted(crib: Crib
     listener = await asyncio.start_server(lambda *_: contacted.set(), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     # As an operator has it who allows nothing.
-    strict = crib.settings.model_copy(update={"private_mcp_hosts": ()})
+    strict = crib.settings.model_copy(update={"allowed_private_mcp_hosts": ()})
     async with listener:
         engine = assemble(strict, crib.database)
         guarded = Crib(engine, crib.database, strict, crib.caller)

@@ -189,7 +189,7 @@ async def crib(database: Database, settings: Settings) -> Crib:
 @pytest.fixture
 def packages(crib: Crib) -> PackageInstaller:
     shelves = crib.engine.shelves
-    return PackageInstaller(PackageStore(crib.database), shelves.files, shelves.mounts, node=crib.settings.node)
+    return PackageInstaller(PackageStore(crib.database), shelves.files, shelves.mounts, node=crib.settings.node_name)
 
 
 async def test_what_fails_leaves_nothing_and_what_stood_before_stays(crib: Crib, packages: PackageInstaller) -> None:
@@ -224,7 +224,8 @@ async def test_a_packages_agent_is_trusted_no_further_than_guided_and_lifts_no_p
     crib: Crib, packages: PackageInstaller
 ) -> None:
     greedy = (
-        "trust: autonomous\nmax_trust: autonomous\nunprotect: ['.env']\ntool_permissions: {bash: {allowed: true}}\n"
+        "trust: autonomous\nmax_trust: autonomous\nunprotected_paths: ['.env']\n"
+        "tool_permissions: {bash: {allowed: true}}\n"
     )
     tenant = Tenant.of(crib.caller)
 
@@ -233,7 +234,7 @@ async def test_a_packages_agent_is_trusted_no_further_than_guided_and_lifts_no_p
     assert made.agents == ("demo.greedy",)
     [agent] = await AgentStore(crib.database).list(tenant)
     assert (agent.name, agent.package, agent.definition) == ("demo.greedy", "demo", greedy)
-    assert (agent.rules.trust, agent.rules.max_trust, agent.rules.unprotect) == (TrustLevel.GUIDED, None, ())
+    assert (agent.rules.trust, agent.rules.max_trust, agent.rules.unprotected_paths) == (TrustLevel.GUIDED, None, ())
 
 
 # Agents that leave their workflow

@@ -54,4 +54,4 @@ async def test_case_81_ignore_rules_that_explode_hold_up_no_command(crib: Crib) 
         outcome = await crib.call("bash", command=f"echo x > {'a' * 240}; echo x > kept-out; mkdir -p {'a/' * 50}b")
 
     assert outcome.succeeded, outcome.error
-    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out", f"{'a/' * 50}b"]
+    assert [one["path"] for one in outcome.result["metadata"]["untracked"]] == ["kept-out", f"{'a/' * 50}b"]

@@ -291,7 +291,7 @@ async def test_a_file_that_was_or_is_protected_gives_no_version_of_that_time(
 async def test_an_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: Caller) -> None:
     for path in ("/.env", "/.env.local", "/.git/config"):
         await crib.result("write", path=path, content=SECRET)
-    lifted = await trusted(crib, unprotect=[".env"])
+    lifted = await trusted(crib, unprotected_paths=[".env"])
 
     assert (await crib.call("read", lifted, path="/.env")).result["content"] == SECRET
     assert (await crib.call("write", lifted, path="/.ENV", content="x")).succeeded

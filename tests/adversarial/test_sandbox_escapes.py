@@ -216,7 +216,7 @@ async def test_66_what_would_run_on_the_host_is_only_proposed(stand: Stand) -> N
                 "mkdir -p .git/hooks; echo 'touch /tmp/owned' > .git/hooks/post-checkout; echo {} > .mcp.json"
             )
         )
-        made = {entry.path for entry in await view.effect() if entry.change is EntryChange.MADE}
+        made = {entry.path for entry in await view.effect() if entry.change is EntryChange.CREATED}
     assert made == {".git/hooks", ".git/hooks/post-checkout", ".mcp.json"}
     assert sorted(place.name for place in stand.tree.rglob("*")) == [".git"]
 
@@ -348,7 +348,7 @@ except OSError: pass
     async with stand.begin() as view:
         await view.run(SandboxCommand(python(program)))
         effect = [(entry.path, entry.change) for entry in await view.effect()]
-    assert effect == [("d/new", EntryChange.MADE)]
+    assert effect == [("d/new", EntryChange.CREATED)]
 
 
 async def test_88_without_bubblewrap_commands_are_refused_not_weakened(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ BODIES: dict[str, Any] = {
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
     "decide_approval": {"approved": True},
-    "withdraw_call": None,
+    "cancel_call": None,
     "answer_question": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
     "change_session": {"title": "intruder"},
@@ -97,7 +97,7 @@ BODIES: dict[str, Any] = {
     "create_agent_key": {"name": "intruder"},
     "create_mcp_server": {"name": "intruder", "url": "https://127.0.0.1:9/mcp"},
     "update_mcp_server": {"enabled": False},
-    "look_at_mcp_server": None,
+    "refresh_mcp_server": None,
     "approve_mcp_server": {"sha256": "0" * 64},
     "install_package": None,
     "create_api_key": {"name": "mine"},
@@ -212,10 +212,10 @@ def own_settings(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathF
         database_url=database_urls.app,
         system_database_url=database_urls.system,
         jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_key=SecretStr(secrets.token_urlsafe(48)),
-        seal_seconds=3600,
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_interval_seconds=3600,
         data_dir=tmp_path_factory.mktemp("tenants"),
-        node="tenants",
+        node_name="tenants",
     )
 
 
@@ -678,7 +678,7 @@ async def _person(services: ApiServices, name: str) -> Someone:
 
 async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str, str]:
     """A workspace with one of everything; the ids of it, under the names that paths have for them."""
-    workspace = await services.workspaces.create(ActingUser(owner.id), name=mark, node=services.settings.node)
+    workspace = await services.workspaces.create(ActingUser(owner.id), name=mark, node=services.settings.node_name)
     tenant = Tenant(workspace.id, owner.id)
     agent = await services.agents.create(tenant, name=mark, definition=f"# {mark}\ntrust: guided\n")
     _, agent_key = await services.keys.create_for_agent(tenant, agent.id, name=mark, expires_at=None)

@@ -194,7 +194,7 @@ def _trust(report: Report, studio: Studio, socket: Socket) -> None:
         assert (studio.space.directory / "late.txt").exists()
     with report.shows("trust.timeout"):
         limits = studio.space.get("/usage").json()["limits"]
-        assert limits["approval_seconds"] == 7 * 86_400
+        assert limits["approval_timeout_seconds"] == 7 * 86_400
 
 
 def _rests(message: Message) -> bool:
@@ -212,7 +212,7 @@ def _loop(report: Report, studio: Studio, socket: Socket) -> None:
         [result] = of_type(got, "chat:tool-result")
         assert result["status"] == "error"
         assert "root:" not in result["result"]
-        assert of_type(got, "chat:run-state")[-1]["ending"] == "violation"
+        assert of_type(got, "chat:run-state")[-1]["endReason"] == "violation"
     with report.shows("AC-32", "chat:cancel"):
         held = threading.Event()
         studio.stage.model.script(Reply("These are the first words", held=held))
@@ -224,7 +224,7 @@ def _loop(report: Report, studio: Studio, socket: Socket) -> None:
         [end] = of_type(got, "chat:stream-end")
         assert "These are the first words".startswith(end["content"])
         assert end["content"]
-        assert got[-1]["payload"]["ending"] == "cancelled"
+        assert got[-1]["payload"]["endReason"] == "cancelled"
     with report.shows("AC-31", "loop.turns"):
         session = studio.session("trust: autonomous\nmax_turns: 2\n" + TOOLS)
         again = Reply("", (("file_read", {"path": "test.txt"}),))
@@ -242,8 +242,8 @@ def _loop(report: Report, studio: Studio, socket: Socket) -> None:
 
 def _limits(report: Report, studio: Studio, socket: Socket) -> None:
     with report.shows("loop.deadline"):
-        rules = studio.space.get(f"/agents/{studio.agent('run_seconds: 30m' + chr(10) + TOOLS)}").json()["rules"]
-        assert rules["run_seconds"] == 1_800
+        rules = studio.space.get(f"/agents/{studio.agent('run_timeout: 30m' + chr(10) + TOOLS)}").json()["rules"]
+        assert rules["run_timeout"] == 1_800
     with report.shows("loop.tool-timeout"):
         definition = "trust: autonomous\ntool_permissions:\n  bash: {allowed: true, timeout: 1s}\n"
         got = studio.run(

@@ -343,7 +343,7 @@ def _people(report: Report, stage: Stage, space: Space) -> None:
         environment = {
             "PATH": os.environ["PATH"],
             "TOOLCRIB_JWT_SECRET": "short",
-            "TOOLCRIB_AUDIT_KEY": "k" * 9 + "abcdefghijklmnopqrstuvwxyz0987",
+            "TOOLCRIB_AUDIT_SEAL_KEY": "k" * 9 + "abcdefghijklmnopqrstuvwxyz0987",
             "TOOLCRIB_DATABASE_URL": "postgresql://toolcrib_app@127.0.0.1:1/none",
         }
         refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)

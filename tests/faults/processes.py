@@ -44,9 +44,9 @@ async def engine_at(site: Site) -> AsyncIterator[ToolRuntime]:
         database_url=site.app_url,
         system_database_url=site.system_url,
         jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=site.data_dir,
-        node=site.node,
+        node_name=site.node,
     )
     async with _pool(site.app_url) as app, _pool(site.system_url) as system:
         yield assemble(settings, Database(app, system))

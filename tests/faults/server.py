@@ -39,11 +39,11 @@ class Server:
             "TOOLCRIB_DATABASE_URL": urls.app,
             "TOOLCRIB_SYSTEM_DATABASE_URL": urls.system,
             "TOOLCRIB_JWT_SECRET": self.jwt_secret,
-            "TOOLCRIB_AUDIT_KEY": secrets.token_urlsafe(48),
+            "TOOLCRIB_AUDIT_SEAL_KEY": secrets.token_urlsafe(48),
             # So often that some of the kills fall into sealing.
-            "TOOLCRIB_SEAL_SECONDS": "0.1",
+            "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
-            "TOOLCRIB_NODE": self.node,
+            "TOOLCRIB_NODE_NAME": self.node,
             "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
             "TOOLCRIB_OPEN_REGISTRATION": "true",
             # One login lasts for all the kills.

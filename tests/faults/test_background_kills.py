@@ -27,7 +27,7 @@ pytestmark = [
 def server(tmp_path: Path) -> Iterator[Server]:
     with migrated_database() as name, Server(tmp_path, urls_of(name)) as server:
         # So soon is a server that fell silent taken for dead.
-        server.environment["TOOLCRIB_LEASE_SECONDS"] = "2"
+        server.environment["TOOLCRIB_HEARTBEAT_LEASE_SECONDS"] = "2"
         server.start()
         yield server
 
@@ -76,7 +76,7 @@ async def test_a_killed_server_leaves_no_process_and_what_they_did_can_be_undone
         talk = Talk(http, workspace, session)
         while (listed := (await talk.processes())[0])["running"]:
             pass
-        assert listed["stopped"] == "its server ended without warning"
+        assert listed["stopReason"] == "its server ended without warning"
         # What it did is booked by then, or a moment later.
         while (project / "b").exists():
             await talk.call("undo", session_id=session)

@@ -33,7 +33,7 @@ def eight(site: Site) -> Iterator[Writers]:
 @pytest.fixture
 async def crib(database: Database, settings: Settings, site: Site) -> Crib:
     """A workspace on the writers' node, seen from yet another process."""
-    settings = settings.model_copy(update={"node": site.node, "data_dir": site.data_dir})
+    settings = settings.model_copy(update={"node_name": site.node, "data_dir": site.data_dir})
     return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 

@@ -63,7 +63,7 @@ NewYard = Callable[[], Awaitable[Yard]]
 async def new_yard(database: Database, settings: Settings, database_urls: DatabaseUrls) -> NewYard:
     # A node of its own: recovery of a node looks after all its workspaces.
     node = f"node-{secrets.token_hex(4)}"
-    here = settings.model_copy(update={"node": node})
+    here = settings.model_copy(update={"node_name": node})
     site = Site(database_urls.app, database_urls.system, here.data_dir, node)
 
     async def make() -> Yard:

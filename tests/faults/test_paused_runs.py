@@ -40,7 +40,7 @@ def urls() -> Iterator[DatabaseUrls]:
 @pytest.fixture
 def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
     with Server(tmp_path, urls) as server:
-        server.environment |= {"TOOLCRIB_PRIVATE_MODEL_HOSTS": "*", "TOOLCRIB_LEASE_SECONDS": "2"}
+        server.environment |= {"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*", "TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2"}
         server.start()
         yield server
 

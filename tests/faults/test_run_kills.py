@@ -60,8 +60,8 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[list[Server]]:
     with ExitStack() as stack:
         first, second = (stack.enter_context(Server(tmp_path, urls)) for _ in range(2))
         # On a slow machine a run meets many kills before it finishes a step. None of them is its own doing.
-        first.environment |= {"TOOLCRIB_LEASE_SECONDS": "2", "TOOLCRIB_MAX_ATTEMPTS": "100"}
-        first.environment |= {"TOOLCRIB_PRIVATE_MODEL_HOSTS": "*"}
+        first.environment |= {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2", "TOOLCRIB_MAX_ATTEMPTS": "100"}
+        first.environment |= {"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*"}
         second.environment = first.environment
         first.start()
         second.start()

@@ -49,8 +49,11 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server
         (tmp_path / name).mkdir()
     with Server(tmp_path / "first", urls) as first, Server(tmp_path / "second", urls) as second:
         # Sealed so seldom that it is not the sealer that is stopped with a lock in its hand.
-        first.environment |= {"TOOLCRIB_PRIVATE_MODEL_HOSTS": "*", "TOOLCRIB_SEAL_SECONDS": "600"}
-        second.environment = first.environment | {"TOOLCRIB_LEASE_SECONDS": "2"}
+        first.environment |= {
+            "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
+            "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "600",
+        }
+        second.environment = first.environment | {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2"}
         yield first, second
 
 
@@ -104,7 +107,7 @@ async def test_what_a_stopped_server_was_at_is_done_once_by_the_other(
     servers: tuple[Server, Server], urls: DatabaseUrls, script: Script, model: ModelServer, lease: str
 ) -> None:
     zombie, heir = servers
-    zombie.environment["TOOLCRIB_LEASE_SECONDS"] = lease
+    zombie.environment["TOOLCRIB_HEARTBEAT_LEASE_SECONDS"] = lease
     zombie.start()
     office = await Office.opened(zombie)
     project = zombie.data_dir / "workspaces" / office.workspace / "project"

@@ -66,7 +66,7 @@ async def new_person(database: Database) -> UserId:
 async def new_caller(database: Database, settings: Settings) -> Caller:
     """A person who owns a new workspace."""
     user_id = await new_person(database)
-    workspace = await WorkspaceStore(database).create(ActingUser(user_id), name="w", node=settings.node)
+    workspace = await WorkspaceStore(database).create(ActingUser(user_id), name="w", node=settings.node_name)
     return Caller(WorkspaceId(workspace.id), user_id)
 
 

@@ -38,7 +38,7 @@ def urls() -> Iterator[DatabaseUrls]:
 @pytest.fixture
 def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
     with Server(tmp_path, urls) as server:
-        server.environment["TOOLCRIB_PRIVATE_MODEL_HOSTS"] = "*"
+        server.environment["TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS"] = "*"
         server.start()
         yield server
 

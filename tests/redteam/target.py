@@ -80,7 +80,11 @@ class Target:
 def open_target(directory: Path, urls: DatabaseUrls) -> Iterator[Target]:
     """Start a server with the two tenants; kill it afterwards."""
     node = f"redteam-{secrets.token_hex(4)}"
-    options = {"TOOLCRIB_NODE": node, "TOOLCRIB_OPEN_REGISTRATION": "true", "TOOLCRIB_SEAL_SECONDS": "10"}
+    options = {
+        "TOOLCRIB_NODE_NAME": node,
+        "TOOLCRIB_OPEN_REGISTRATION": "true",
+        "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "10",
+    }
     with (
         watched_server(directory, urls, **options) as server,
         httpx2.Client(base_url=f"{server.origin}/api/v1", trust_env=False, timeout=PATIENCE) as http,

@@ -22,7 +22,7 @@ from toolcrib.gate.audit_seals import AuditSealer, SealingRefused
 from toolcrib.gate.audit_verification import AuditVerifier, verify
 from toolcrib.gate.checkpoint_export import CheckpointExporter
 from toolcrib.storage.audit import AuditSealStore
-from toolcrib.wiring import audit_key
+from toolcrib.wiring import audit_seal_key
 
 __all__ = ["book", "template"]
 
@@ -42,7 +42,7 @@ def truncate(log: Book, *, seals: int, each: int = 2) -> None:
 def verifier(log: Book, *, anchor: bool = True) -> AuditVerifier:
     path = log.settings.audit_anchor if anchor else None
     return AuditVerifier(
-        AuditSealStore(log.database), audit_key(log.settings), anchor=path, mark=log.settings.audit_mark
+        AuditSealStore(log.database), audit_seal_key(log.settings), anchor=path, mark=log.settings.audit_mark
     )
 
 
@@ -95,7 +95,9 @@ async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_an
     """The other node has no anchor that high: it makes seals of the same numbers, with the true key."""
     await book.filled(seals=4)
     truncate(book, seals=2)
-    other = AuditSealer(AuditSealStore(book.database), audit_key(book.settings), anchor=tmp_path / "other-anchor.json")
+    other = AuditSealer(
+        AuditSealStore(book.database), audit_seal_key(book.settings), anchor=tmp_path / "other-anchor.json"
+    )
     for _ in range(3):
         await book.call("file_info", path="/")
         await other.seal()
@@ -105,7 +107,9 @@ async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_an
     with pytest.raises(SealingRefused, match="Seal 4 is not the one that was noted"):
         await book.sealer.seal()
     assert "Seal 4 is not the one that was noted" in book.verified().said
-    found = await verify(AuditSealStore(book.database), audit_key(book.settings), anchor=book.settings.audit_anchor)
+    found = await verify(
+        AuditSealStore(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
+    )
     assert any("rolled back and sealed anew" in problem for problem in found.problems)
 
 
@@ -212,12 +216,12 @@ async def test_a_checkpoint_is_signed_so_that_a_witness_can_check_it_without_the
     book: Book, witnessed: Path
 ) -> None:
     told = json.loads(witnessed.read_text())
-    public_key = CheckpointSigner(audit_key(book.settings)).public_key
+    public_key = CheckpointSigner(audit_seal_key(book.settings)).public_key
 
     assert told["number"] == 3
     assert is_signed(told, public_key)
     assert not is_signed({**told, "number": 2}, public_key)
-    assert book.settings.audit_key.get_secret_value() not in witnessed.read_text()
+    assert book.settings.audit_seal_key.get_secret_value() not in witnessed.read_text()
 
 
 async def test_a_log_that_contains_a_witnesss_checkpoint_is_whole(book: Book, witnessed: Path) -> None:
@@ -294,7 +298,7 @@ async def test_no_checkpoint_is_signed_of_a_log_that_was_cut(book: Book, tmp_pat
 @pytest.mark.req("SY-4", part="checkpoints and witnesses")
 async def test_checkpoints_are_exported_to_a_file_and_to_an_address(book: Book, tmp_path: Path) -> None:
     file = tmp_path / "exported.jsonl"
-    public_key = CheckpointSigner(audit_key(book.settings)).public_key
+    public_key = CheckpointSigner(audit_seal_key(book.settings)).public_key
     with Webhook.open() as webhook:
         exporter = CheckpointExporter(verifier(book), file=file, url=webhook.url)
         await book.filled(seals=1)

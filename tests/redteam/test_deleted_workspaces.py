@@ -33,7 +33,7 @@ def urls() -> Iterator[DatabaseUrls]:
 @pytest.fixture
 def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
     with Server(tmp_path, urls) as server:
-        server.environment |= {"TOOLCRIB_LEASE_SECONDS": "2", "TOOLCRIB_SEAL_SECONDS": "600"}
+        server.environment |= {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2", "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "600"}
         server.start()
         yield server
 

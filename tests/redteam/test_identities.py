@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.req("AP-2", part="routes × identities"), pytest.mark.
 
 # What an agent's own key is for: tools, what became of its calls, and what it waits for. A new route is not.
 AGENT_MAY = {
-    "call_tool", "list_tools", "get_call", "withdraw_call", "list_approvals", "get_approval", "list_questions",
+    "call_tool", "list_tools", "get_call", "cancel_call", "list_approvals", "get_approval", "list_questions",
     "get_question", "get_run", "get_workspace",
 }  # fmt: skip
 # It ends nothing that has not ended, so an access token of an ended login may do it until it expires.

@@ -78,7 +78,7 @@ async def test_ignore_rules_that_explode_hold_up_no_command(crib: Crib, line: st
         )
 
     assert outcome.succeeded, outcome.error
-    assert [one["path"] for one in outcome.result["metadata"]["unkept"]] == ["kept-out"]
+    assert [one["path"] for one in outcome.result["metadata"]["untracked"]] == ["kept-out"]
 
 
 @pytest.mark.parametrize("line", IGNORE)

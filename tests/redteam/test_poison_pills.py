@@ -54,9 +54,9 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server
         (tmp_path / name).mkdir()
     with Server(tmp_path / "first", urls) as first, Server(tmp_path / "second", urls) as second:
         first.environment |= {
-            "TOOLCRIB_PRIVATE_MODEL_HOSTS": "*",
-            "TOOLCRIB_SEAL_SECONDS": "600",
-            "TOOLCRIB_LEASE_SECONDS": "2",
+            "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
+            "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "600",
+            "TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2",
             "TOOLCRIB_MAX_ATTEMPTS": str(ATTEMPTS),
         }
         second.environment = first.environment

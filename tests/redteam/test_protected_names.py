@@ -108,11 +108,11 @@ async def test_a_secret_below_a_name_that_may_be_asked_about_is_refused(crib: Cr
 
 
 async def test_a_name_that_is_protected_again_when_the_yes_comes_is_asked_about_anew(crib: Crib) -> None:
-    lifted = await trusted(crib, trust="guided", unprotect=[".husky"])
+    lifted = await trusted(crib, trust="guided", unprotected_paths=[".husky"])
     approval = await asked(crib, lifted, path="/.husky/pre-commit", content="x\n")
     assert "protected" not in approval.effects
     assert lifted.agent is not None
-    closed = render_definition(lifted.agent.rules.model_copy(update={"unprotect": ()}))
+    closed = render_definition(lifted.agent.rules.model_copy(update={"unprotected_paths": ()}))
     await AgentStore(crib.database).update(Tenant.of(crib.caller), lifted.agent.id, definition=closed)
 
     await decide(crib, approval, YES)

@@ -147,7 +147,7 @@ async def test_what_is_taken_back_is_shown_as_a_diff(crib: Crib, past: Past, nam
     approval = await asked(crib, agent, name, **arguments)
 
     [change] = approval.changes
-    assert (change["path"], change["change"]) == ("/a.txt", "changed")
+    assert (change["path"], change["change"]) == ("/a.txt", "modified")
     assert "-two" in change["diff"]
     assert "+one" in change["diff"]
     assert change["before"]["sha256"] != change["after"]["sha256"]
@@ -277,7 +277,7 @@ async def test_of_very_many_files_in_a_folder_the_others_are_counted_and_part_of
     approval = await effect(shell, "mkdir out; cd out; seq 700 | xargs touch")
 
     assert len(approval.changes) < 600
-    assert approval.changes[-1] == {"path": None, "change": "more", "count": 200}
+    assert approval.changes[-1] == {"path": None, "change": "omitted", "count": 200}
     [last] = sorted({path.name for path in staged(shell).iterdir()} - {Path(p or "").name for p in by_path(approval)})[
         -1:
     ]

@@ -24,16 +24,16 @@ pytestmark = pytest.mark.req("EV-2", part="hostile clients")
 BROKEN = {1002, 1003, 1007, 1008, 1009}
 # The server's own fault, in its words and in the protocol's.
 OUR_FAULT = {1011, 4500}
-UNFORESEEN = "unforeseen_error"
+INTERNAL_ERROR = "internal_error"
 
 
 @pytest.fixture(autouse=True)
 def nothing_unforeseen(target: Target) -> Iterator[None]:
     """Whatever clients send, the server foresaw it."""
-    before = target.server.logged().count(UNFORESEEN)
+    before = target.server.logged().count(INTERNAL_ERROR)
     yield
     said = target.server.logged()
-    assert said.count(UNFORESEEN) == before, said[said.rindex(UNFORESEEN) - 500 :][:5000]
+    assert said.count(INTERNAL_ERROR) == before, said[said.rindex(INTERNAL_ERROR) - 500 :][:5000]
 
 
 def path_of(target: Target) -> str:
@@ -245,7 +245,15 @@ def connected_again(target: Target) -> Iterator[Reconnecting]:
         link.close()
 
 
-TYPES = ["chat:resume", "chat:leave", "chat:tool-call", "chat:tool-approve", "chat:answer", "chat:cancel", "chat:send"]
+TYPES = [
+    "chat:resume",
+    "chat:unsubscribe",
+    "chat:tool-call",
+    "chat:tool-approve",
+    "chat:answer",
+    "chat:cancel",
+    "chat:send",
+]
 FIELDS = ["conversationId", "after", "tool", "args", "toolId", "approved", "approvalId", "scope", "reason", "rule",
           "argumentsSha256", "questionId", "answers", "byButton", "content", "history", "token", "ticket"]  # fmt: skip
 

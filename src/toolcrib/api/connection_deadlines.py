@@ -118,7 +118,7 @@ class ConnectionRegistry:
         now = connection.loop.time()
         if now - self._logged > _LOG_EVERY_SECONDS:
             self._logged = now
-            _log.warning("connections_crowded", waiting=len(self._waiting), address=connection.address)
+            _log.warning("connections.limit_reached", waiting=len(self._waiting), address=connection.address)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()

@@ -33,7 +33,7 @@ class EndedLogins:
             try:
                 await self.look()
             except OperationalError as error:
-                log.warning("departures_look_failed", error=repr(error))
+                log.warning("ended_logins.poll_failed", error=repr(error))
 
     async def look(self) -> None:
         """Poll once."""

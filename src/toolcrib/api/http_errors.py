@@ -88,7 +88,7 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
         case HTTPException():
             return _framework_answer(error)
         case OperationalError() if is_transient(error):
-            _log.warning("database_unavailable", error=str(error))
+            _log.warning("database.unavailable", error=str(error))
             return _answer(
                 "UNAVAILABLE",
                 "The database does not answer just now. Try again.",
@@ -137,7 +137,7 @@ def _framework_answer(error: HTTPException) -> Response:
 
 def _unforeseen(error: Exception, where: str) -> Response:
     error_id = uuid4().hex
-    _log.error("unforeseen_error", error_id=error_id, where=where, exc_info=error)
+    _log.error("internal_error", error_id=error_id, where=where, exc_info=error)
     return _answer("INTERNAL_ERROR", f"Something went wrong on our side. It is logged as {error_id}.")
 
 

@@ -113,7 +113,7 @@ class LoopWatchdog:
         if stall.is_ours and now - self._logged > _LOG_EVERY_SECONDS:
             self._logged = now
             told = {name: value for name, value in asdict(stall).items() if name not in ("at", "stack")}
-            _log.warning("loop_stalled", **told, stalls=self.count, stack="".join(stall.stack))
+            _log.warning("event_loop.stalled", **told, stalls=self.count, stack="".join(stall.stack))
 
 
 @dataclass(frozen=True, slots=True)

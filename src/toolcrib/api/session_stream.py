@@ -143,7 +143,7 @@ async def resume_messages(
 ) -> list[dict[str, Any]]:
     """Return the subscriber's position and all pending approvals and questions.
 
-    They have no sequence number and are marked ``again``, because the same events were sent before or will follow.
+    They have no sequence number and are marked ``replayed``, because the same events were sent before or will follow.
     """
     approvals = await services.approvals.open(tenant, session_id=session.id)
     questions = await services.questions.open(tenant, session_id=session.id)
@@ -153,7 +153,7 @@ async def resume_messages(
     resumed = {
         **about,
         "after": after,
-        "newest": session.last_seq,
+        "lastSeq": session.last_seq,
         "mode": session.mode,
         "phase": session.phase,
         "agentId": session.agent_id,
@@ -168,12 +168,12 @@ async def resume_messages(
                 "payload": about
                 | approval_payload(one)
                 | ({"messageId": messages[one.call_id]} if one.call_id in messages else {})
-                | {"again": True},
+                | {"replayed": True},
             }
             for one in approvals
         ),
         *(
-            {"type": f"{PREFIX}{EventType.QUESTION}", "payload": about | question_payload(one) | {"again": True}}
+            {"type": f"{PREFIX}{EventType.QUESTION}", "payload": about | question_payload(one) | {"replayed": True}}
             for one in questions
         ),
     ]

@@ -121,7 +121,7 @@ class GrepResult(ToolResult):
     matches: list[GrepMatch]
     timed_out: bool | None = None
     truncated: bool | None = None
-    files_withheld: int | None = None
+    files_denied: int | None = None
     hint: str | None = Field(default=None, description="Why the result is incomplete and what to do.")
 
 
@@ -262,7 +262,7 @@ class FileRestoreResult(ToolResult):
     hash: str | None
 
 
-FileChange = Literal["made", "changed", "moved", "deleted"]
+FileChange = Literal["created", "modified", "moved", "deleted"]
 
 
 class ChangedFile(ToolResult):
@@ -292,10 +292,10 @@ class RevertedFile(ToolResult):
     change: FileChange
     kind: EntryKind
     file_id: UUID
-    version_now: UUID = Field(description="The current version. For a deleted file, its deletion.")
-    version_then: UUID | None = Field(description="The restored version; null if the file did not exist before.")
-    hash_now: str | None
-    hash_then: str | None
+    current_version_id: UUID = Field(description="The current version. For a deleted file, its deletion.")
+    restored_version_id: UUID | None = Field(description="The restored version; null if the file did not exist before.")
+    current_hash: str | None
+    restored_hash: str | None
 
 
 class UndoConflictEntry(ToolResult):

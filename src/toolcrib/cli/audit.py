@@ -132,9 +132,9 @@ async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _
     from toolcrib.gate.audit_verification import verify as verify_chain
     from toolcrib.storage.audit import AuditSealStore
     from toolcrib.storage.database import Database
-    from toolcrib.wiring import audit_key
+    from toolcrib.wiring import audit_seal_key
 
-    key = audit_key(settings)
+    key = audit_seal_key(settings)
     try:
         checkpoints = CheckpointSigner(key).read_all(kept) if kept is not None else ()
     except UnreadableCheckpoint as error:
@@ -155,11 +155,11 @@ async def _checkpoint_in_database(settings: Settings) -> dict[str, Any]:
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.storage.audit import AuditSealStore
     from toolcrib.storage.database import Database
-    from toolcrib.wiring import audit_key
+    from toolcrib.wiring import audit_seal_key
 
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
         return await AuditVerifier(
-            AuditSealStore(database), audit_key(settings), anchor=settings.audit_anchor
+            AuditSealStore(database), audit_seal_key(settings), anchor=settings.audit_anchor
         ).checkpoint()
 
 
@@ -167,13 +167,13 @@ async def _accept(settings: Settings) -> tuple[int | None, int]:
     from toolcrib.gate.audit_seals import accept_restore as accept
     from toolcrib.storage.audit import AuditSealStore, AuditStore
     from toolcrib.storage.database import Database
-    from toolcrib.wiring import audit_key
+    from toolcrib.wiring import audit_seal_key
 
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
         done = await accept(
             AuditSealStore(database),
             AuditStore(database),
-            audit_key(settings),
+            audit_seal_key(settings),
             anchor=settings.audit_anchor,
             mark=settings.audit_mark,
             by=getpass.getuser(),

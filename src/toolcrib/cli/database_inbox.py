@@ -118,7 +118,7 @@ def _database_settings() -> Settings:
     if "TOOLCRIB_DATABASE_URL" not in os.environ:
         raise Misconfigured("Say which database: TOOLCRIB_DATABASE_URL, as `toolcrib serve` has it.")
     try:
-        return Settings(jwt_secret=SecretStr(""), audit_key=SecretStr(""))
+        return Settings(jwt_secret=SecretStr(""), audit_seal_key=SecretStr(""))
     except ValidationError as error:
         raise Misconfigured(f"Settings are wrong: {error}") from None
 

@@ -104,7 +104,7 @@ def gc(
     settings = load_settings()
 
     async def collected(database: Database) -> CollectedGarbage:
-        bin_ = TrashCollector(TrashStore(database), MountTable(settings.data_dir), node=settings.node)
+        bin_ = TrashCollector(TrashStore(database), MountTable(settings.data_dir), node=settings.node_name)
         return await RetentionWorker(RetentionStore(database), keep=keep, bin=bin_).collect()
 
     found = asyncio.run(_with_database(settings, collected))

@@ -93,7 +93,7 @@ def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text
 def _change(file: Mapping[str, Any]) -> str:
     if file["before"] == file["after"]:
         return one_line(file["change"], 20)
-    return "made" if file["before"] is None else "deleted" if file["after"] is None else "changed"
+    return "created" if file["before"] is None else "deleted" if file["after"] is None else "modified"
 
 
 def _path(file: Mapping[str, Any]) -> str:

@@ -111,7 +111,7 @@ def followed(
                 else:
                     narrator.tell(told)
                 if is_end(told, run):
-                    status = STATUS.get(str(told.payload.get("ending")), 1)
+                    status = STATUS.get(str(told.payload.get("endReason")), 1)
                 else:
                     decider.decide(told)
             return status

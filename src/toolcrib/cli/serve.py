@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API.
 
-    Needs TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_KEY; prepare the database with
+    Needs TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_SEAL_KEY; prepare the database with
     `toolcrib db upgrade` first.
 
     Example: toolcrib serve --port 3000
@@ -79,5 +79,5 @@ async def run(settings: Settings) -> None:
     async with services(settings) as opened:
         if not settings.open_registration and not await opened.accounts.anyone():
             _show_setup_link(settings, opened.setup_links.issue())
-        log.info("serving", address=f"http://{settings.host}:{settings.port}", node=settings.node)
+        log.info("server.started", address=f"http://{settings.host}:{settings.port}", node=settings.node_name)
         await listener(opened).serve()

@@ -178,7 +178,7 @@ def expected(schema: Mapping[str, Any]) -> str:
 
 # Tells what an undo changed, or would change.
 
-_VERBS = {"made": "restored", "deleted": "removed", "changed": "changed back", "moved": "moved back"}
+_VERBS = {"created": "restored", "deleted": "removed", "modified": "changed back", "moved": "moved back"}
 
 
 def tell_changes(found: Mapping[str, Any], *, undone: bool) -> None:
@@ -244,7 +244,7 @@ def failure(payload: Mapping[str, Any]) -> str | None:
 
 def stop(payload: Mapping[str, Any]) -> str | None:
     """Why a run stopped before it was done, if it did."""
-    return _ENDINGS.get(str(payload.get("ending")))
+    return _ENDINGS.get(str(payload.get("endReason")))
 
 
 def plan_written(payload: Mapping[str, Any]) -> str | None:

@@ -194,7 +194,7 @@ class Client:
 
     def refresh_mcp_server(self, workspace_id: UUID, server_id: UUID) -> McpServerData:
         """Connect to an MCP server and list its tools again. Owners only."""
-        path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/look"
+        path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/refresh"
         return McpServerData.model_validate(self._http.send("POST", path))
 
     def approve_mcp_server(self, workspace_id: UUID, server_id: UUID, *, sha256: str) -> McpServerData:

@@ -117,7 +117,7 @@ class AgentRules(BaseModel):
     max_write_bytes: int = Field(
         default=DEFAULT_MAX_WRITE_BYTES, gt=0, description="Maximum bytes that `fs.write` accepts."
     )
-    unprotect: tuple[str, ...] = Field(
+    unprotected_paths: tuple[str, ...] = Field(
         default=(), description="Patterns of protected paths that are not protected for this agent."
     )
 
@@ -154,8 +154,8 @@ class AgentRules(BaseModel):
     max_sandbox_violations: int = Field(
         default=0, ge=0, description="Stop a run after more sandbox violations than this."
     )
-    turn_seconds: Seconds = Field(default=120.0, gt=0, le=3_600, description="Timeout of one turn of the model.")
-    run_seconds: Seconds | None = Field(
+    turn_timeout: Seconds = Field(default=120.0, gt=0, le=3_600, description="Timeout of one turn of the model.")
+    run_timeout: Seconds | None = Field(
         default=None,
         gt=0,
         description="Maximum active time of a run. By default 30 minutes, or 5 if the agent has no tools.",

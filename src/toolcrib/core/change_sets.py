@@ -22,8 +22,8 @@ from toolcrib.core.paths import WorkspacePath
 
 
 class ChangeKind(StrEnum):
-    MADE = "made"
-    CHANGED = "changed"
+    CREATED = "created"
+    MODIFIED = "modified"
     MOVED = "moved"
     DELETED = "deleted"
     TOUCHED = "touched"
@@ -50,12 +50,12 @@ class FileChange:
     def kind(self) -> ChangeKind:
         """The kind of the change. Same path, mode and content means that the file was only touched."""
         if self.before is None:
-            return ChangeKind.MADE
+            return ChangeKind.CREATED
         if self.after is None:
             return ChangeKind.DELETED
         if self.before.place != self.after.place:
             return ChangeKind.MOVED
-        return ChangeKind.TOUCHED if self.before.holds_same_as(self.after) else ChangeKind.CHANGED
+        return ChangeKind.TOUCHED if self.before.holds_same_as(self.after) else ChangeKind.MODIFIED
 
     @property
     def vacates_path(self) -> bool:

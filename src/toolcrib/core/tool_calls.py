@@ -105,14 +105,14 @@ def text_result(result: Any) -> TextResult | None:
     if "output" in result and result.keys() <= _TEXT_KEYS:
         return TextResult(str(result["output"]), result.get("metadata") or {}, bool(result.get("is_error")))
     if "text" in result and result.keys() <= _MCP_TEXT_KEYS:
-        rest = f"\n[{result['cut']}]" if "cut" in result else ""
+        rest = f"\n[{result['omitted']}]" if "omitted" in result else ""
         return TextResult(f"{result['text']}{rest}", {}, is_error=False)
     return None
 
 
 _TEXT_KEYS = frozenset({"output", "metadata", "is_error"})
-# An MCP server's response with text only; ``cut`` says what was left out.
-_MCP_TEXT_KEYS = frozenset({"text", "cut"})
+# An MCP server's response with text only; ``omitted`` says what was left out.
+_MCP_TEXT_KEYS = frozenset({"text", "omitted"})
 
 
 class OutcomeState(StrEnum):

@@ -190,7 +190,7 @@ class EventHub:
                     members_at = time.monotonic() + _MEMBERS_SECONDS
                     await self._poll_members()
             except Exception as error:  # noqa: BLE001 - the outermost loop: whatever the error is, the next poll may succeed
-                log.warning("live_look_failed", error=repr(error))
+                log.warning("event_hub.poll_failed", error=repr(error))
 
     async def _poll_events(self) -> None:
         self._own_texts.forget_silent()

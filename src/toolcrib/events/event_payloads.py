@@ -29,7 +29,7 @@ def tool_start_event(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -
 
 def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> Told:
     """Return the event of a call that ended, with its result as text. Text results stay as they are."""
-    result, error, metadata = outcome.result, outcome.error, dict(outcome.metadata)
+    result, error, metadata = outcome.result, outcome.error, _result_metadata(outcome)
     failed = error is not None
     if (spoken := text_result(result)) is not None:
         text, metadata, failed = spoken.text, {**spoken.metadata, **metadata}, spoken.is_error
@@ -41,7 +41,7 @@ def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolatio
         metadata = {"code": error.code, **metadata}
     bounded = truncate(text, limit_bytes=_RESULT_BYTES)
     if bounded.was_truncated:
-        metadata = {**metadata, "cut": True, "bytes": bounded.total_bytes}
+        metadata = {**metadata, "truncated": True, "totalBytes": bounded.total_bytes}
     return _event(
         EventType.TOOL_RESULT,
         toolId=outcome.call_id,
@@ -52,6 +52,14 @@ def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolatio
         durationMs=round(duration_us / 1000),
         isolation=isolation,
     )
+
+
+def _result_metadata(outcome: Outcome) -> dict[str, Any]:
+    """The outcome's metadata; how its result was truncated for a model is spelled as in other events."""
+    metadata = dict(outcome.metadata)
+    if truncated := metadata.pop("truncated", None):
+        metadata |= {"truncated": True, "totalBytes": truncated["total_bytes"], "offset": truncated["offset"]}
+    return metadata
 
 
 def tool_confirm_event(approval: Mapping[str, Any]) -> Told:
@@ -158,7 +166,7 @@ def truncated_input(arguments: Mapping[str, Any]) -> Any:
 
 
 def _fit_changes(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Fit the changes into the limit: drops diffs first (``cut``), then files, which are counted.
+    """Fit the changes into the limit: drops diffs first (``diff_omitted``), then files, which are counted.
 
     The row has all of them.
     """
@@ -167,11 +175,11 @@ def _fit_changes(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     for number, change in enumerate(changes):
         size = len(json_text(change))
         if size > room and "diff" in change:
-            change = {key: value for key, value in change.items() if key != "diff"} | {"cut": True}
+            change = {key: value for key, value in change.items() if key != "diff"} | {"diff_omitted": True}
             size = len(json_text(change))
         if size > room:
             missing = sum(int(one.get("count", 1)) for one in changes[number:])
-            return [*shown, {"path": None, "change": "more", "count": missing}]
+            return [*shown, {"path": None, "change": "omitted", "count": missing}]
         shown.append(change)
         room -= size
     return shown

@@ -153,7 +153,7 @@ class RedisBus:
                     await self._hear_on(pubsub)
             except Exception as error:  # noqa: BLE001 - the outermost loop: no answer of Redis may end it
                 if self._pubsub is not None:
-                    log.warning("redis_lost", error=str(error))
+                    log.warning("redis.disconnected", error=str(error))
             finally:
                 self._pubsub = None
             await asyncio.sleep(_AGAIN_SECONDS)

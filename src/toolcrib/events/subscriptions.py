@@ -260,7 +260,7 @@ class SessionChannel:
                 await self._read_news()
             except OperationalError as error:
                 # The poll notices the delay and notifies again.
-                log.warning("events_not_read", session_id=str(self.key[1]), error=str(error))
+                log.warning("event_hub.read_failed", session_id=str(self.key[1]), error=str(error))
             self._read_notifications = pokes
             while self._held and self._held[0][0] <= pokes:
                 self._offer(self._held.popleft()[1])

@@ -194,7 +194,7 @@ class Approvals:
             raise Conflict(stale)
         return approval
 
-    async def withdraw(self, tenant: Tenant, call_id: CallId) -> Approval:
+    async def cancel(self, tenant: Tenant, call_id: CallId) -> Approval:
         """Withdraw a pending call at its caller's request."""
         refusal = NotDecided("The call was withdrawn before anyone decided. Nothing was changed.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
@@ -205,7 +205,7 @@ class Approvals:
         self._wake(approval)
         return await self._rows.get(tenant, approval.id)
 
-    async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
+    async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> None:
         """Withdraw the pending call of a run that has ended. Does nothing if the call has no approval."""
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             try:
@@ -235,7 +235,7 @@ class Approvals:
             try:
                 ended += await self._expire(Tenant(workspace_id), approval_id)
             except ToolcribError as error:
-                log.warning("approvals.not_expired", approval_id=str(approval_id), error=error.message)
+                log.warning("approvals.expire_failed", approval_id=str(approval_id), error=error.message)
         return ended
 
     async def _expire(self, tenant: Tenant, approval_id: ApprovalId) -> bool:

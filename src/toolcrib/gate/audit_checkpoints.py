@@ -47,8 +47,8 @@ class Checkpoint:
 class CheckpointSigner:
     """Signs checkpoints and reads those that it has signed."""
 
-    def __init__(self, audit_key: bytes) -> None:
-        seed = HKDF(SHA256(), length=32, salt=None, info=_PURPOSE).derive(audit_key)
+    def __init__(self, audit_seal_key: bytes) -> None:
+        seed = HKDF(SHA256(), length=32, salt=None, info=_PURPOSE).derive(audit_seal_key)
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
 
     @property

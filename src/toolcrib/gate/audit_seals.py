@@ -78,9 +78,9 @@ class AuditSealer:
             while await self.seal() == _BATCH:
                 pass
         except SealingRefused as refusal:
-            log.critical("audit.sealing_refused", reason=str(refusal))
+            log.critical("audit.seal_refused", reason=str(refusal))
         except Exception:
-            log.exception("audit.sealing_failed", remedy="Records are kept and will be sealed at the next try.")
+            log.exception("audit.seal_failed", remedy="Records are kept and will be sealed at the next try.")
 
     async def seal(self) -> int:
         """Seal one batch and return how many records it covers.

@@ -185,7 +185,7 @@ class CallRecorder:
         if not entry.caller.is_agent:
             return result, {}
         shown = model_result(result, entry.caller.call_id)
-        return shown.value, dict(shown.cut)
+        return shown.value, {"truncated": dict(shown.truncation)} if shown.truncation else {}
 
     def _wake(self, entry: CallRecording) -> None:
         if entry.caller.session_id is not None:

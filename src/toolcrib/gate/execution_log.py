@@ -125,7 +125,7 @@ class ExecutionLog:
         except (Forbidden, Unauthenticated):
             return
         except Exception as failure:  # noqa: BLE001 - the call itself has ended already
-            log.warning("journal.not_written", call_id=str(line.caller.call_id), error=str(failure))
+            log.warning("execution_log.write_failed", call_id=str(line.caller.call_id), error=str(failure))
 
     def _append(self, caller: Caller, text: bytes) -> None:
         place = WorkspacePath(Mount.STATE, _PATH, caller.state_scope)

@@ -98,7 +98,7 @@ class Questions:
         self._wake(asked.question)
         return await self._rows.get(tenant, question_id)
 
-    async def withdraw_for_run(self, tenant: Tenant, call_id: CallId) -> None:
+    async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> None:
         """Withdraw the question of a run that has ended. Does nothing if the call asked none."""
         refusal = NotDecided("The run ended before anyone answered.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
@@ -115,7 +115,7 @@ class Questions:
             try:
                 ended += await self._expire(Tenant(workspace_id), question_id)
             except ToolcribError as error:
-                log.warning("questions.not_expired", question_id=str(question_id), error=error.message)
+                log.warning("questions.expire_failed", question_id=str(question_id), error=error.message)
         return ended
 
     async def _expire(self, tenant: Tenant, question_id: QuestionId) -> bool:

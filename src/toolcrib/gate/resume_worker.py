@@ -111,10 +111,10 @@ class ResumeWorker:
             try:
                 await self._carry_out_some(tasks)
             except OperationalError as error:
-                log.warning("waiting.database", error=str(error))
+                log.warning("resume_worker.database_error", error=str(error))
             except Exception:
                 # No other task executes approved calls, so no error may end this loop.
-                log.exception("waiting.round_failed")
+                log.exception("resume_worker.loop_failed")
             await self._wait_for_signal(_ROUND)
 
     async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
@@ -149,24 +149,24 @@ class ResumeWorker:
             await asyncio.shield(self._give_back(allowed))
             raise
         except ToolcribError as error:
-            log.warning("waiting.not_carried_out", approval_id=approval_id, error=error.message)
+            log.warning("resume_worker.call_failed", approval_id=approval_id, error=error.message)
         except OperationalError as error:
-            log.warning("waiting.database", approval_id=approval_id, error=str(error))
+            log.warning("resume_worker.database_error", approval_id=approval_id, error=str(error))
         except Exception:
             # The claim stays until its lease ends, so that a call that always fails is not retried without pause.
-            log.exception("waiting.not_carried_out", approval_id=approval_id)
+            log.exception("resume_worker.call_failed", approval_id=approval_id)
 
     async def _give_back(self, allowed: ApprovedCall) -> None:
         """Release the claim because this process stops. It does not count as an attempt."""
         try:
             await self._rows.give_back(self._process, allowed.approval.id)
         except OperationalError as error:
-            log.warning("waiting.not_given_back", approval_id=str(allowed.approval.id), error=str(error))
+            log.warning("resume_worker.release_failed", approval_id=str(allowed.approval.id), error=str(error))
 
     async def _carry_out_or_abandon(self, allowed: ApprovedCall) -> None:
         approval = allowed.approval
         if allowed.attempts > self._max_attempts:
-            log.error("waiting.given_up", approval_id=str(approval.id), tool=approval.tool)
+            log.error("resume_worker.call_abandoned", approval_id=str(approval.id), tool=approval.tool)
             await self._approvals.abandon(allowed, GivenUp.after(self._max_attempts))
             return
         try:
@@ -210,9 +210,9 @@ class ResumeWorker:
                 try:
                     await self._rows.renew(self._process, ids)
                 except OperationalError as error:
-                    log.warning("waiting.no_beat", error=str(error))
+                    log.warning("resume_worker.renew_failed", error=str(error))
                 except Exception:
-                    log.exception("waiting.no_beat")
+                    log.exception("resume_worker.renew_failed")
 
     async def _expire_loop(self) -> None:
         while True:
@@ -221,9 +221,9 @@ class ResumeWorker:
                     pass
                 await self.recover()
             except OperationalError as error:
-                log.warning("waiting.database", error=str(error))
+                log.warning("resume_worker.database_error", error=str(error))
             except Exception:
-                log.exception("waiting.expiry_failed")
+                log.exception("resume_worker.expire_failed")
             await asyncio.sleep(_EXPIRY_ROUND)
 
     async def _wait_for_signal(self, seconds: float) -> None:

@@ -60,9 +60,9 @@ class WorkspaceDeletion:
                 while await self.remove_some():
                     pass
             except OperationalError as error:
-                log.warning("deletion.database", error=str(error))
+                log.warning("workspace_deletion.database_error", error=str(error))
             except Exception:
-                log.exception("deletion.failed", remedy="It is tried again.")
+                log.exception("workspace_deletion.failed", remedy="It is tried again.")
             await self._deleted_or(_ROUND)
 
     async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
@@ -71,7 +71,7 @@ class WorkspaceDeletion:
         for one in due:
             await (self._remove_rows(one) if one.is_rows else self._remove_trees(one))
             await self._rows.finish(one)
-            log.info("deletion.done", workspace_id=str(one.workspace_id), rows=one.is_rows)
+            log.info("workspace_deletion.completed", workspace_id=str(one.workspace_id), rows=one.is_rows)
         return len(due)
 
     async def _remove_rows(self, one: DeletedWorkspace) -> None:

@@ -127,7 +127,7 @@ async def _standing(services: "ApiServices", whose: ServerOwner, *, port: int) -
         login = await services.accounts.find_login(whose.email)
     assert login is not None
     person = ActingUser(login.user_id)
-    node, tree = services.settings.node, str(whose.tree)
+    node, tree = services.settings.node_name, str(whose.tree)
     workspace = await services.workspaces.find_by_tree(person, tree=tree, node=node)
     if workspace is None:
         workspace = await services.workspaces.create(person, name=whose.name, node=node, tree=tree)

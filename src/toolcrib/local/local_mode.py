@@ -195,12 +195,12 @@ def _served(
         loading.join()
         settings = _settings(urls, secrets, tree, project)
         # We hold the directory's lock, so whoever served it before is dead, and their runs are ours.
-        forget_those_of(settings.node, settings.system_url)
+        forget_those_of(settings.node_name, settings.system_url)
         whose = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
         with log_to(project / "server.log"), serving(settings, whose, tools) as standing:
             _write_note(note, standing)
             try:
-                yield LocalServer(tree, standing, settings.node, serves=True, log=project / "server.log")
+                yield LocalServer(tree, standing, settings.node_name, serves=True, log=project / "server.log")
             finally:
                 note.unlink(missing_ok=True)
 
@@ -241,18 +241,18 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
     ours = {
         "database_url": urls.app,
         "system_database_url": urls.system,
-        "node": _node(secrets, tree),
+        "node_name": _node(secrets, tree),
         "data_dir": project,
         "jwt_secret": SecretStr(secret),
         "open_registration": False,
         "host": "127.0.0.1",
     }
     usual = {
-        "audit_key": SecretStr(secrets.audit_key),
-        "credentials_key": SecretStr(secrets.credentials_key),
+        "audit_seal_key": SecretStr(secrets.audit_key),
+        "credentials_encryption_key": SecretStr(secrets.credentials_key),
         # The user's own network: a model or an MCP server on this machine or beside it is theirs to use.
-        "private_model_hosts": ("*",),
-        "private_mcp_hosts": ("*",),
+        "allowed_private_model_hosts": ("*",),
+        "allowed_private_mcp_hosts": ("*",),
         "pool_size": 6,
         # Nothing leaves this machine, and some browsers would keep no other cookies without HTTPS.
         "secure_cookies": False,

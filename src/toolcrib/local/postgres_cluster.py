@@ -127,7 +127,7 @@ class PostgresCluster:
             # What is left of a server that was killed may hold its memory for a moment: then the next look succeeds.
             with suppress(Misconfigured), self._alone():
                 if not self._is_ready():
-                    log.warning("database_started_again", directory=str(self._data))
+                    log.warning("database.restarted", directory=str(self._data))
                     self._start(self._own_programs())
 
     def _own_programs(self) -> PostgresBinaries:

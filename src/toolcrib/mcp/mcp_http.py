@@ -19,7 +19,9 @@ _TIMEOUT: Final = httpx2.Timeout(connect=10, read=300, write=30, pool=10)
 def client_for(server: McpServer, *, private_hosts: Collection[str]) -> httpx2.AsyncClient:
     """Return a client for one server. It follows no redirects, so that its headers reach no other server."""
     return httpx2.AsyncClient(
-        transport=_SizeLimitedTransport(HttpPool(NetworkPolicy(private_hosts, setting="TOOLCRIB_PRIVATE_MCP_HOSTS"))),
+        transport=_SizeLimitedTransport(
+            HttpPool(NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS"))
+        ),
         timeout=_TIMEOUT,
         headers={**server.secrets, "Accept-Encoding": "identity"},
         follow_redirects=False,
@@ -42,7 +44,7 @@ def checked_url(url: str, *, private_hosts: Collection[str]) -> str:
         raise _no_address("Expected an address such as https://example.com/mcp, with no password in it.")
     allowed = ANY_HOST in private_hosts or f"{host}:{port or (443 if parts.scheme == 'https' else 80)}" in private_hosts
     if parts.scheme == "http" and not allowed:
-        raise _no_address("Only https, unless the operator lists the host in TOOLCRIB_PRIVATE_MCP_HOSTS.")
+        raise _no_address("Only https, unless the operator lists the host in TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS.")
     return url
 
 

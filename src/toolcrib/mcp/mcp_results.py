@@ -32,7 +32,7 @@ def result_of(server: str, answer: CallToolResult) -> dict[str, Any]:
         raise ToolFailed(f"The MCP server {server!r} answered with an error: {text[:_LONGEST_ERROR] or '(no text)'}")
     result: dict[str, Any] = {"text": text[:MOST_TEXT]}
     if len(text) > MOST_TEXT:
-        result["cut"] = f"{len(text) - MOST_TEXT:,} more characters were not kept."
+        result["omitted"] = f"{len(text) - MOST_TEXT:,} more characters were not kept."
     if answer.structured_content is not None:
         result["structured"] = answer.structured_content
     if media := _media(answer.content):

@@ -112,9 +112,9 @@ def _expected(detail: ErrorDetails) -> str:
 def _mistakes(rules: AgentRules) -> Iterator[tuple[str, str]]:
     if rules.trust.exceeds(rules.max_trust):
         yield "trust", f"`{rules.trust}` is beyond `max_trust`, which is `{rules.max_trust}`."
-    for number, glob in enumerate(rules.unprotect):
+    for number, glob in enumerate(rules.unprotected_paths):
         if glob not in PATTERNS:
-            yield f"unprotect.{number}", f"`{glob}` is no protected pattern. There are {_listed(PATTERNS)}."
+            yield f"unprotected_paths.{number}", f"`{glob}` is no protected pattern. There are {_listed(PATTERNS)}."
     yield from _permission_mistakes("tool_permissions", rules.tool_permissions or {})
     if rules.phases and rules.tool_permissions is not None:
         yield "tool_permissions", "With `phases`, each phase states its own. Move these into the phases."

@@ -85,27 +85,27 @@ class Authorization:
 def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authorization:
     """Decide a call. Skips ``effects.reads_batch``, which the guard checks file by file."""
     role = _role_needed(tool, effects)
-    considered: list[str] = []
+    rules_checked: list[str] = []
     closed: list[WorkspacePath] = []
     for rule, objection in _objections(caller, tool, effects, closed):
         if objection is not None:
-            considered.append(f"{objection.rule}: {AuthorizationAction.DENY}")
+            rules_checked.append(f"{objection.rule}: {AuthorizationAction.DENY}")
             error = objection.error
             return Authorization(
-                AuthorizationAction.DENY, objection.rule, error.message, role, error, tuple(considered)
+                AuthorizationAction.DENY, objection.rule, error.message, role, error, tuple(rules_checked)
             )
-        considered.append(f"{rule}: no objection")
+        rules_checked.append(f"{rule}: no objection")
     verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
     if caller.agent and closed:
         # Regardless of trust and grants: an approval of another call does not cover code on a person's machine.
         verdict, rule, reason = AuthorizationAction.ASK, PROTECTED_NAME, _closed(caller.agent, closed[0])
     elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
-        considered.append(f"{rule}: {verdict}")
+        rules_checked.append(f"{rule}: {verdict}")
         verdict, rule = AuthorizationAction.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
         reason = f"A person has allowed this before: {rule}. Nobody is asked."
     supervised = caller.agent is not None and caller.agent.rules.trust is TrustLevel.SUPERVISED
-    considered.append(f"{rule}: {verdict}")
-    return Authorization(verdict, rule, reason, role, None, tuple(considered), is_supervised=supervised)
+    rules_checked.append(f"{rule}: {verdict}")
+    return Authorization(verdict, rule, reason, role, None, tuple(rules_checked), is_supervised=supervised)
 
 
 def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
@@ -172,11 +172,11 @@ def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | 
 
 
 def _closed(agent: Agent, place: WorkspacePath) -> str:
-    glob = ProtectedPaths(agent.rules.unprotect).protects_writing(place)
+    glob = ProtectedPaths(agent.rules.unprotected_paths).protects_writing(place)
     assert glob is not None
     return (
         f"A person must approve what writes {place}, whatever the agent's trust and grants: `{glob}` "
-        f"{PATTERNS[glob].why}. A workspace owner may lift `{glob}` for this agent under `unprotect`."
+        f"{PATTERNS[glob].why}. A workspace owner may lift `{glob}` for this agent under `unprotected_paths`."
     )
 
 
@@ -227,12 +227,12 @@ class Explanation:
 
     tool: str
     agent: str | None
-    verdict: AuthorizationAction
+    action: AuthorizationAction
     rule: str
     reason: str
-    needs_role: WorkspaceRole
-    considered: tuple[str, ...]
-    withheld: tuple[DeniedFile, ...]
+    required_role: WorkspaceRole
+    rules_checked: tuple[str, ...]
+    denied_files: tuple[DeniedFile, ...]
 
 
 def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation:
@@ -244,12 +244,12 @@ def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation
     return Explanation(
         tool=tool.name,
         agent=caller.agent.name if caller.agent else None,
-        verdict=decision.action,
+        action=decision.action,
         rule=decision.rule,
         reason=decision.reason + _view(caller, tool, effects),
-        needs_role=decision.required_role,
-        considered=decision.rules_checked,
-        withheld=_withheld(PathGuard(caller, tool.name), effects),
+        required_role=decision.required_role,
+        rules_checked=decision.rules_checked,
+        denied_files=_denied_files(PathGuard(caller, tool.name), effects),
     )
 
 
@@ -261,7 +261,7 @@ def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
     return f" It sees and changes only what its paths cover: {', '.join(permission.paths) or 'nothing'}."
 
 
-def _withheld(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:
+def _denied_files(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:
     return tuple(
         DeniedFile(str(place), objection.rule, objection.error.message)
         for place in effects.reads_batch

@@ -22,15 +22,15 @@ _NOTE_BYTES: Final = 512
 
 # Deeper than this, the order does not matter: a model never gets such a value as a whole.
 _DEEPEST: Final = 100
-_MCP_KEYS: Final = frozenset({"text", "structured", "media", "cut"})
+_MCP_KEYS: Final = frozenset({"text", "structured", "media", "omitted"})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResult:
-    """What a model gets of a result. ``cut`` is empty if it is complete."""
+    """What a model gets of a result. ``truncation`` is empty if it is complete."""
 
     value: Any
-    cut: Mapping[str, Any]
+    truncation: Mapping[str, Any]
 
 
 def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> ModelResult:
@@ -42,7 +42,7 @@ def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_
     cut = truncate(read, limit_bytes=limit_bytes - _NOTE_BYTES).value
     text = _written(read)
     offset = _common_prefix(text, _written(_unmarked(cut, read)))
-    facts = {"cut": True, "bytes": whole.total_bytes, "call_id": str(call_id), "offset": offset}
+    facts = {"total_bytes": whole.total_bytes, "call_id": str(call_id), "offset": offset}
     return ModelResult(_marked(cut, _how_to_read_on(call_id, offset, len(text))), facts)
 
 

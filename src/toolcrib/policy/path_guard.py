@@ -49,7 +49,7 @@ class PathGuard:
         self._granted = granted
         self._ask = ask
         self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
-        self._protection = ProtectedPaths(caller.agent.rules.unprotect) if caller.agent else None
+        self._protection = ProtectedPaths(caller.agent.rules.unprotected_paths) if caller.agent else None
 
     def check_read(self, place: WorkspacePath) -> None:
         """Raise if ``place`` may not be read."""
@@ -114,6 +114,6 @@ class PathGuard:
             return None
         message = (
             f"Agents may not {access} {place}: `{glob}` is protected, because it {PATTERNS[glob].why}. "
-            f"Do without it; a workspace owner may lift `{glob}` for this agent under `unprotect`."
+            f"Do without it; a workspace owner may lift `{glob}` for this agent under `unprotected_paths`."
         )
         return Denial(f"protected-name:{glob}", ProtectedPath(message))

@@ -36,7 +36,7 @@ def packaged_rules(rules: AgentRules) -> AgentRules:
         rules.max_trust if rules.max_trust is not None and not rules.max_trust.exceeds(TrustLevel.GUIDED) else None
     )
     return rules.model_copy(
-        update={"trust": rules.trust.capped(TrustLevel.GUIDED), "max_trust": ceiling, "unprotect": ()},
+        update={"trust": rules.trust.capped(TrustLevel.GUIDED), "max_trust": ceiling, "unprotected_paths": ()},
     )
 
 

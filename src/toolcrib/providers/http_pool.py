@@ -187,7 +187,7 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
     It reads bodies up to a limit only, and error bodies up to a lower one.
     """
     # With a proxy, the proxy decides what can be reached.
-    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_PRIVATE_MODEL_HOSTS")
+    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS")
     transport = HttpPool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=_LIMITS)
     return httpx2.AsyncClient(
         transport=_BoundedTransport(transport),

@@ -63,7 +63,7 @@ async def _by_the_model(
         max_output_tokens=max(256, int(story.window * _SUMMARY_SHARE)),
     )
     reception = MessageBuilder()
-    events = providers.stream_turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_seconds)
+    events = providers.stream_turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_timeout)
     async with aclosing(events):
         async for event in events:
             reception.add(event)

@@ -23,7 +23,7 @@ class CallProgress:
     """A call as its run sees it: its state, its outcome, and the text that the model receives.
 
     ``begun``: a person approved the call, and it had started when its process died. ``result`` is the full result if it
-    comes from the call's row; if it comes from the gate, ``was_cut`` says whether the gate shortened it.
+    comes from the call's row; if it comes from the gate, ``was_truncated`` says whether the gate shortened it.
     """
 
     id: CallId
@@ -33,7 +33,7 @@ class CallProgress:
     error: Mapping[str, Any] | None = None
     repeatable: bool = True
     begun: bool = False
-    was_cut: bool | None = None
+    was_truncated: bool | None = None
 
     @classmethod
     def of(cls, row: RunCallRow) -> Self:
@@ -48,7 +48,7 @@ class CallProgress:
     @cached_property
     def is_cut(self) -> bool:
         """Whether the model received a shortened result."""
-        return bool(model_result(self.result, self.id).cut) if self.was_cut is None else self.was_cut
+        return bool(model_result(self.result, self.id).truncation) if self.was_truncated is None else self.was_truncated
 
 
 AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
@@ -174,7 +174,7 @@ class LoadedRun:
         told = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
         self.is_fresh = False
         view = self.calls[call.id] = CallProgress(
-            call.id, call.name, state, outcome.result, told, was_cut=bool(outcome.metadata.get("cut"))
+            call.id, call.name, state, outcome.result, told, was_truncated=bool(outcome.metadata.get("truncated"))
         )
         if isinstance(error, ProtectedPath):
             self.violations = replace(self.violations, protected=self.violations.protected + 1)
@@ -189,7 +189,7 @@ class LoadedRun:
 
     @property
     def _allowed_seconds(self) -> float:
-        return self.agent.rules.run_seconds or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
+        return self.agent.rules.run_timeout or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
 
 
 def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> tuple[RequestedCall, ...]:

@@ -138,7 +138,7 @@ class ModelTurn:
         await self._runs.record_turn(run, _turn_facts(story, events=[(EventType.STREAM_START, started)], counts=0))
         self._notify(story)
         said = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
-        events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_seconds)
+        events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
         async with aclosing(events):
             async for event in events:
                 reception.add(event)

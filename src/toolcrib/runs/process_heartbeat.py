@@ -56,5 +56,5 @@ class ProcessHeartbeat:
                 self._slept = self._slept or self._silent_seconds > self.lease
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
-                log.warning("presence.no_beat", error=str(error))
+                log.warning("heartbeat.failed", error=str(error))
         self._heart.close()

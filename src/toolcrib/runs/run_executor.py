@@ -80,8 +80,8 @@ class RunFinisher:
                 case RequestedCallState.NEW | RequestedCallState.BEGUN:
                     closing.append(self._closed(run, call, ending))
                 case RequestedCallState.WAITING | RequestedCallState.DECIDED:
-                    await self._approvals.withdraw_for_run(tenant, call.id)
-                    await self._questions.withdraw_for_run(tenant, call.id)
+                    await self._approvals.cancel_for_run(tenant, call.id)
+                    await self._questions.cancel_for_run(tenant, call.id)
                 case RequestedCallState.ENDED:
                     pass
         await self._runs.end(run, ending, error=error, turn=turn, closing=closing)

@@ -66,10 +66,10 @@ class RunWorker:
                     try:
                         await self._claim_round(tasks)
                     except OperationalError as error:
-                        log.warning("runner.database", error=str(error))
+                        log.warning("run_worker.database_error", error=str(error))
                     except Exception:
                         # No other task here claims runs, so no error may end this loop.
-                        log.exception("runner.round_failed")
+                        log.exception("run_worker.loop_failed")
                     await self._wait_for_signal(_ROUND)
         finally:
             await self._processes.remove(self._presence.id)
@@ -77,7 +77,7 @@ class RunWorker:
     async def _claim_round(self, tasks: asyncio.TaskGroup) -> None:
         if self._presence.is_lost():
             # Other processes may have taken over by now; they would reject what this one still writes.
-            log.warning("runner.presence_lost", runs=len(self._running))
+            log.warning("run_worker.heartbeat_lost", runs=len(self._running))
             self._suspect_runs |= self._running.keys()
             for run_id in list(self._running):
                 self.cancel(run_id)
@@ -114,9 +114,9 @@ class RunWorker:
             self.notify()
         except OperationalError as error:
             # No notification: the next round claims it again, from what was committed.
-            log.warning("runner.database", run_id=str(run.id), error=str(error))
+            log.warning("run_worker.database_error", run_id=str(run.id), error=str(error))
         except Exception:
-            log.exception("runner.run_failed", run_id=str(run.id))
+            log.exception("run_worker.run_failed", run_id=str(run.id))
         finally:
             # The run may be claimed again by now: after its release any process, this one too, can take it at once.
             if self._running.get(run.id) is asyncio.current_task():
@@ -129,7 +129,7 @@ class RunWorker:
         try:
             await self._runs.release(run, orderly=run.id not in self._suspect_runs)
         except OperationalError as error:
-            log.warning("runner.not_released", run_id=str(run.id), error=str(error))
+            log.warning("run_worker.release_failed", run_id=str(run.id), error=str(error))
 
     async def _wait_for_signal(self, seconds: float) -> None:
         try:

@@ -83,12 +83,12 @@ class CopyView:
         for path in sorted(after):
             state, before = after[path], self._before.get(path)
             if before is None or before.kind is not state.kind:
-                yield self._entry(path, EntryChange.MADE, state, body=state.kind is EntryType.FILE)
+                yield self._entry(path, EntryChange.CREATED, state, body=state.kind is EntryType.FILE)
             elif state.kind is EntryType.FOLDER or state.holds_as(before):
                 if state.mode != before.mode:
-                    yield self._entry(path, EntryChange.CHANGED, state)
+                    yield self._entry(path, EntryChange.MODIFIED, state)
             else:
-                yield self._entry(path, EntryChange.CHANGED, state, body=True)
+                yield self._entry(path, EntryChange.MODIFIED, state, body=True)
 
     def _entry(self, path: str, change: EntryChange, state: _CopiedEntry, *, body: bool = False) -> ChangedEntry:
         return ChangedEntry(

@@ -16,8 +16,8 @@ from toolcrib.core.errors import ToolFailed
 
 
 class EntryChange(StrEnum):
-    MADE = "made"
-    CHANGED = "changed"
+    CREATED = "created"
+    MODIFIED = "modified"
     DELETED = "deleted"
 
 

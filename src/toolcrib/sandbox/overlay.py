@@ -70,7 +70,7 @@ class OverlayView:
         try:
             before, after = os.fstat(lower).st_mode, os.fstat(upper).st_mode
             if stat.S_IMODE(before) != stat.S_IMODE(after):
-                yield ChangedEntry(self.zone.name, ".", EntryChange.CHANGED, EntryType.FOLDER, stat.S_IMODE(after))
+                yield ChangedEntry(self.zone.name, ".", EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after))
             for entry in _LayerComparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
                 yield replace(entry, masked=True) if is_masked(entry.path, self.zone.masked) else entry
         except PermissionError as error:
@@ -121,7 +121,7 @@ class _LayerComparison:
             return
         entry = self._entry(upper, name, path, after, kind)
         if before is None:
-            yield replace(entry, change=EntryChange.MADE, body=kind is EntryType.FILE)
+            yield replace(entry, change=EntryChange.CREATED, body=kind is EntryType.FILE)
             return
         assert lower is not None
         body = _differs(upper, lower, name, kind, after, before)
@@ -140,9 +140,9 @@ class _LayerComparison:
         opaque: bool,
         depth: int,
     ) -> Iterator[ChangedEntry]:
-        entry = ChangedEntry(self._zone, path, EntryChange.CHANGED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
+        entry = ChangedEntry(self._zone, path, EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
         if before is None:
-            yield replace(entry, change=EntryChange.MADE)
+            yield replace(entry, change=EntryChange.CREATED)
         elif stat.S_IMODE(before.st_mode) != entry.mode:
             yield entry
         unlock(upper, name, after)
@@ -179,7 +179,7 @@ class _LayerComparison:
         return ChangedEntry(
             self._zone,
             path,
-            EntryChange.CHANGED,
+            EntryChange.MODIFIED,
             kind,
             mode=stat.S_IMODE(after.st_mode),
             size=after.st_size if kind is EntryType.FILE else 0,

@@ -77,7 +77,7 @@ class RunUnfinished(ToolcribError):
 _REASONS = {
     "turn-limit": "It took as many turns as it may (max_turns).",
     "budget": "The model's context is full.",
-    "deadline": "Its time was over (run_seconds).",
+    "deadline": "Its time was over (run_timeout).",
     "cancelled": "It was stopped.",
     "violation": "The agent touched what is out of bounds.",
 }
@@ -151,7 +151,7 @@ class RunEventReader:
     def _result(self, payload: Mapping[str, Any]) -> RunResult:
         return RunResult(
             text=self._last_message,
-            ending=str(payload.get("ending")),
+            ending=str(payload.get("endReason")),
             run_id=self._run.id,
             session_id=self._run.session_id,
             error=payload.get("error"),

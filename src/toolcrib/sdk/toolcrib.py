@@ -139,7 +139,7 @@ class Toolcrib:
         return self._there.client.call(self._there.id, tool, arguments)
 
     def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """Return which rule would decide if the agent made this call, and why: ``verdict``, ``rule``, ``reason`` …
+        """Return which rule would decide if the agent made this call, and why: ``action``, ``rule``, ``reason`` …
 
         Once a session has started, its mode, trust and grants apply.
         """

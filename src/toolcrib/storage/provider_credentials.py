@@ -48,7 +48,8 @@ class Encryptor:
         if key is None:
             raise Misconfigured(
                 f"Stored credentials were locked with the key {locked.key_id}, which is not configured. Set "
-                "TOOLCRIB_CREDENTIALS_KEY, or TOOLCRIB_CREDENTIALS_PREVIOUS_KEY while keys are being changed, to it."
+                "TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY to it, or TOOLCRIB_CREDENTIALS_PREVIOUS_ENCRYPTION_KEY while keys "
+                "are being changed."
             )
         try:
             return key.decrypt(locked.data[:_NONCE], locked.data[_NONCE:], owner.encode()).decode()

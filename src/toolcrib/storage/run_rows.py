@@ -108,7 +108,7 @@ async def append_run_state_event(connection: Connection, run: Run) -> None:
     payload = {
         "runId": run.id,
         "state": run.state,
-        "ending": run.ending,
+        "endReason": run.ending,
         "error": run.error,
         "turns": run.turns,
         "inputTokens": run.input_tokens,

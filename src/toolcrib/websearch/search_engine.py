@@ -99,7 +99,7 @@ class FallbackSearch:
                 found = await engine.search(query, most=most, seconds=share)
             except EngineFailed as failure:
                 failures[engine.name] = str(failure)
-                log.warning("search engine failed", engine=engine.name, host=engine.host, reason=str(failure))
+                log.warning("web_search.engine_failed", engine=engine.name, host=engine.host, reason=str(failure))
                 continue
             if found:
                 return SearchResults(engine.name, found, failures)

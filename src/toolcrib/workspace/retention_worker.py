@@ -34,14 +34,14 @@ class RetentionWorker:
                 collected = await self.collect()
                 if collected.versions or collected.blobs or collected.trashed:
                     log.info(
-                        "collected",
+                        "retention.completed",
                         versions=collected.versions,
                         blobs=collected.blobs,
                         bytes=collected.bytes,
                         trashed=collected.trashed,
                     )
             except Exception:
-                log.exception("collecting_failed", remedy="Nothing is lost; it is tried again.")
+                log.exception("retention.failed", remedy="Nothing is lost; it is tried again.")
             await asyncio.sleep(every_seconds)
 
     async def collect(self, *, grace: timedelta = GRACE) -> CollectedGarbage:

@@ -35,7 +35,7 @@ from toolcrib.storage.sessions import ConversationCursorStore, SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
 from toolcrib.storage.users import ActingUser, TicketStore, UserStore
 from toolcrib.storage.workspaces import UsageStore, WorkspaceStore
-from toolcrib.wiring import assemble, audit_key, credentials_lock
+from toolcrib.wiring import assemble, audit_seal_key, credentials_lock
 from toolcrib.workspace.packages.installer import PackageInstaller
 
 
@@ -64,11 +64,11 @@ def services(settings: Settings, database: Database, live: EventHub, providers: 
         workspaces=WorkspaceStore(database),
         agents=AgentStore(database),
         packages=PackageInstaller(
-            PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node
+            PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node_name
         ),
         files=FileStore(database),
         audit=AuditStore(database),
-        verifier=AuditVerifier(AuditSealStore(database), audit_key(settings), anchor=settings.audit_anchor),
+        verifier=AuditVerifier(AuditSealStore(database), audit_seal_key(settings), anchor=settings.audit_anchor),
         usage=UsageStore(database),
         past_calls=CallHistoryStore(database),
         sandbox=sandbox,
@@ -91,7 +91,7 @@ def services(settings: Settings, database: Database, live: EventHub, providers: 
         providers=providers,
         passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
         tokens=AccessTokens.from_settings(settings),
-        login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node),
+        login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node_name),
         setup_links=SetupLinks(settings.jwt_secret.get_secret_value()),
     )
 

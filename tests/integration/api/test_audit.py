@@ -15,7 +15,7 @@ from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
 from toolcrib.gate.audit_seals import AuditSealer
 from toolcrib.storage.audit import AuditFilter, AuditSealStore
 from toolcrib.storage.database import Tenant
-from toolcrib.wiring import audit_key
+from toolcrib.wiring import audit_seal_key
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_every_kind_of_record_can_be_read(
 ) -> None:
     """One that a page cannot show makes every page that reaches back to it fail."""
     files: list[dict[str, object]] = [
-        {"path": "/a", "change": "made", "before": None, "after": "00"},
+        {"path": "/a", "change": "created", "before": None, "after": "00"},
         {"path": "/.env", "displaced": True},
         {"contacted": "example.org:443", "refused": None},
         {"contacted": "example.org:80", "refused": "not granted"},
@@ -126,7 +126,7 @@ async def test_a_page_looks_at_so_many_records_and_no_more_and_says_where_to_go_
 async def test_an_owner_verifies_the_book_part_by_part_and_hears_what_is_not_sealed(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
-    sealer = AuditSealer(AuditSealStore(services.database), audit_key(services.settings))
+    sealer = AuditSealer(AuditSealStore(services.database), audit_seal_key(services.settings))
     address = f"/workspaces/{workspace_id}/audit/verification"
     while await sealer.seal():
         pass
@@ -164,7 +164,7 @@ async def test_an_owner_and_nobody_else_gets_a_signed_checkpoint(
     bob = await newcomer()
     await services.workspaces.add_member(Tenant(workspace_id, ada.id), email=bob.email, role=WorkspaceRole.MEMBER)
     address = f"/workspaces/{workspace_id}/audit/checkpoint"
-    while await AuditSealer(AuditSealStore(services.database), audit_key(services.settings)).seal():
+    while await AuditSealer(AuditSealStore(services.database), audit_seal_key(services.settings)).seal():
         pass
     newest = await AuditSealStore(services.database).newest()
     assert newest is not None
@@ -172,7 +172,7 @@ async def test_an_owner_and_nobody_else_gets_a_signed_checkpoint(
     told = (await client.get(address, headers=ada.headers)).json()
 
     assert (told["number"], told["mac"]) == (newest.number, newest.mac.hex())
-    assert is_signed(told, CheckpointSigner(audit_key(services.settings)).public_key)
+    assert is_signed(told, CheckpointSigner(audit_seal_key(services.settings)).public_key)
     assert code_of(await client.get(address, headers=bob.headers)) == (403, "FORBIDDEN")
 
 

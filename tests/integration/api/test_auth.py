@@ -312,8 +312,10 @@ async def test_only_a_link_of_now_logs_in(client: httpx2.AsyncClient, ada: Someo
     ada_id = services.tokens.verify(ada.token).user_id
     refused = {
         "an access token": ada.token,
-        "too old": LoginLinks(secret, node=services.settings.node, clock=lambda: time.time() - 200).issue(ada_id, 0),
-        "of another server": LoginLinks("x" * 48, node=services.settings.node).issue(ada_id, 0),
+        "too old": LoginLinks(secret, node=services.settings.node_name, clock=lambda: time.time() - 200).issue(
+            ada_id, 0
+        ),
+        "of another server": LoginLinks("x" * 48, node=services.settings.node_name).issue(ada_id, 0),
         "of logins that were ended": link_for(ada, services, version=7),
         "nonsense": "a.b.c",
     }

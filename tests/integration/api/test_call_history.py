@@ -87,7 +87,7 @@ async def test_a_preview_says_between_which_versions_each_file_would_go(past: Pa
     preview = await past.call("undo", calls=[newest["id"]], dry_run=True)
 
     [change] = preview["changes"]
-    assert (change["version_now"], change["version_then"]) == (second["version_id"], first["version_id"])
+    assert (change["current_version_id"], change["restored_version_id"]) == (second["version_id"], first["version_id"])
     assert [one["tool"] for one in (await past.calls())["items"]] == ["undo", "write", "write"]
     assert await past.standing() == [("write", 1, True), ("write", 1, True), ("undo", 0, True)]
 
@@ -115,7 +115,7 @@ async def test_a_workspace_says_what_it_takes_up_and_what_it_may(
     assert told["usage"]["versions"] == 3
     assert told["usage"]["content_bytes"] == 1001
     assert told["usage"]["stored_bytes"] < 1001
-    assert told["limits"]["trash_bytes"] == 1_000_000_000
+    assert told["limits"]["trash_max_bytes"] == 1_000_000_000
 
 
 @pytest.mark.req("AP-3", part="health")

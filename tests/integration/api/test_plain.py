@@ -73,11 +73,11 @@ def test_every_word_is_told_once_whatever_becomes_of_the_pieces(items: list[Even
 def test_the_end_and_errors_have_words_of_their_own() -> None:
     # A run has several streams where tools are called; only the last thing that it says is the end.
     assert plainly(event("stream-end", messageId="m")) is None
-    assert plainly(event("run-state", state="ended", ending="done")) == {"type": "done", "sessionId": str(SESSION)}
-    failed = event("run-state", state="ended", ending="failed", error={"message": "No key."})
+    assert plainly(event("run-state", state="ended", endReason="done")) == {"type": "done", "sessionId": str(SESSION)}
+    failed = event("run-state", state="ended", endReason="failed", error={"message": "No key."})
     assert plainly(failed) == {"type": "error", "message": "Unexpected error during generation: No key."}
     provider = {"code": "PROVIDER_ERROR", "message": "Provider error (401): Unauthorized"}
-    refused = plainly(event("run-state", state="ended", ending="failed", error=provider))
+    refused = plainly(event("run-state", state="ended", endReason="failed", error=provider))
     assert refused == {"type": "error", "message": "Provider error (401): Unauthorized"}
     assert plainly(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
     assert plainly(event("run-state", state="running")) is None
@@ -94,7 +94,7 @@ async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> No
         await room.happens("stream-start", messageId="m")
         room.services.live.publish_delta(Delta(room.workspace_id, room.session_id, DeltaType.TEXT, "m", "Done."))
         await room.happens("stream-end", messageId="m", content="Done.")
-        await room.happens("run-state", state="ended", ending="done")
+        await room.happens("run-state", state="ended", endReason="done")
         told += [await client.next() for _ in range(2)]
         assert client.socket.subprotocol == "toolcrib.plain"
 

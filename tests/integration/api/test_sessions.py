@@ -214,7 +214,7 @@ async def test_explain_answers_for_a_phase(
     second = await client.post(address, json=asked | {"phase": "build"}, headers=ada.headers)
     third = await client.post(address, json=asked | {"phase": "release"}, headers=ada.headers)
 
-    assert (first.json()["verdict"], second.json()["verdict"]) == ("refuse", "allow")
+    assert (first.json()["action"], second.json()["action"]) == ("refuse", "allow")
     assert first.json()["rule"] == "agent.phases.design.tool_permissions.write"
     assert code_of(third) == (400, "VALIDATION_ERROR")
 
@@ -244,7 +244,7 @@ async def test_explain_answers_for_a_session(
 
     rules = ["trust.guided.dangerous", "trust.autonomous.dangerous", "session.mode"]
     assert [one["rule"] for one in found] == rules
-    assert [one["verdict"] for one in found] == ["ask", "allow", "refuse"]
+    assert [one["action"] for one in found] == ["ask", "allow", "refuse"]
     assert {one["agent"] for one in found} == {"writer"}
     assert code_of(mixed) == (400, "VALIDATION_ERROR")
     assert code_of(unknown) == (404, "NOT_FOUND")

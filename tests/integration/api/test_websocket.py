@@ -166,7 +166,7 @@ async def test_a_connection_ends_with_its_token_unless_a_newer_one_comes(room: R
         assert (await client.ask("auth", token=room.token))["type"] == "chat:ok"
         async with room.client(additional_headers={"Authorization": f"Bearer {short.issue(ada.id, 0)}"}) as other:
             await other.closed()
-        assert (await client.resume())["payload"]["newest"] == 0
+        assert (await client.resume())["payload"]["lastSeq"] == 0
 
 
 @pytest.mark.req("EV-2", part="authentication")
@@ -337,7 +337,7 @@ async def test_who_has_seen_everything_still_learns_what_waits_for_them(room: Ro
         again = await client.until_type("chat:tool-confirm")
 
     assert again["payload"]["toolId"] == tool
-    assert again["payload"]["again"] is True
+    assert again["payload"]["replayed"] is True
     assert "seq" not in again
     assert resumed["payload"]["openApprovals"] == [again["payload"]["approvalId"]]
 

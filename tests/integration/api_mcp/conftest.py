@@ -64,7 +64,7 @@ class Served:
 async def founded(services: ApiServices, origin: str) -> Served:
     """Somebody's new workspace on the same server."""
     user = await services.accounts.create_user(email=f"{new_id()}@example.org", full_name="Ada", password_hash="x")
-    workspace = await services.workspaces.create(ActingUser(user.user_id), name="w", node=services.settings.node)
+    workspace = await services.workspaces.create(ActingUser(user.user_id), name="w", node=services.settings.node_name)
     _, secret = await services.keys.create(ActingUser(user.user_id), name="key", expires_at=None)
     return Served(services, origin, Tenant(workspace.id, user.user_id, 0), secret)
 
@@ -78,11 +78,11 @@ async def house(
         database_url=database_urls.app,
         system_database_url=database_urls.system,
         jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=tmp_path_factory.mktemp("house") / "data",
-        node="mcp-node",
+        node_name="mcp-node",
         secure_cookies=False,
-        private_mcp_hosts=("*",),
+        allowed_private_mcp_hosts=("*",),
     )
     async with open_services(settings, tools=conformance_tools()) as services, listening(services) as origin:
         yield services, origin

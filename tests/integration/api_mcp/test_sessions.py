@@ -267,7 +267,7 @@ async def test_our_own_fault_is_logged_and_its_words_are_not_told(served: Served
             with pytest.raises(MCPError, match="It is logged as") as told:
                 await client.call_tool("our_own_fault", {})
     assert "secret" not in str(told.value)
-    (entry,) = [one for one in logged if one["event"] == "unforeseen_error"]
+    (entry,) = [one for one in logged if one["event"] == "internal_error"]
     assert entry["error_id"] in str(told.value)
 
 

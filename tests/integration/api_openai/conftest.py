@@ -104,10 +104,10 @@ async def house(
         database_url=database_urls.app,
         system_database_url=database_urls.system,
         jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_key=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
         data_dir=tmp_path_factory.mktemp("house") / "data",
-        node="openai-node",
-        private_model_hosts=("*",),
+        node_name="openai-node",
+        allowed_private_model_hosts=("*",),
     )
     async with open_services(settings) as services, listening(services) as origin:
         yield services, origin
@@ -137,7 +137,7 @@ async def guided(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIte
 async def opened_office(services: ApiServices, origin: str, model: ModelServer, *, trust: str) -> AsyncIterator[Office]:
     person = await services.accounts.create_user(email=f"{new_id()}@example.org", full_name="Ada", password_hash="x")
     owner, name = ActingUser(person.user_id), f"office {new_id()}"
-    workspace = await services.workspaces.create(owner, name=name, node=services.settings.node)
+    workspace = await services.workspaces.create(owner, name=name, node=services.settings.node_name)
     tenant = Tenant(workspace.id, person.user_id, 0)
     rules = AgentRules.model_validate(
         {

@@ -115,7 +115,7 @@ async def test_a_namesake_gets_no_conversation(office: Office, guided: Office) -
     services, mallory = guided.services, guided.tenant
     assert mallory.user_id is not None
     made = await services.workspaces.create(
-        ActingUser(mallory.user_id), name=office.workspace, node=services.settings.node
+        ActingUser(mallory.user_id), name=office.workspace, node=services.settings.node_name
     )
     there = Tenant(made.id, mallory.user_id, 0)
     await services.agents.create(there, name="clerk", definition="trust: guided\n")

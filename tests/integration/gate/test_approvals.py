@@ -49,7 +49,9 @@ async def decide(
 
 async def carried_out(crib: Crib) -> list[Outcome]:
     """What the server's loop does, once."""
-    claimed = await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
+    claimed = await ApprovalRows(crib.database).claim(
+        node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100
+    )
     outcomes = []
     for allowed in claimed:
         if allowed.approval.workspace_id != crib.caller.workspace_id:
@@ -90,7 +92,7 @@ async def test_a_call_that_must_wait_is_a_row_with_what_would_change(crib: Crib)
     assert (approval.state, approval.tool, approval.agent_id) == (ApprovalState.OPEN, "write", agent.agent_id)
     assert approval.shown == {"path": "/a.txt", "content": "new\n", "overwrite": True}
     [change] = approval.changes
-    assert (change["path"], change["change"], change["added"], change["removed"]) == ("/a.txt", "changed", 1, 1)
+    assert (change["path"], change["change"], change["added"], change["removed"]) == ("/a.txt", "modified", 1, 1)
     assert "-old\n+new\n" in change["diff"]
     assert approval.effects["writes"] == ["/a.txt"]
     assert approval.expires_at - approval.created_at == timedelta(days=7)
@@ -273,7 +275,7 @@ async def test_whoever_called_may_withdraw(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
 
-    withdrawn = await crib.engine.approvals.withdraw(Tenant.of(agent), approval.call_id)
+    withdrawn = await crib.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
 
     assert withdrawn.state is ApprovalState.WITHDRAWN
     with pytest.raises(Conflict, match="withdrawn"):
@@ -418,7 +420,7 @@ async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib
         outcome = await crib.call(tool, agent)
         await crib.engine.approvals.decide(Tenant.of(crib.caller), outcome.metadata["approval_id"], YES, via="test")
         # A node takes it, begins, and dies.
-        await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
+        await ApprovalRows(crib.database).claim(node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100)
         await ApprovalRows(crib.database).release_dead(lease=15.0)
         [outcomes[tool]] = await carried_out(crib)
 

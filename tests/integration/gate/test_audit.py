@@ -69,13 +69,13 @@ async def test_a_record_has_the_hashes_before_and_after_of_every_file(crib: Crib
         ("@project/d", None, None),
         ("@project/d/a.txt", None, old),
     ]
-    assert await files_of(edited.call_id) == [("@project/d/a.txt", "changed", old, new)]
+    assert await files_of(edited.call_id) == [("@project/d/a.txt", "modified", old, new)]
     assert await files_of(moved.call_id) == [
         ("@project/e", "moved", None, None),
         ("@project/e/a.txt", "moved", new, new),
     ]
     assert await files_of(removed.call_id) == [("@project/e/a.txt", "deleted", new, None)]
-    assert await files_of(touched.call_id) == [("@project/f.txt", "made", None, hexed(""))]
+    assert await files_of(touched.call_id) == [("@project/f.txt", "created", None, hexed(""))]
 
 
 async def test_every_call_has_exactly_one_record_whatever_became_of_it(crib: Crib) -> None:

@@ -115,7 +115,7 @@ async def test_a_home_that_moves_between_the_look_and_the_commit_refuses_it(crib
         async with ChangeSetStore(crib.database).lock(tenant, [A]) as locked:
             seen = await locked.lookup([A], WorkspaceRole.MEMBER)
             await rows(crib, f"update toolcrib.workspaces set {moved} where id = %s")
-            await locked.commit(change_set, seen.home, node=crib.settings.node)
+            await locked.commit(change_set, seen.home, node=crib.settings.node_name)
 
     with pytest.raises(Superseded):
         await commit_late()

@@ -25,7 +25,7 @@ RULES: dict[str, dict[str, Any] | None] = {
     "an agent of another toolset": {"trust": "autonomous", "toolsets": ["history"]},
     "an agent with a pattern lifted": {
         "trust": "autonomous",
-        "unprotect": [".env"],
+        "unprotected_paths": [".env"],
         "tool_permissions": EVERYTHING,
     },
 }
@@ -65,26 +65,26 @@ async def test_the_explanation_is_what_then_happens(crib: Crib, who: str) -> Non
         said = crib.engine.executor.explain(ToolCall(tool, arguments), caller)
         outcome = await crib.call(tool, caller, **arguments)
 
-        assert outcome.is_waiting is (said.verdict == "ask" and outcome.error is None), (tool, arguments)
+        assert outcome.is_waiting is (said.action == "ask" and outcome.error is None), (tool, arguments)
         if outcome.is_waiting:
             continue
         refused = isinstance(outcome.error, CallDenied)
-        assert refused is (said.verdict == "refuse"), (tool, arguments, said, outcome)
+        assert refused is (said.action == "refuse"), (tool, arguments, said, outcome)
         assert refused is (outcome.error is not None and outcome.error.code != "NOT_FOUND")
         [record] = await book_of(crib, outcome.call_id)
-        assert (record.decision, record.rule) == (said.verdict, said.rule), (tool, arguments)
-        if said.verdict == "refuse":
+        assert (record.decision, record.rule) == (said.action, said.rule), (tool, arguments)
+        if said.action == "refuse":
             assert outcome.error is not None
             assert outcome.error.message == said.reason
         if tool == "cat" and outcome.succeeded:
             withheld = {file["path"]: file["error"] for file in outcome.result["files"] if file["error"]}
-            assert withheld == {entry.path.removeprefix("@project"): entry.reason for entry in said.withheld}
+            assert withheld == {entry.path.removeprefix("@project"): entry.reason for entry in said.denied_files}
 
 
 async def test_explaining_runs_nothing_and_writes_nothing_down(crib: Crib) -> None:
     said = crib.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), crib.caller)
 
-    assert (said.verdict, said.rule, said.needs_role) == ("allow", "role.member", "member")
+    assert (said.action, said.rule, said.required_role) == ("allow", "role.member", "member")
     assert list(crib.project.iterdir()) == []
     assert await book(crib) == []
 

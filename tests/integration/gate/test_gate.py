@@ -373,8 +373,8 @@ async def test_what_is_cut_for_a_model_is_fetched_by_the_calls_id(crib: Crib) ->
 
     outcome = await crib.call("read", agent, path="/long.txt", limit=20_000)
 
-    assert outcome.metadata["cut"] is True
-    assert outcome.metadata["call_id"] == str(outcome.call_id)
+    assert outcome.metadata["truncated"]["total_bytes"] > 0
+    assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert "bytes cut" in outcome.result["content"]
     assert len(outcome.result["content"]) < 60_000
     kept = await ToolCallStore(crib.database).get(Tenant.of(agent), outcome.call_id)
@@ -389,7 +389,7 @@ async def test_what_a_writing_tool_answers_a_model_is_bounded_too(crib: Crib) ->
 
     outcome = await crib.call("chatter", agent, path="@project/a")
 
-    assert outcome.metadata["call_id"] == str(outcome.call_id)
+    assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert len(outcome.result) < 60_000
     assert (await ToolCallStore(crib.database).get(Tenant.of(agent), outcome.call_id)).result == "x" * 200_000
     assert (crib.project / "a").read_text() == "a"

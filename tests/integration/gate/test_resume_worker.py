@@ -188,7 +188,9 @@ async def test_a_deleted_workspace_takes_what_waits_along(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     approval = await asked(crib, agent)
     await decide(crib, await asked(crib, agent, path="/b", content=""))
-    claimed = await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(seconds=60), limit=100)
+    claimed = await ApprovalRows(crib.database).claim(
+        node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100
+    )
     await WorkspaceStore(crib.database).delete(Tenant.of(crib.caller))
 
     # What was claimed before is tried, comes to nothing and hurts nobody.
@@ -311,7 +313,7 @@ async def test_of_many_nodes_that_look_at_once_one_takes_each(crib: Crib) -> Non
     for approval in approvals:
         await decide(crib, approval)
     rows_ = ApprovalRows(crib.database)
-    here = crib.settings.node
+    here = crib.settings.node_name
 
     takers = [rows_.claim(node=node, lease=timedelta(seconds=60), limit=5) for node in (here, "elsewhere") * 6]
     taken = await asyncio.gather(*takers)
@@ -328,7 +330,7 @@ async def test_a_slow_node_and_the_one_that_took_over_do_it_once(crib: Crib) -> 
     await decide(crib, approval)
 
     async def claimed() -> ApprovedCall:
-        found = await ApprovalRows(crib.database).claim(node=crib.settings.node, lease=timedelta(0), limit=100)
+        found = await ApprovalRows(crib.database).claim(node=crib.settings.node_name, lease=timedelta(0), limit=100)
         return next(one for one in found if one.approval.id == approval.id)
 
     slow, quick = await claimed(), await claimed()
@@ -352,7 +354,7 @@ async def test_a_decision_a_withdrawal_and_the_end_of_time_meet_and_one_of_them_
     agent = await in_session(crib, await guided(crib))
     for number in range(8):
         approval = await asked(crib, agent, path=f"/{number}", content="")
-        withdraw = crib.engine.approvals.withdraw(Tenant.of(agent), approval.call_id)
+        withdraw = crib.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
         rounds = [decide(crib, approval, YES), decide(crib, approval, NO), withdraw]
         if number % 2:
             await rows(
@@ -400,7 +402,7 @@ async def test_an_agent_sees_and_withdraws_its_own_only(crib: Crib) -> None:
     for look in (
         crib.engine.approvals.get(foreign, approval.id),
         crib.engine.approvals.of_call(foreign, approval.call_id),
-        crib.engine.approvals.withdraw(foreign, approval.call_id),
+        crib.engine.approvals.cancel(foreign, approval.call_id),
     ):
         with pytest.raises(NotFound):
             await look
@@ -434,7 +436,7 @@ async def test_a_set_of_more_than_a_thousand_is_shown_in_brief_and_done_whole(cr
     agent = await in_session(crib, await hired(crib, tool_permissions={"many": {"allowed": True}}))
     approval = await asked(crib, agent, "many", path="/d", content="")
 
-    assert approval.changes[-1]["change"] == "more"
+    assert approval.changes[-1]["change"] == "omitted"
     shown = len(approval.changes) - 1 + approval.changes[-1]["count"]
     [listed] = await crib.engine.approvals.open(Tenant.of(crib.caller))
     assert len(listed.changes) - 1 + listed.changes[-1]["count"] == shown >= 1_200
@@ -455,7 +457,7 @@ async def test_contents_made_to_be_hard_to_compare_are_asked_about_without_a_dif
     approval = await asked(crib, await guided(crib), path="/a.txt", content=new, overwrite=True)
 
     [change] = approval.changes
-    assert (change["change"], "diff" in change) == ("changed", False)
+    assert (change["change"], "diff" in change) == ("modified", False)
     # Compared line by line it takes longer.
     assert time.process_time() - began < 4
 

@@ -34,7 +34,9 @@ def reference(name: str, *arguments: str) -> list[str]:
 
 @pytest.fixture
 def settings(database_urls: DatabaseUrls, tmp_path: Path, settings: Settings) -> Settings:
-    return settings.model_copy(update={"mcp_programs": (NODE.parent.parent, PEERS), "private_mcp_hosts": ("*",)})
+    return settings.model_copy(
+        update={"mcp_program_dirs": (NODE.parent.parent, PEERS), "allowed_private_mcp_hosts": ("*",)}
+    )
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ async def test_private_addresses_are_refused_unless_the_operator_allows_them() -
 
         refused = failure(await ask(fake, fake.url)).error
         assert refused.fault is ProviderErrorKind.REQUEST
-        assert f"TOOLCRIB_PRIVATE_MODEL_HOSTS=127.0.0.1:{port}" in refused.message
+        assert f"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS=127.0.0.1:{port}" in refused.message
 
         assert received(await ask(fake, fake.url, f"127.0.0.1:{port}")).message().text
         assert failure(await ask(fake, fake.url, "127.0.0.1:1")).error.fault is ProviderErrorKind.REQUEST

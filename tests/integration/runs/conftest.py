@@ -76,7 +76,7 @@ class Office:
                 await self.advance(run)
 
     async def take(self, process: ProcessId) -> list[Run]:
-        claimed = await self.runs.claim(process, node=self.crib.settings.node, lease=0.0, limit=50)
+        claimed = await self.runs.claim(process, node=self.crib.settings.node_name, lease=0.0, limit=50)
         return [run for run in claimed if run.workspace_id == self.crib.caller.workspace_id]
 
     async def run(self, run_id: RunId) -> Run:

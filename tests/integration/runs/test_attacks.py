@@ -484,7 +484,7 @@ async def test_a_refusal_of_the_provider_fails_the_run_and_the_next_message_is_a
 
 
 async def test_a_model_that_says_nothing_in_time_fails_the_run(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, turn_seconds=0.3)
+    office = await opened_office(strict.crib, strict.model, strict.providers, turn_timeout=0.3)
 
     run = await office.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
 
@@ -616,7 +616,7 @@ async def test_violations_are_counted_over_all_the_processes_of_a_run(strict: Of
 
 @pytest.mark.req("RN-2", part="deadline without waiting")
 async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) -> None:
-    office = await guided(strict, run_seconds=5)
+    office = await guided(strict, run_timeout=5)
     waiting = await office.send("Write.", says("", WRITE))
     async with office.crib.database.as_system() as connection:
         # It has waited for an hour, and was at work for four seconds before.
@@ -635,7 +635,7 @@ async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) ->
 
 @pytest.mark.req("RN-2", part="deadline")
 async def test_at_the_deadline_nothing_new_is_begun(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, run_seconds=5)
+    office = await opened_office(strict.crib, strict.model, strict.providers, run_timeout=5)
     run_id = await submitted(office)
     office.model.say(says("", WRITE))
     run = await taken(office)

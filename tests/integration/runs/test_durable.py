@@ -152,10 +152,10 @@ async def test_a_call_with_effects_elsewhere_that_had_begun_is_unknown_and_not_r
 async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
     """A server's loop."""
     settings = office.crib.settings
-    with ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=lease) as presence:
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=lease) as presence:
         processes = ServerProcessStore(office.crib.database)
         runner = RunWorker(
-            office.runs, processes, office.advance, presence, node=settings.node, decided=asyncio.Event()
+            office.runs, processes, office.advance, presence, node=settings.node_name, decided=asyncio.Event()
         )
         task = asyncio.create_task(runner.run())
         try:
@@ -215,9 +215,9 @@ async def test_a_run_that_waits_is_cancelled_too_and_its_question_withdrawn(offi
 async def test_when_a_process_falls_silent_another_takes_its_runs(office: Office) -> None:
     settings = office.crib.settings
     run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
-    with ProcessHeartbeat.start(settings.system_url, node=settings.node, lease=1.0) as alive:
-        [taken] = await office.runs.claim(alive.id, node=settings.node, lease=1.0, limit=1)
-        assert await office.runs.claim(ProcessId(new_id()), node=settings.node, lease=1.0, limit=1) == []
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=1.0) as alive:
+        [taken] = await office.runs.claim(alive.id, node=settings.node_name, lease=1.0, limit=1)
+        assert await office.runs.claim(ProcessId(new_id()), node=settings.node_name, lease=1.0, limit=1) == []
     # It is silent now: its last beat grows old.
     office.model.say(says("Taken over."))
     async with at_work(office, lease=1.0):

@@ -88,11 +88,11 @@ def apply(effect: FilesystemEffect, tree: Path) -> None:
 
 def _put(effect: FilesystemEffect, entry: ChangedEntry, place: Path) -> None:
     if entry.kind is EntryType.FOLDER:
-        if entry.change is EntryChange.MADE:
+        if entry.change is EntryChange.CREATED:
             place.mkdir()
     elif entry.kind is EntryType.LINK:
         assert entry.target is not None
-        if entry.change is EntryChange.CHANGED:
+        if entry.change is EntryChange.MODIFIED:
             place.unlink()
         place.symlink_to(entry.target)
     elif entry.body:

@@ -58,13 +58,13 @@ async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> N
         assert untouched == [
             ("deleted", "file", "old/deep/x"),
             ("deleted", "folder", "old/deep"),
-            ("changed", "file", "edited"),
-            ("made", "link", "link"),
-            ("made", "folder", "n"),
-            ("made", "folder", "n/e"),
-            ("made", "folder", "n/e/w"),
-            ("made", "file", "old/y"),
-            ("changed", "file", "script"),
+            ("modified", "file", "edited"),
+            ("created", "link", "link"),
+            ("created", "folder", "n"),
+            ("created", "folder", "n/e"),
+            ("created", "folder", "n/e/w"),
+            ("created", "file", "old/y"),
+            ("modified", "file", "script"),
         ]
         by_path = {entry.path: entry for entry in effect}
         assert (by_path["script"].body, oct(by_path["script"].mode)) == (False, "0o755")
@@ -79,7 +79,7 @@ async def test_effect_of_one_transaction_is_that_of_all_its_commands(stand: Stan
     async with stand.begin() as view:
         await view.run(SandboxCommand("echo one > a; mkdir d"))
         assert (await view.run(SandboxCommand("cat a; echo two > d/b; rm a"))).output.text == "one\n"
-        assert steps(await view.effect()) == [("made", "folder", "d"), ("made", "file", "d/b")]
+        assert steps(await view.effect()) == [("created", "folder", "d"), ("created", "file", "d/b")]
         with pytest.raises(ToolFailed, match="begin another"):
             await view.run(SandboxCommand("true"))
 
@@ -109,7 +109,7 @@ async def test_changes_of_kind_are_a_deletion_and_a_making(stand: Stand) -> None
         ("deleted", "folder", "folder"),
         ("deleted", "link", "link"),
     }
-    assert found[4:] == [("made", "folder", "file"), ("made", "link", "folder"), ("made", "file", "link")]
+    assert found[4:] == [("created", "folder", "file"), ("created", "link", "folder"), ("created", "file", "link")]
 
 
 async def test_masked_places_stand_empty_and_what_touches_them_is_marked(stand: Stand) -> None:
@@ -216,5 +216,5 @@ async def test_mode_of_the_root_is_an_effect_too(stand: Stand) -> None:
     async with stand.begin() as view:
         await view.run(SandboxCommand("chmod 700 ."))
         assert [(entry.path, entry.change, oct(entry.mode)) for entry in await view.effect()] == [
-            (".", EntryChange.CHANGED, "0o700")
+            (".", EntryChange.MODIFIED, "0o700")
         ]

@@ -179,7 +179,7 @@ async def test_a_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: C
     with capture_logs() as logged:
         assert (await told(crib, "fs.write", agent, path="@project/a", content="x"))["ok"]
 
-    assert [(entry["event"], entry["log_level"]) for entry in logged] == [("journal.not_written", "warning")]
+    assert [(entry["event"], entry["log_level"]) for entry in logged] == [("execution_log.write_failed", "warning")]
     assert (crib.project / "a").read_text() == "x"
 
 
@@ -193,7 +193,7 @@ async def test_a_link_or_pipe_in_its_place_leads_nowhere(crib: Crib) -> None:
     with capture_logs() as logged:
         await told(crib, "fs.list", agent, path="@project")
 
-    assert [entry["event"] for entry in logged] == ["journal.not_written"]
+    assert [entry["event"] for entry in logged] == ["execution_log.write_failed"]
     assert (crib.project / "target").read_text() == "as it was"
 
 

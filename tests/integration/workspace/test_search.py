@@ -218,9 +218,9 @@ async def test_an_agent_gets_nothing_from_protected_files_and_hears_how_many_the
 
     assert [match["path"] for match in result["matches"]] == ["/a.txt"]
     # Matching or not: the number tells nothing of what is in them.
-    assert result["files_withheld"] == 2
-    assert elsewhere["files_withheld"] == 1
-    assert (await crib.call("grep", agent, pattern="nowhere")).result["files_withheld"] == 2
+    assert result["files_denied"] == 2
+    assert elsewhere["files_denied"] == 1
+    assert (await crib.call("grep", agent, pattern="nowhere")).result["files_denied"] == 2
     assert await found(crib, pattern="needle") == [("/.env", 1), ("/a.txt", 1)]
 
 

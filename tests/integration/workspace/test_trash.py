@@ -58,7 +58,7 @@ async def done(crib: Crib, tool: str, **arguments: object) -> str:
 
 
 def bin_of(crib: Crib) -> TrashCollector:
-    return TrashCollector(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node)
+    return TrashCollector(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node_name)
 
 
 async def expire_all(crib: Crib) -> None:
@@ -75,7 +75,7 @@ async def let_expire(crib: Crib) -> None:
 
 async def small_trash(database: Database, settings: Settings, most: int) -> Crib:
     """A workspace with a node of its own, whose trash holds so many bytes."""
-    here = settings.model_copy(update={"trash_bytes": most})
+    here = settings.model_copy(update={"trash_max_bytes": most})
     return Crib(assemble(here, database), database, here, await new_caller(database, here))
 
 
@@ -93,7 +93,7 @@ async def test_a_removed_file_that_is_too_large_for_the_history_comes_back(crib:
     assert (crib.project / "big.bin").stat().st_mode & 0o777 == 0o640
     assert trash(crib) == []
     assert shown["changes"] == result["changes"]
-    assert [(change["path"], change["change"]) for change in result["changes"]] == [("/big.bin", "made")]
+    assert [(change["path"], change["change"]) for change in result["changes"]] == [("/big.bin", "created")]
 
 
 async def test_an_overwritten_one_comes_back_and_goes_again_when_that_is_undone(crib: Crib) -> None:
@@ -298,7 +298,7 @@ async def displace(crib: Crib, *paths: str) -> str:
 
 def committer(crib: Crib) -> Committer:
     shelves, settings = crib.engine.shelves, crib.settings
-    return Committer(shelves.changes, shelves.mounts, node=settings.node, trash=trash_limits(settings))
+    return Committer(shelves.changes, shelves.mounts, node=settings.node_name, trash=trash_limits(settings))
 
 
 async def test_an_ignored_folder_goes_whole_and_comes_back_whole(crib: Crib) -> None:
@@ -383,9 +383,9 @@ async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: py
         "DATABASE_URL": settings.database_url,
         "SYSTEM_DATABASE_URL": settings.system_url,
         "JWT_SECRET": settings.jwt_secret.get_secret_value(),
-        "AUDIT_KEY": "x" * 48,
+        "AUDIT_SEAL_KEY": "x" * 48,
         "DATA_DIR": str(settings.data_dir),
-        "NODE": settings.node,
+        "NODE_NAME": settings.node_name,
     }.items():
         monkeypatch.setenv(f"TOOLCRIB_{name}", value)
 

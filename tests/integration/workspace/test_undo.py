@@ -35,8 +35,8 @@ async def test_a_write_a_change_and_a_deletion_are_taken_back_together(crib: Cri
     assert {(change["path"], change["change"]) for change in result["changes"]} == {
         ("/new", "deleted"),
         ("/new/deep.md", "deleted"),
-        ("/kept.md", "changed"),
-        ("/gone.md", "made"),
+        ("/kept.md", "modified"),
+        ("/gone.md", "created"),
     }
 
 
@@ -264,7 +264,7 @@ async def test_an_agent_cannot_bring_a_protected_file_back(crib: Crib) -> None:
         trust="autonomous",
         toolsets=("workspace", "history"),
         tool_permissions={name: {"allowed": True} for name in ("undo", "write", "mv")},
-        unprotect=(".env",),
+        unprotected_paths=(".env",),
     )
     outcome = await crib.call("write", agent, path="/.env", content="KEY=1")
     assert outcome.succeeded

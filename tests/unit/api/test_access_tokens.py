@@ -87,13 +87,13 @@ def test_many_tokens_do_not_fill_the_memory() -> None:
         pytest.param("your-secret-key-of-at-least-32-characters", id="sample"),
     ],
 )
-@pytest.mark.parametrize("name", ["jwt_secret", "audit_key", "jwt_previous_secret"])
+@pytest.mark.parametrize("name", ["jwt_secret", "audit_seal_key", "jwt_previous_secret"])
 def test_a_guessable_secret_is_rejected(name: str, weak: str) -> None:
-    given = {"jwt_secret": STRONG, "audit_key": STRONG, "jwt_previous_secret": STRONG} | {name: weak}
+    given = {"jwt_secret": STRONG, "audit_seal_key": STRONG, "jwt_previous_secret": STRONG} | {name: weak}
     settings = Settings(
         database_url="postgresql://nowhere",
         jwt_secret=SecretStr(given["jwt_secret"]),
-        audit_key=SecretStr(given["audit_key"]),
+        audit_seal_key=SecretStr(given["audit_seal_key"]),
         jwt_previous_secret=SecretStr(given["jwt_previous_secret"]),
     )
 
@@ -105,4 +105,4 @@ def test_a_guessable_secret_is_rejected(name: str, weak: str) -> None:
 def test_random_secrets_are_accepted() -> None:
     strong = SecretStr(STRONG)
 
-    Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_key=strong).refuse_weak_secrets()
+    Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_seal_key=strong).refuse_weak_secrets()

@@ -105,8 +105,8 @@ def test_a_record_has_each_files_hashes_before_and_after() -> None:
 
     one, other = (b"/a" * 16).hex(), (b"/b" * 16).hex()
     assert audit_files(ChangeSet(Author(AuthorKind.USER), changes)) == [
-        {"path": "@project/a", "change": "made", "before": None, "after": one},
-        {"path": "@project/a", "change": "changed", "before": one, "after": other},
+        {"path": "@project/a", "change": "created", "before": None, "after": one},
+        {"path": "@project/a", "change": "modified", "before": one, "after": other},
         {"path": "@project/b", "change": "deleted", "before": other, "after": None},
-        {"path": "@central/c", "change": "made", "before": None, "after": None},
+        {"path": "@central/c", "change": "created", "before": None, "after": None},
     ]

@@ -24,9 +24,9 @@ def change(before: EntryState | None, after: EntryState | None) -> FileChange:
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [
-        (None, FILE, ChangeKind.MADE),
-        (None, FOLDER, ChangeKind.MADE),
-        (None, LINK, ChangeKind.MADE),
+        (None, FILE, ChangeKind.CREATED),
+        (None, FOLDER, ChangeKind.CREATED),
+        (None, LINK, ChangeKind.CREATED),
         (FILE, None, ChangeKind.DELETED),
         (FOLDER, None, ChangeKind.DELETED),
         (LINK, None, ChangeKind.DELETED),
@@ -37,12 +37,12 @@ def change(before: EntryState | None, after: EntryState | None) -> FileChange:
         (FILE, replace(FILE, place=B, sha256=b"2" * 32), ChangeKind.MOVED),
         (FILE, FILE, ChangeKind.TOUCHED),
         (FOLDER, FOLDER, ChangeKind.TOUCHED),
-        (FILE, replace(FILE, sha256=b"2" * 32), ChangeKind.CHANGED),
-        (FILE, replace(FILE, mode=0o755), ChangeKind.CHANGED),
-        (FILE, FOLDER, ChangeKind.CHANGED),
-        (FILE, LINK, ChangeKind.CHANGED),
-        (FOLDER, FILE, ChangeKind.CHANGED),
-        (LINK, replace(LINK, target="y"), ChangeKind.CHANGED),
+        (FILE, replace(FILE, sha256=b"2" * 32), ChangeKind.MODIFIED),
+        (FILE, replace(FILE, mode=0o755), ChangeKind.MODIFIED),
+        (FILE, FOLDER, ChangeKind.MODIFIED),
+        (FILE, LINK, ChangeKind.MODIFIED),
+        (FOLDER, FILE, ChangeKind.MODIFIED),
+        (LINK, replace(LINK, target="y"), ChangeKind.MODIFIED),
     ],
 )
 def test_the_kind_of_a_change(before: EntryState | None, after: EntryState | None, kind: ChangeKind) -> None:

@@ -47,7 +47,7 @@ def test_an_empty_text_gives_the_defaults(text: str) -> None:
         ("tool_permissions: {write: {paths: [/]}}", "tool_permissions.write.paths.0", "such as `src/**`"),
         ("tool_permissions: [bash]", "tool_permissions", "dictionary"),
         ("max_read_bytes: 0", "max_read_bytes", "greater than 0"),
-        ("unprotect: [.env, passwords]", "unprotect.1", "`passwords` is no protected pattern"),
+        ("unprotected_paths: [.env, passwords]", "unprotected_paths.1", "`passwords` is no protected pattern"),
         ("- bash", "yaml", "found a list"),
         ("trust: guided\ntrust: autonomous", "yaml", 'Line 2, column 1: found duplicate key "trust"'),
         ("tool_permissions: {a: {}, a: {}}", "yaml", "duplicate key"),
@@ -82,7 +82,7 @@ _rules = st.builds(
     toolsets=st.lists(_names, max_size=3),
     tool_permissions=st.none() | st.dictionaries(_names, _permissions, max_size=4),
     max_read_bytes=st.integers(1, 10**9),
-    unprotect=st.lists(st.sampled_from(sorted(PATTERNS)), max_size=3),
+    unprotected_paths=st.lists(st.sampled_from(sorted(PATTERNS)), max_size=3),
 )
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.req("TL-3", part="what a model reads, by dialect")
         ({"output": 'a "b"', "metadata": {"x": 1}, "is_error": False}, 'a "b"'),
         ({"output": 'a "b"'}, 'a "b"'),
         ({"text": 'a "b"'}, 'a "b"'),
-        ({"text": "a", "cut": "9 more characters were not kept."}, "a\n[9 more characters were not kept.]"),
+        ({"text": "a", "omitted": "9 more characters were not kept."}, "a\n[9 more characters were not kept.]"),
         ({"text": '{"n": 1}', "structured": {"n": 1}}, '{"n":1}'),
         ({"text": "", "structured": {"n": 1}}, '{"n":1}'),
         ({"text": "One.", "structured": {"n": 1}}, '{"text":"One.","structured":{"n":1}}'),
@@ -68,7 +68,7 @@ def test_a_truncated_result_fits_and_names_the_offset_of_the_rest(result: Any) -
     text, _ = model_text(shown.value)
     whole, _ = model_text(result)
 
-    offset = shown.cut["offset"]
+    offset = shown.truncation["offset"]
     assert len(json.dumps(shown.value, ensure_ascii=False, separators=(",", ":")).encode()) <= 60_000
     assert f"offset {offset}." in text
     assert str(CALL) in text

@@ -36,7 +36,7 @@ def test_the_rest_of_state_is_writable() -> None:
 def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
     PathGuard(person(), "read").check_read(project("/.env"))
     PathGuard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
-    with pytest.raises(ProtectedPath, match=r"may not read @project/\.env: `\.env` is protected.*`unprotect`"):
+    with pytest.raises(ProtectedPath, match=r"may not read @project/\.env: `\.env` is protected.*`unprotected_paths`"):
         PathGuard(agent(), "read").check_read(project("/.env"))
     with pytest.raises(ProtectedPath, match="may not write"):
         PathGuard(agent(), "write").check_write(project("/.vscode/tasks.json"))
@@ -55,9 +55,9 @@ def test_files_that_become_code_need_approval_and_secrets_are_always_denied() ->
 
 @pytest.mark.req("WS-4", part="lifting single patterns")
 def test_an_owner_lifts_a_pattern_for_one_agent() -> None:
-    PathGuard(agent(unprotect=[".env"]), "read").check_read(project("/.env"))
+    PathGuard(agent(unprotected_paths=[".env"]), "read").check_read(project("/.env"))
     with pytest.raises(ProtectedPath):
-        PathGuard(agent(unprotect=[".env"]), "read").check_read(project("/.env.local"))
+        PathGuard(agent(unprotected_paths=[".env"]), "read").check_read(project("/.env.local"))
 
 
 @pytest.mark.req("PO-1", part="path globs")

@@ -248,7 +248,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/workspaces/{workspace_id}/calls/{call_id}/withdraw": {
+    "/api/v1/workspaces/{workspace_id}/calls/{call_id}/cancel": {
         parameters: {
             query?: never;
             header?: never;
@@ -258,10 +258,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Withdraw Call
-         * @description Withdraw a call that waits for a decision. An agent can withdraw its own.
+         * Cancel Call
+         * @description Cancel a call that waits for a decision. An agent can cancel its own calls.
          */
-        post: operations["withdraw_call"];
+        post: operations["cancel_call"];
         delete?: never;
         options?: never;
         head?: never;
@@ -963,7 +963,7 @@ export interface paths {
         patch: operations["update_mcp_server"];
         trace?: never;
     };
-    "/api/v1/workspaces/{workspace_id}/mcp-servers/{server_id}/look": {
+    "/api/v1/workspaces/{workspace_id}/mcp-servers/{server_id}/refresh": {
         parameters: {
             query?: never;
             header?: never;
@@ -973,10 +973,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Look At Mcp Server
+         * Refresh Mcp Server
          * @description Connect to the server and list its tools again. Owners only. `problem` says why, if that fails.
          */
-        post: operations["look_at_mcp_server"];
+        post: operations["refresh_mcp_server"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1489,11 +1489,11 @@ export interface components {
              */
             max_write_bytes: number;
             /**
-             * Unprotect
+             * Unprotected Paths
              * @description Patterns of protected paths that are not protected for this agent.
              * @default []
              */
-            unprotect: string[];
+            unprotected_paths: string[];
             /**
              * Provider
              * @description Model provider, such as `anthropic` or `openai`.
@@ -1550,16 +1550,16 @@ export interface components {
              */
             max_sandbox_violations: number;
             /**
-             * Turn Seconds
+             * Turn Timeout
              * @description Timeout of one turn of the model.
              * @default 120
              */
-            turn_seconds: number;
+            turn_timeout: number;
             /**
-             * Run Seconds
+             * Run Timeout
              * @description Maximum active time of a run. By default 30 minutes, or 5 if the agent has no tools.
              */
-            run_seconds?: number | null;
+            run_timeout?: number | null;
         };
         /** AgentUpdate */
         AgentUpdate: {
@@ -1604,7 +1604,7 @@ export interface components {
             result: unknown;
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ApiKeyCreate */
         ApiKeyCreate: {
@@ -2035,7 +2035,7 @@ export interface components {
          * ChangeKind
          * @enum {string}
          */
-        ChangeKind: "made" | "changed" | "moved" | "deleted" | "touched";
+        ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
         /**
          * CheckpointAnswer
          * @description The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
@@ -2230,16 +2230,16 @@ export interface components {
             tool: string;
             /** Agent */
             agent: string | null;
-            verdict: components["schemas"]["AuthorizationAction"];
+            action: components["schemas"]["AuthorizationAction"];
             /** Rule */
             rule: string;
             /** Reason */
             reason: string;
-            needs_role: components["schemas"]["WorkspaceRole"];
-            /** Considered */
-            considered: string[];
-            /** Withheld */
-            withheld: components["schemas"]["DeniedFileOut"][];
+            required_role: components["schemas"]["WorkspaceRole"];
+            /** Rules Checked */
+            rules_checked: string[];
+            /** Denied Files */
+            denied_files: components["schemas"]["DeniedFileOut"][];
         };
         /** FileCompareResult */
         FileCompareResult: {
@@ -2615,20 +2615,20 @@ export interface components {
             max_file_bytes: number;
             /** Max Request Bytes */
             max_request_bytes: number;
-            /** Trash Bytes */
-            trash_bytes: number;
-            /** Trash Days */
-            trash_days: number;
+            /** Trash Max Bytes */
+            trash_max_bytes: number;
+            /** Trash Retention Days */
+            trash_retention_days: number;
             /**
-             * Keep Versions Days
+             * Version Retention Days
              * @description Null if versions are kept forever.
              */
-            keep_versions_days: number | null;
+            version_retention_days: number | null;
             /**
-             * Approval Seconds
+             * Approval Timeout Seconds
              * @description How long an approval or a question can stay pending.
              */
-            approval_seconds: number;
+            approval_timeout_seconds: number;
         };
         /** LoginIn */
         LoginIn: {
@@ -3282,13 +3282,13 @@ export interface components {
         };
         /**
          * PreviewChangeOut
-         * @description A change to a file. `more` stands for `count` other files. Unknown or too large values are absent.
+         * @description A change to a file. `omitted` stands for `count` other files. Unknown or too large values are absent.
          */
         PreviewChangeOut: {
             /** Path */
             path: string | null;
             /** Change */
-            change: components["schemas"]["ChangeKind"] | "more";
+            change: components["schemas"]["ChangeKind"] | "omitted";
             kind?: components["schemas"]["EntryKind"] | null;
             /** From */
             from?: string | null;
@@ -3309,10 +3309,10 @@ export interface components {
              */
             diff?: string | null;
             /**
-             * Cut
+             * Diff Omitted
              * @description The diff is omitted because it is too long for a list.
              */
-            cut?: boolean | null;
+            diff_omitted?: boolean | null;
             /** Count */
             count?: number | null;
         };
@@ -3781,7 +3781,7 @@ export interface components {
             result: components["schemas"]["DeletedFilesResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ToolCallOut[FileCompareResult] */
         ToolCallOut_FileCompareResult_: {
@@ -3794,7 +3794,7 @@ export interface components {
             result: components["schemas"]["FileCompareResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ToolCallOut[FileInfoResult] */
         ToolCallOut_FileInfoResult_: {
@@ -3807,7 +3807,7 @@ export interface components {
             result: components["schemas"]["FileInfoResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ToolCallOut[FileRestoreResult] */
         ToolCallOut_FileRestoreResult_: {
@@ -3820,7 +3820,7 @@ export interface components {
             result: components["schemas"]["FileRestoreResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ToolCallOut[FileVersionResult] */
         ToolCallOut_FileVersionResult_: {
@@ -3833,7 +3833,7 @@ export interface components {
             result: components["schemas"]["FileVersionResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /** ToolCallOut[FileVersionsResult] */
         ToolCallOut_FileVersionsResult_: {
@@ -3846,7 +3846,7 @@ export interface components {
             result: components["schemas"]["FileVersionsResult"];
             /** Error */
             error?: null;
-            cut?: components["schemas"]["TruncationOut"] | null;
+            truncated?: components["schemas"]["TruncationOut"] | null;
         };
         /**
          * ToolDefinition
@@ -3901,15 +3901,10 @@ export interface components {
          */
         TruncationOut: {
             /**
-             * Cut
-             * @constant
-             */
-            cut: true;
-            /**
-             * Bytes
+             * Total Bytes
              * @description Size of the full result.
              */
-            bytes: number;
+            total_bytes: number;
             /**
              * Call Id
              * Format: uuid
@@ -4135,7 +4130,7 @@ export interface components {
              * Change
              * @enum {string}
              */
-            change: "made" | "changed" | "moved" | "deleted";
+            change: "created" | "modified" | "moved" | "deleted";
             kind: components["schemas"]["EntryKind"];
             /**
              * File Id
@@ -4297,10 +4292,10 @@ export interface components {
              */
             truncated: boolean | null;
             /**
-             * Files Withheld
+             * Files Denied
              * @default null
              */
-            files_withheld: number | null;
+            files_denied: number | null;
             /**
              * Hint
              * @description Why the result is incomplete and what to do.
@@ -4486,7 +4481,7 @@ export interface components {
              * Change
              * @enum {string}
              */
-            change: "made" | "changed" | "moved" | "deleted";
+            change: "created" | "modified" | "moved" | "deleted";
             kind: components["schemas"]["EntryKind"];
             /**
              * File Id
@@ -4494,20 +4489,20 @@ export interface components {
              */
             file_id: string;
             /**
-             * Version Now
+             * Current Version Id
              * Format: uuid
              * @description The current version. For a deleted file, its deletion.
              */
-            version_now: string;
+            current_version_id: string;
             /**
-             * Version Then
+             * Restored Version Id
              * @description The restored version; null if the file did not exist before.
              */
-            version_then: string | null;
-            /** Hash Now */
-            hash_now: string | null;
-            /** Hash Then */
-            hash_then: string | null;
+            restored_version_id: string | null;
+            /** Current Hash */
+            current_hash: string | null;
+            /** Restored Hash */
+            restored_hash: string | null;
         };
         /** UndoConflictEntry */
         UndoConflictEntry: {
@@ -5342,7 +5337,7 @@ export interface operations {
             };
         };
     };
-    withdraw_call: {
+    cancel_call: {
         parameters: {
             query?: never;
             header?: never;
@@ -7909,7 +7904,7 @@ export interface operations {
             };
         };
     };
-    look_at_mcp_server: {
+    refresh_mcp_server: {
         parameters: {
             query?: never;
             header?: never;

@@ -19,8 +19,8 @@ interface Props {
 }
 
 export function ApprovalCard({ workspaceId, approval }: Props) {
-  const isCut = approval.changes.some((change) => change.cut || change.change === "more");
-  const full = useFullApproval(workspaceId, approval.id, isCut);
+  const isTruncated = approval.changes.some((change) => change.diff_omitted || change.change === "omitted");
+  const full = useFullApproval(workspaceId, approval.id, isTruncated);
   const shown = full.data ?? approval;
   const hasDiff = shown.changes.some((change) => change.diff);
   return (

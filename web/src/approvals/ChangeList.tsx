@@ -5,7 +5,7 @@ import { Diff } from "../components/Diff";
 import { escapedLine } from "../components/shownText";
 import type { Change } from "../events/messages";
 
-const TONES: Record<string, Tone> = { made: "good", deleted: "bad", changed: "accent", moved: "warn" };
+const TONES: Record<string, Tone> = { created: "good", deleted: "bad", modified: "accent", moved: "warn" };
 /** Number of diffs that start expanded: a call can change a thousand files. */
 const OPEN_AT_FIRST = 3;
 
@@ -36,14 +36,14 @@ export function ChangeList({ changes }: { changes: readonly Change[] }) {
 }
 
 function Head({ change }: { change: Change }) {
-  if (change.change === "more") return <>and {change.count ?? "some"} more</>;
+  if (change.change === "omitted") return <>and {change.count ?? "some"} more</>;
   return (
     <span className="inline-flex flex-wrap items-center gap-2">
       <code className="wrap-anywhere">
         {change.from_path ? `${escapedLine(change.from_path)} → ` : ""}
         {escapedLine(change.path ?? "")}
       </code>
-      <Badge tone={TONES[change.change] ?? "plain"}>{change.change === "made" ? "created" : change.change}</Badge>
+      <Badge tone={TONES[change.change] ?? "plain"}>{change.change}</Badge>
       {change.added !== undefined && (
         <span className="text-xs">
           <span className="text-good">+{change.added}</span> <span className="text-bad">−{change.removed}</span>

@@ -14,7 +14,7 @@ export type UndoTarget = { calls: string[] } | { run_id: string } | { session_id
 
 type Change = Schema["ChangedFile"]["change"];
 
-const TONES: Record<Change, Tone> = { made: "good", changed: "accent", moved: "plain", deleted: "bad" };
+const TONES: Record<Change, Tone> = { created: "good", modified: "accent", moved: "plain", deleted: "bad" };
 const MAX_FILES = 500;
 
 export function Changes({ workspaceId, of }: { workspaceId: string; of: UndoTarget }) {
@@ -78,7 +78,7 @@ function Counts({ added, removed }: { added?: number | null | undefined; removed
 }
 
 export function ChangeBadge({ change }: { change: Change }) {
-  return <Badge tone={TONES[change]}>{change === "made" ? "created" : change}</Badge>;
+  return <Badge tone={TONES[change]}>{change}</Badge>;
 }
 
 export function pathOf(change: { path: string; from_path: string | null }): string {

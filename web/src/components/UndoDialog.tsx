@@ -134,9 +134,9 @@ function Preview({ workspaceId, found }: { workspaceId: string; found: Schema["U
 }
 
 const RESULTS: Record<Schema["RevertedFile"]["change"], string> = {
-  made: "will be restored",
+  created: "will be restored",
   deleted: "will be deleted",
-  changed: "will be reverted",
+  modified: "will be reverted",
   moved: "will be moved back",
 };
 
@@ -157,8 +157,8 @@ function RevertedFile({ workspaceId, change }: { workspaceId: string; change: Sc
         {isOpen && (
           <VersionDiff
             workspaceId={workspaceId}
-            before={change.change === "made" ? null : change.version_now}
-            after={change.version_then}
+            before={change.change === "created" ? null : change.current_version_id}
+            after={change.restored_version_id}
             path={change.path}
           />
         )}

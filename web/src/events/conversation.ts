@@ -85,7 +85,7 @@ export type Row = Message | Call | Note;
 export interface Run {
   id: string;
   state: string;
-  ending: string | null;
+  endReason: string | null;
   turns: number;
   inputTokens: number;
   outputTokens: number;
@@ -100,7 +100,7 @@ export interface Conversation {
   /** The sequence number of the last applied event, to resume from. */
   seq: number;
   /** The newest sequence number on the server. Up to it, events are a replay. */
-  newest: number;
+  lastSeq: number;
   isLoaded: boolean;
   order: readonly string[];
   rows: Readonly<Record<string, Row>>;
@@ -112,7 +112,7 @@ export interface Conversation {
 
 export const EMPTY: Conversation = {
   seq: 0,
-  newest: 0,
+  lastSeq: 0,
   isLoaded: false,
   order: [],
   rows: {},

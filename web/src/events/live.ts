@@ -52,7 +52,7 @@ export class Live {
         return;
       }
       this.#subscribers.delete(sessionId);
-      if (this.#isOpen()) this.#send("chat:leave", { conversationId: sessionId });
+      if (this.#isOpen()) this.#send("chat:unsubscribe", { conversationId: sessionId });
     };
   }
 

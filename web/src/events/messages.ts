@@ -22,7 +22,7 @@ export interface Change {
   removed?: number;
   diff?: string;
   /** The event truncated the diff; the approval has all of it. */
-  cut?: boolean;
+  diff_omitted?: boolean;
   count?: number;
 }
 

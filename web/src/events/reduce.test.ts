@@ -153,7 +153,7 @@ describe("calls", () => {
   });
 
   test("that are repeated on join keep their place", () => {
-    let after = delta(EMPTY, "tool-confirm", { ...CONFIRM, again: true });
+    let after = delta(EMPTY, "tool-confirm", { ...CONFIRM, replayed: true });
     after = withEvents(after, START, END, ["tool-confirm", CONFIRM]);
     expect(after.order).toEqual(["m1", "t1", "t2"]);
   });
@@ -191,27 +191,30 @@ describe("calls", () => {
 describe("runs", () => {
   const state = (runId: string, more: Payload): [string, Payload] => [
     "run-state",
-    { runId, error: null, ending: null, turns: 1, inputTokens: 1, outputTokens: 1, ...more },
+    { runId, error: null, endReason: null, turns: 1, inputTokens: 1, outputTokens: 1, ...more },
   ];
 
   test("are current until they end; queued runs wait", () => {
     let after = withEvents(EMPTY, state("r1", { state: "running" }), state("r2", { state: "queued" }));
     expect(currentRun(after)?.id).toBe("r1");
-    after = withEvents(after, state("r1", { state: "ended", ending: "done" }));
+    after = withEvents(after, state("r1", { state: "ended", endReason: "done" }));
     expect(currentRun(after)).toBeNull();
     expect(after.order).toEqual([]);
   });
 
   test("show why they ended early", () => {
-    const after = withEvents(EMPTY, state("r1", { state: "ended", ending: "failed", error: { message: "No key." } }));
+    const after = withEvents(
+      EMPTY,
+      state("r1", { state: "ended", endReason: "failed", error: { message: "No key." } }),
+    );
     expect(after.rows["end-r1"]).toMatchObject({ kind: "note", tone: "bad", text: "No key." });
   });
 });
 
 test("a conversation is loaded after its newest event", () => {
-  let after = reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 2 } }], NOW);
+  let after = reduce(EMPTY, [{ type: "chat:resumed", payload: { lastSeq: 2 } }], NOW);
   expect(after.isLoaded).toBe(false);
   after = withEvents(after, START, END);
   expect(after.isLoaded).toBe(true);
-  expect(reduce(EMPTY, [{ type: "chat:resumed", payload: { newest: 0 } }], NOW).isLoaded).toBe(true);
+  expect(reduce(EMPTY, [{ type: "chat:resumed", payload: { lastSeq: 0 } }], NOW).isLoaded).toBe(true);
 });

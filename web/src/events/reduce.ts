@@ -31,17 +31,17 @@ class Draft {
 
   add({ type, payload, seq }: ServerMessage): void {
     // The server repeats open approvals and questions on join. The events contain them in their place.
-    if (payload.again) return;
+    if (payload.replayed) return;
     if (seq !== undefined) {
       // Received twice, for example after a resume.
       if (seq <= this.#conversation.seq) return;
-      this.#isReplay = seq <= this.#conversation.newest;
+      this.#isReplay = seq <= this.#conversation.lastSeq;
       this.#change({ seq });
     } else {
       this.#isReplay = false;
     }
     this.#apply(type, payload);
-    if (!this.#conversation.isLoaded && seq !== undefined && seq >= this.#conversation.newest) {
+    if (!this.#conversation.isLoaded && seq !== undefined && seq >= this.#conversation.lastSeq) {
       this.#change({ isLoaded: true });
     }
   }
@@ -49,8 +49,8 @@ class Draft {
   #apply(type: string, payload: Payload): void {
     switch (type) {
       case "chat:resumed":
-        this.#change({ newest: payload.newest });
-        if (payload.newest <= this.#conversation.seq) this.#change({ isLoaded: true });
+        this.#change({ lastSeq: payload.lastSeq });
+        if (payload.lastSeq <= this.#conversation.seq) this.#change({ isLoaded: true });
         break;
       case "chat:message":
         this.#message(payload);
@@ -219,12 +219,12 @@ class Draft {
 
   // Runs
 
-  #runState({ runId, state, ending, error, turns, inputTokens, outputTokens }: Payload): void {
-    const run: Run = { id: runId, state, ending, turns, inputTokens, outputTokens };
+  #runState({ runId, state, endReason, error, turns, inputTokens, outputTokens }: Payload): void {
+    const run: Run = { id: runId, state, endReason, turns, inputTokens, outputTokens };
     this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
     if (state !== "ended") return;
     this.#dropUnfinished(runId);
-    if (ending !== "done") this.#put(endOf(runId, ending, error));
+    if (endReason !== "done") this.#put(endOf(runId, endReason, error));
   }
 
   #error({ message, code }: Payload): void {
@@ -342,9 +342,9 @@ const ENDINGS: Record<string, string> = {
   violation: "Stopped: a call violated the agent's limits.",
 };
 
-function endOf(runId: string, ending: string, error: { message?: string } | null): Note {
-  const text = ENDINGS[ending] ?? error?.message ?? "The run failed.";
-  return { kind: "note", id: `end-${runId}`, runId, tone: ending === "cancelled" ? "plain" : "bad", text };
+function endOf(runId: string, endReason: string, error: { message?: string } | null): Note {
+  const text = ENDINGS[endReason] ?? error?.message ?? "The run failed.";
+  return { kind: "note", id: `end-${runId}`, runId, tone: endReason === "cancelled" ? "plain" : "bad", text };
 }
 
 /** Returns the part of a chunk that is new. The server sends chunks again after a join. */

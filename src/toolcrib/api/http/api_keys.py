@@ -13,7 +13,7 @@ from toolcrib.api.request_guard import StrictRoute
 from toolcrib.api.schema_base import InModel, Name, OutModel, Page
 from toolcrib.core.ids import KeyId
 
-router = APIRouter(prefix="/api-keys", tags=["keys"], route_class=StrictRoute)
+router = APIRouter(prefix="/api-keys", tags=["API keys"], route_class=StrictRoute)
 
 
 class ApiKeyCreate(InModel):

@@ -49,10 +49,10 @@ class FileSideOut(OutModel):
 
 
 class PreviewChangeOut(OutModel):
-    """A change to a file. `more` stands for `count` other files. Unknown or too large values are absent."""
+    """A change to a file. `omitted` stands for `count` other files. Unknown or too large values are absent."""
 
     path: str | None
-    change: ChangeKind | Literal["more"]
+    change: ChangeKind | Literal["omitted"]
     kind: EntryKind | None = None
     from_: str | None = Field(default=None, alias="from")
     target: str | None = Field(default=None, description="The target of a symbolic link.")
@@ -61,7 +61,9 @@ class PreviewChangeOut(OutModel):
     added: int | None = None
     removed: int | None = None
     diff: str | None = Field(default=None, description="Unified diff.")
-    cut: bool | None = Field(default=None, description="The diff is omitted because it is too long for a list.")
+    diff_omitted: bool | None = Field(
+        default=None, description="The diff is omitted because it is too long for a list."
+    )
     count: int | None = None
 
 
@@ -178,14 +180,14 @@ async def decide(
 
 
 @router.post(
-    "/calls/{call_id}/withdraw",
+    "/calls/{call_id}/cancel",
     response_model_exclude_unset=True,
     responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
-    name="withdraw_call",
+    name="cancel_call",
 )
-async def withdraw(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
-    """Withdraw a call that waits for a decision. An agent can withdraw its own."""
-    found = await services.approvals.withdraw(tenant_for(principal, workspace_id), CallId(call_id))
+async def cancel_call(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> ApprovalOut:
+    """Cancel a call that waits for a decision. An agent can cancel its own calls."""
+    found = await services.approvals.cancel(tenant_for(principal, workspace_id), CallId(call_id))
     return ApprovalOut.model_validate(found)
 
 

@@ -17,7 +17,7 @@ from toolcrib.api.schema_base import CallState, ErrorInfo, OutModel, Page
 from toolcrib.core.approvals import ApprovalState, GrantScope
 from toolcrib.core.ids import CallId, SessionId
 
-router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["past"])
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["tool calls"])
 
 
 class CallDecisionOut(OutModel):

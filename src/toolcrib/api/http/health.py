@@ -57,7 +57,7 @@ async def health(services: Injected) -> HealthOut:
     """Return 200 if the database answers, otherwise 503."""
     if not await is_online(services.database):
         raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
-    return HealthOut(version=toolcrib.__version__, node=services.settings.node)
+    return HealthOut(version=toolcrib.__version__, node=services.settings.node_name)
 
 
 @status_router.get("/status", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_status")

@@ -17,7 +17,7 @@ from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
 from toolcrib.mcp.mcp_http import checked_url
 from toolcrib.mcp.tool_catalog import catalog_sha256
 
-router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["mcp servers"], route_class=StrictRoute)
+router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["MCP servers"], route_class=StrictRoute)
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["everything"])]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=4_000, pattern=r"^[^\x00]+$")]
@@ -105,7 +105,9 @@ class McpServerOut(OutModel):
 async def create(workspace_id: UUID, given: McpServerCreate, principal: APerson, services: Injected) -> McpServerOut:
     """Add a server and list its tools. Owners only. No tool is usable until the list is approved."""
     tenant = tenant_for(principal, workspace_id)
-    url = None if given.url is None else checked_url(given.url, private_hosts=services.settings.private_mcp_hosts)
+    url = (
+        None if given.url is None else checked_url(given.url, private_hosts=services.settings.allowed_private_mcp_hosts)
+    )
     made = await services.toolbox.rows.create(
         tenant,
         name=given.name,
@@ -148,11 +150,11 @@ async def update(
 
 
 @router.post(
-    "/{server_id}/look",
+    "/{server_id}/refresh",
     responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-    name="look_at_mcp_server",
+    name="refresh_mcp_server",
 )
-async def look(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
+async def refresh(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
     """Connect to the server and list its tools again. Owners only. `problem` says why, if that fails."""
     return _shown(await services.toolbox.refresh(tenant_for(principal, workspace_id), McpServerId(server_id)))
 

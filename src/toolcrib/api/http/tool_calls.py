@@ -40,8 +40,7 @@ class ToolCallIn(InModel):
 class TruncationOut(BaseModel):
     """The result was shortened for a model; fetch the full one by the call's id."""
 
-    cut: Literal[True]
-    bytes: int = Field(description="Size of the full result.")
+    total_bytes: int = Field(description="Size of the full result.")
     call_id: UUID
     offset: int = Field(description="The text is complete up to this character. Continue from here with `read_result`.")
 
@@ -49,13 +48,13 @@ class TruncationOut(BaseModel):
 class ToolCallOut(BaseModel, Generic[ResultT]):
     """A successful call.
 
-    ``cut`` is present if the result was shortened for a model; it may then not match its schema.
+    ``truncated`` is present if the result was shortened for a model; it may then not match its schema.
     """
 
     success: Literal[True] = True
     result: ResultT
     error: None = None
-    cut: TruncationOut | None = None
+    truncated: TruncationOut | None = None
 
 
 class AnyToolCallOut(ToolCallOut[Any]):
@@ -167,7 +166,7 @@ def outcome_response(outcome: Outcome) -> Response:
         return Response(to_json(accepted), status_code=202, media_type="application/json")
     content = {"success": True, "result": outcome.result, "error": None}
     if outcome.metadata and not outcome.is_waiting:
-        content["cut"] = dict(outcome.metadata)
+        content |= outcome.metadata
     # Serialized without validation by the model, because this is the busiest URL.
     return Response(to_json(content), media_type="application/json")
 
@@ -207,12 +206,12 @@ class ExplanationOut(OutModel):
 
     tool: str
     agent: str | None
-    verdict: AuthorizationAction
+    action: AuthorizationAction
     rule: str
     reason: str
-    needs_role: WorkspaceRole
-    considered: list[str]
-    withheld: list[DeniedFileOut]
+    required_role: WorkspaceRole
+    rules_checked: list[str]
+    denied_files: list[DeniedFileOut]
 
 
 @router.post(

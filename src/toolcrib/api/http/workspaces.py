@@ -67,10 +67,10 @@ class LimitsOut(OutModel):
 
     max_file_bytes: int
     max_request_bytes: int
-    trash_bytes: int
-    trash_days: float
-    keep_versions_days: float | None = Field(description="Null if versions are kept forever.")
-    approval_seconds: float = Field(description="How long an approval or a question can stay pending.")
+    trash_max_bytes: int
+    trash_retention_days: float
+    version_retention_days: float | None = Field(description="Null if versions are kept forever.")
+    approval_timeout_seconds: float = Field(description="How long an approval or a question can stay pending.")
 
 
 class WorkspaceUsageOut(OutModel):
@@ -86,7 +86,7 @@ class WorkspaceUsageOut(OutModel):
 )
 async def create(given: WorkspaceIn, principal: APerson, services: Injected) -> WorkspaceOut:
     """Create a workspace. You become its owner."""
-    workspace = await services.workspaces.create(principal.person, name=given.name, node=services.settings.node)
+    workspace = await services.workspaces.create(principal.person, name=given.name, node=services.settings.node_name)
     return WorkspaceOut.model_validate(workspace)
 
 

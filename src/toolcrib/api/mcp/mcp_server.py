@@ -221,7 +221,7 @@ def _visit(context: Context) -> McpRequest:
 def _unforeseen(error: Exception, tool: str) -> MCPError:
     """Log an unexpected error, which the library would not do; the client gets only the log's id."""
     error_id = uuid4().hex
-    _log.error("unforeseen_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
+    _log.error("internal_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
     return MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.")
 
 

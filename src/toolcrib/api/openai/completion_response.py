@@ -107,7 +107,7 @@ class CompletionAnswer:
         state, is_ours = RunState(payload["state"]), payload["runId"] == str(self.run.id)
         self._is_ours = self._is_ours or is_ours
         if state is RunState.ENDED:
-            return self._ended(RunEnding(payload["ending"]), payload.get("error") or {}, is_ours=is_ours)
+            return self._ended(RunEnding(payload["endReason"]), payload.get("error") or {}, is_ours=is_ours)
         # Whatever was pending before our message may be decided by now, so ask the database.
         if self._is_ours and state in _MAY_WAIT and await self._must_wait():
             self._is_over = True

@@ -41,8 +41,8 @@ class ResumeMessage(ChatPayload):
     after: int = Field(default=0, ge=0)
 
 
-class LeaveMessage(ChatPayload):
-    """``chat:leave``: unsubscribes from a session."""
+class UnsubscribeMessage(ChatPayload):
+    """``chat:unsubscribe``: unsubscribes from a session."""
 
     conversation_id: UUID = Field(validation_alias="conversationId")
 
@@ -160,7 +160,7 @@ _LONGEST_INTRODUCTION: Final = 16_384
 CHAT: Final[Mapping[str, type[ChatPayload]]] = {
     "auth": AuthMessage,
     "chat:resume": ResumeMessage,
-    "chat:leave": LeaveMessage,
+    "chat:unsubscribe": UnsubscribeMessage,
     "chat:tool-call": ToolCallMessage,
     "chat:tool-approve": ToolApproveMessage,
     "chat:answer": AnswerMessage,

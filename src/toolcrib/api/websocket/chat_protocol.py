@@ -11,11 +11,11 @@ from toolcrib.api.websocket.chat_messages import (
     AuthMessage,
     CancelMessage,
     ChatPayload,
-    LeaveMessage,
     ResumeMessage,
     SendMessage,
     ToolApproveMessage,
     ToolCallMessage,
+    UnsubscribeMessage,
 )  # fmt: skip
 from toolcrib.api.websocket.websocket_admission import by_introduction
 from toolcrib.api.websocket.websocket_connection import (
@@ -96,9 +96,9 @@ class ChatProtocol:
                 await self._introduce_again(said)
             case ResumeMessage():
                 await self._resume(said)
-            case LeaveMessage():
+            case UnsubscribeMessage():
                 await self._connection.check_membership()
-                await self._watched.leave(SessionId(said.conversation_id))
+                await self._watched.unsubscribe(SessionId(said.conversation_id))
             case ToolCallMessage():
                 about = await self._call_tool(said, reply)
             case ToolApproveMessage():

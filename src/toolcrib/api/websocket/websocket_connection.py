@@ -163,12 +163,12 @@ class WebSocketConnection:
         except ToolcribError as error:
             self._end(ending_of(error) or CloseConnection(CloseCode.OUR_FAULT, error.message))
         except OperationalError as error:
-            log.warning("database_unavailable", error=str(error))
+            log.warning("database.unavailable", error=str(error))
             self._end(
                 CloseConnection(CloseCode.OUR_FAULT, "The database does not answer just now. Connect again and resume.")
             )
         except Exception as error:
-            log.error("unforeseen_error", where="websocket", exc_info=error)
+            log.error("internal_error", where="websocket", exc_info=error)
             self._end(
                 CloseConnection(CloseCode.OUR_FAULT, "Something went wrong on our side. Connect again and resume.")
             )
@@ -218,14 +218,16 @@ class SessionSubscriptions:
 
         Returns once the subscription is active, so that no event of a following request is missed.
         """
-        await self.leave(session_id)
+        await self.unsubscribe(session_id)
         if len(self._tasks) >= MAX_WATCHED:
-            raise Conflict(f"This connection watches {MAX_WATCHED} sessions already. Leave one first (chat:leave).")
+            raise Conflict(
+                f"This connection watches {MAX_WATCHED} sessions already. Leave one first (chat:unsubscribe)."
+            )
         begun = asyncio.get_running_loop().create_future()
         self._tasks[session_id] = self._connection.start(self._follow(session_id, after, opening, begun))
         await begun
 
-    async def leave(self, session_id: SessionId) -> None:
+    async def unsubscribe(self, session_id: SessionId) -> None:
         """Unsubscribe from a session."""
         if (task := self._tasks.pop(session_id, None)) is not None:
             task.cancel()

@@ -48,7 +48,7 @@ begin
     if octet_length(p_changes::text) <= 20000 then
         return p_changes;
     end if;
-    select jsonb_agg((c.value - 'diff') || '{"cut": true}' order by c.ordinality) into v_brief
+    select jsonb_agg((c.value - 'diff') || '{"diff_omitted": true}' order by c.ordinality) into v_brief
     from jsonb_array_elements(p_changes) with ordinality c where c.ordinality <= 20;
     if v_count > 20 then
         v_brief := v_brief || jsonb_build_object(

@@ -81,9 +81,9 @@ def _remarks(answer: GrepMatches, arguments: GrepArguments) -> dict[str, Any]:
     if len(answer.matches) == MOST_MATCHES != arguments.limit:
         remarks["truncated"] = True
         hints.append(f"Only the first {MOST_MATCHES:,} matches are given. Use a more selective pattern.")
-    if answer.withheld:
-        remarks["files_withheld"] = answer.withheld
-        hints.append(f"{answer.withheld} files were not searched: you may not read them.")
+    if answer.denied:
+        remarks["files_denied"] = answer.denied
+        hints.append(f"{answer.denied} files were not searched: you may not read them.")
     return {**remarks, "hint": " ".join(hints)} if hints else {}
 
 

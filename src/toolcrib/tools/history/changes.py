@@ -46,7 +46,7 @@ async def _change(history: FileTimeline, context: ToolContext) -> dict[str, Any]
     before = None if first.id in history.ours or first.deleted else first
     gone = after.deleted
     moved = before is not None and not gone and before.state.place != after.state.place
-    kind = "deleted" if gone else "made" if before is None else "moved" if moved else "changed"
+    kind = "deleted" if gone else "created" if before is None else "moved" if moved else "modified"
     return {
         "path": shown(after.state.place),
         "from_path": shown(before.state.place) if before is not None and moved else None,

@@ -50,17 +50,17 @@ def _change(reversal: FileRevert) -> dict[str, Any]:
     """Describe the revert of a file as a change from its current state."""
     now, then = reversal.file.state, reversal.state
     gone = reversal.file.deleted
-    kind = "deleted" if then is None else "made" if gone else "moved" if then.place != now.place else "changed"
+    kind = "deleted" if then is None else "created" if gone else "moved" if then.place != now.place else "modified"
     return {
         "path": shown((then or now).place),
         "from_path": shown(now.place) if kind == "moved" else None,
         "change": kind,
         "kind": str((then or now).kind),
         "file_id": str(reversal.file.id),
-        "version_now": str(reversal.file.version_id),
-        "version_then": str(reversal.version.id) if reversal.version else None,
-        "hash_now": now.sha256.hex() if now.sha256 and not gone else None,
-        "hash_then": then.sha256.hex() if then and then.sha256 else None,
+        "current_version_id": str(reversal.file.version_id),
+        "restored_version_id": str(reversal.version.id) if reversal.version else None,
+        "current_hash": now.sha256.hex() if now.sha256 and not gone else None,
+        "restored_hash": then.sha256.hex() if then and then.sha256 else None,
     }
 
 

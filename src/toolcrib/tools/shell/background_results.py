@@ -37,10 +37,10 @@ async def told(
         **facts(state),
         "offset": piece.offset,
         "nextOffset": next_offset,
-        **({"missedBytes": piece.missed} if piece.missed else {}),
+        **({"lostBytes": piece.missed} if piece.missed else {}),
         **({"changed": effect} if effect else {}),
-        **({"notKept": [written(place) for place in job.too_large[:MOST_PATHS]]} if job.too_large else {}),
-        **({"displaced": [written(place) for place in job.displaced[:MOST_PATHS]]} if job.displaced else {}),
+        **({"untracked": [written(place) for place in job.too_large[:MOST_PATHS]]} if job.too_large else {}),
+        **({"quarantined": [written(place) for place in job.quarantined[:MOST_PATHS]]} if job.quarantined else {}),
     }
     return text_result.text("\n".join(filter(None, (first, text.removesuffix("\n"), _note(state, job)))), **metadata)
 
@@ -52,7 +52,7 @@ def facts(state: BackgroundProcess) -> dict[str, Any]:
         "running": state.is_running,
         "isolation": state.isolation,
         **({} if state.exit_code is None else {"exitCode": state.exit_code}),
-        **({"stopped": state.stopped} if state.stopped else {}),
+        **({"stopReason": state.stopped} if state.stopped else {}),
     }
 
 
@@ -66,7 +66,7 @@ def ending(state: BackgroundProcess) -> str:
 def _note(state: BackgroundProcess, job: BackgroundJob) -> str:
     if state.is_running:
         return ""
-    moved = ", ".join(written(place) for place in job.displaced[:MOST_PATHS])
+    moved = ", ".join(written(place) for place in job.quarantined[:MOST_PATHS])
     return f"[{ending(state)}{f'; moved to the trash, from where a person can restore it: {moved}' if moved else ''}]"
 
 

@@ -63,7 +63,7 @@ class BackgroundJob:
     names: ProtectedPathWatch
     disk_of: WorkspaceDisks
     too_large: tuple[WorkspacePath, ...]
-    displaced: tuple[WorkspacePath, ...] = ()
+    quarantined: tuple[WorkspacePath, ...] = ()
     unreported_changes: list[ChangeSet] = field(default_factory=list)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -208,7 +208,7 @@ class BackgroundShell:
             try:
                 await self.recover()
             except OperationalError as error:
-                log.warning("background.no_recovery", error=str(error))
+                log.warning("background.recovery_failed", error=str(error))
             await asyncio.sleep(self._lease)
 
     async def recover(self) -> None:
@@ -220,7 +220,7 @@ class BackgroundShell:
             try:
                 await self._commit_leftover_changes(row)
             except ToolcribError as error:
-                log.warning("background.not_looked_at", process=str(row.id), error=error.message)
+                log.warning("background.scan_failed", process=str(row.id), error=error.message)
 
     async def close(self) -> None:
         """Stop all processes, and commit their changes."""
@@ -297,10 +297,12 @@ class BackgroundShell:
         try:
             await self._record_changes(job, await job.stay.commit_changes())
             come_up = await in_thread(job.names.new_paths)
-            job.displaced = await quarantine_untracked(self._shelves, self._committer, job.tenant, job.disk_of, come_up)
+            job.quarantined = await quarantine_untracked(
+                self._shelves, self._committer, job.tenant, job.disk_of, come_up
+            )
         except Exception:
             # Uncommitted changes are later imported like any outside change. The end is recorded in any case.
-            log.exception("background.not_booked", process=name)
+            log.exception("background.commit_failed", process=name)
         job.row = replace(job.row, ended_ns=ended_ns)
         try:
             await self._rows.end(job.tenant, job.row.id, at_ns=ended_ns, code=state.exit_code, why=state.stopped)
@@ -327,7 +329,7 @@ class BackgroundShell:
             try:
                 wanted = await self._rows.wanted(self._process)
             except OperationalError as error:
-                log.warning("background.no_roll_call", error=str(error))
+                log.warning("background.stop_check_failed", error=str(error))
                 continue
             for job in at_work:
                 if job.row.id not in wanted and not job.finished.is_set():
@@ -395,6 +397,6 @@ def _record(
         outcome=outcome,
         at=datetime.now(UTC),
         duration_us=(time.time_ns() - job.row.began_ns) // 1000,
-        files=[*files, *({"path": shown(place), "displaced": True} for place in job.displaced)],
+        files=[*files, *({"path": shown(place), "displaced": True} for place in job.quarantined)],
         isolation=job.row.isolation,
     )

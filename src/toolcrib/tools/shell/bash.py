@@ -92,19 +92,19 @@ def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
     failed = result.exit_code != 0
     effect = summarize_effect([change_set])
     notes = [f"[exit code {result.exit_code}; its changes to files were kept]"] if failed and effect else []
-    notes += [f"[not taken: {left_out}]" for left_out in ran.left_out]
+    notes += [f"[skipped: {left_out}]" for left_out in ran.left_out]
     metadata = {
         "exitCode": result.exit_code,
         **_facts(result),
         **({"changed": effect} if effect else {}),
-        **({"unkept": [_unkept(*one) for one in ran.unkept[:MOST_PATHS]]} if ran.unkept else {}),
-        **({"notTaken": list(ran.left_out[:MOST_PATHS])} if ran.left_out else {}),
+        **({"untracked": [_untracked(*one) for one in ran.unkept[:MOST_PATHS]]} if ran.unkept else {}),
+        **({"skipped": list(ran.left_out[:MOST_PATHS])} if ran.left_out else {}),
     }
     output = "\n".join(filter(None, (result.output.text.removesuffix("\n") if notes else result.output.text, *notes)))
     return {"output": output, "metadata": metadata, "is_error": failed}
 
 
-def _unkept(place: WorkspacePath, size: int) -> dict[str, Any]:
+def _untracked(place: WorkspacePath, size: int) -> dict[str, Any]:
     """Describe content that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
     return {"path": written(place), "bytes": size}
 
@@ -113,8 +113,8 @@ def _facts(result: CommandResult) -> dict[str, Any]:
     return {
         "isolation": result.level,
         "durationMs": round(result.seconds * 1000),
-        **({"droppedBytes": result.dropped} if result.dropped else {}),
-        **({"contacted": [_contact(one) for one in result.contacted[:MOST_PATHS]]} if result.contacted else {}),
+        **({"truncatedBytes": result.dropped} if result.dropped else {}),
+        **({"hosts": [_contact(one) for one in result.contacted[:MOST_PATHS]]} if result.contacted else {}),
     }
 
 

@@ -11,13 +11,13 @@ MOST_PATHS: Final = 50
 
 
 def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
-    """Count created, changed and deleted files, and list the first paths; empty without changes."""
+    """Count created, modified and deleted files, and list the first paths; empty without changes."""
     changes = [change for change_set in change_sets for change in change_set.changes]
     if not changes:
         return {}
     count = Counter(change.kind for change in changes)
     places = sorted({place for change_set in change_sets for place in change_set.paths})
     return {
-        **{str(kind): count[kind] for kind in (ChangeKind.MADE, ChangeKind.CHANGED, ChangeKind.DELETED)},
+        **{str(kind): count[kind] for kind in (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.DELETED)},
         "paths": [written(place) for place in places[:MOST_PATHS]],
     }

@@ -24,7 +24,7 @@ class ProtectedPathWatch:
     def __init__(self, shell: Shell, roots: Mapping[WorkspacePath, Path], rules: AgentRules | None) -> None:
         self._shell = shell
         self._roots = {place: path for place, path in roots.items() if place.mount.writable}
-        self._protection = ProtectedPaths(rules.unprotect) if rules is not None else None
+        self._protection = ProtectedPaths(rules.unprotected_paths) if rules is not None else None
         self._at_first: frozenset[WorkspacePath] = frozenset()
 
     def protects(self, place: WorkspacePath) -> str | None:

@@ -147,7 +147,7 @@ class Shell:
         """
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
-        protects = ProtectedPaths(agent.rules.unprotect).protects_reading if agent else None
+        protects = ProtectedPaths(agent.rules.unprotected_paths).protects_reading if agent else None
         masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
         return [
             (place, ViewMount(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
@@ -230,7 +230,7 @@ def _residue(effect: FilesystemEffect, entry: ChangedEntry, place: WorkspacePath
     return PathEffect(
         place,
         None if gone else _KINDS[entry.kind],
-        was_there=entry.change is not EntryChange.MADE,
+        was_there=entry.change is not EntryChange.CREATED,
         mode=entry.mode & 0o777,
         size=entry.size,
         target=entry.target,

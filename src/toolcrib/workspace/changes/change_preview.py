@@ -35,7 +35,7 @@ async def preview_changes(
     bodies = {**unkept.bodies, **await _bodies_before(blobs, tenant, listed[:_MOST_DIFFS])}
     entries = await _entries(listed, bodies)
     if missing := len(changes) - len(listed) + unkept.more:
-        entries.append({"path": None, "change": "more", "count": missing})
+        entries.append({"path": None, "change": "omitted", "count": missing})
     return entries
 
 

@@ -249,7 +249,7 @@ class Draft:
                 raise TooLarge(
                     f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
                     "so it could never be brought back. Nothing was changed. Remove it outside Toolcrib, or let the "
-                    "operator raise TOOLCRIB_TRASH_BYTES."
+                    "operator raise TOOLCRIB_TRASH_MAX_BYTES."
                 )
 
     def _refuse_unwritable(self, standing: PathState) -> None:

@@ -94,7 +94,7 @@ class FileFilter:
             and self._may_read(file.state.place)
         ]
 
-    async def withheld(self, disk: MountWriter, off_disk: Iterable[File]) -> int:
+    async def count_denied(self, disk: MountWriter, off_disk: Iterable[File]) -> int:
         """Count selected files that the caller may not read.
 
         Counts all: a count of matching ones would reveal content.

@@ -51,11 +51,11 @@ class GrepQuery:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """The matches. ``withheld`` counts files that the caller may not read, whatever is in them."""
+    """The matches. ``denied`` counts files that the caller may not read, whatever is in them."""
 
     matches: list[MatchedLine]
     timed_out: bool
-    withheld: int
+    denied: int
 
 
 class GrepSearch:
@@ -95,7 +95,9 @@ class GrepSearch:
         matches += await self._in_virtual(
             [file for file in readable if file.is_virtual], most=self._question.limit - len(matches)
         )
-        return GrepMatches(matches[: self._question.limit], self._timed_out, await selection.withheld(disk, off_disk))
+        return GrepMatches(
+            matches[: self._question.limit], self._timed_out, await selection.count_denied(disk, off_disk)
+        )
 
     @property
     def _seconds_left(self) -> float:

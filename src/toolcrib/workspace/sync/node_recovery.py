@@ -28,5 +28,5 @@ async def recover(files: FileStore, sync: Reconciler, *, node: str) -> int:
                 remedy="Make the workspace's directory writable; its changes are brought to disk when it is next used.",
             )
     if found:
-        log.info("recovery.done", files=found)
+        log.info("recovery.completed", files=found)
     return found

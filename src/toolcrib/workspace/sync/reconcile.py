@@ -46,7 +46,7 @@ def attribute_changes(
     """
     shares: dict[Author, list[FileChange]] = {}
     for change in found.changes:
-        theirs = all_were_known or change.kind is not ChangeKind.MADE
+        theirs = all_were_known or change.kind is not ChangeKind.CREATED
         author = _author(processes, found.dates_ns.get(change.version_id)) if theirs and _is_kept(change) else EXTERNAL
         shares.setdefault(author, []).append(change)
     return tuple(ChangeSet(author, tuple(changes)) for author, changes in shares.items())

@@ -22,10 +22,14 @@ def another_engine(crib: Crib, **changed: Any) -> Crib:
     return replace(crib, engine=assemble(settings, crib.database, sandbox=SANDBOX), settings=settings)
 
 
-async def hand(crib: Crib, *, trust: str = "autonomous", unprotect: tuple[str, ...] = (), **bash: Any) -> Caller:
+async def hand(
+    crib: Crib, *, trust: str = "autonomous", unprotected_paths: tuple[str, ...] = (), **bash: Any
+) -> Caller:
     """An agent that may run commands."""
     permissions = {"bash": {"allowed": True, **bash}}
-    return await crib.agent(trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotect=unprotect)
+    return await crib.agent(
+        trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotected_paths=unprotected_paths
+    )
 
 
 async def ran(crib: Crib, command: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:

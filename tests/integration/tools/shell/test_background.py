@@ -38,10 +38,14 @@ async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
     await crib.engine.background.close()
 
 
-async def minder(crib: Crib, *, trust: str = "autonomous", unprotect: tuple[str, ...] = (), **start: Any) -> Caller:
+async def minder(
+    crib: Crib, *, trust: str = "autonomous", unprotected_paths: tuple[str, ...] = (), **start: Any
+) -> Caller:
     """An agent that may leave processes running."""
     permissions = {name: {"allowed": True} for name in TOOLS} | {"bash_start": {"allowed": True, **start}}
-    return await crib.agent(trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotect=unprotect)
+    return await crib.agent(
+        trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotected_paths=unprotected_paths
+    )
 
 
 async def in_session(crib: Crib, caller: Caller) -> Caller:
@@ -98,7 +102,7 @@ async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) ->
     assert (listed["processId"], listed["running"]) == (process, True)
 
     stopped = await said(crib, "bash_stop", process_id=process)
-    assert (stopped["metadata"]["running"], stopped["metadata"]["stopped"]) == (False, "it was asked to stop")
+    assert (stopped["metadata"]["running"], stopped["metadata"]["stopReason"]) == (False, "it was asked to stop")
     [listed] = (await said(crib, "bash_list"))["metadata"]["processes"]
     assert listed["running"] is False
 
@@ -241,7 +245,7 @@ async def test_what_is_too_large_for_the_history_is_named(crib: Crib) -> None:
 
     started = await said(crib, "bash_start", command="echo up; sleep 600")
 
-    assert started["metadata"]["notKept"] == ["huge"]
+    assert started["metadata"]["untracked"] == ["huge"]
 
 
 # Whose it is
@@ -288,22 +292,22 @@ async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: C
     started = await said(crib, "bash_start", command="sleep 600")
     process = started["metadata"]["processId"]
     other = another_engine(crib)
-    heart = HeartbeatConnection(settings.system_url, ProcessId(crib.engine.background._process), settings.node)
+    heart = HeartbeatConnection(settings.system_url, ProcessId(crib.engine.background._process), settings.node_name)
     heart.beat()
 
     told = await other.call("bash_output", process_id=process)
     assert isinstance(told.error, ToolFailed)
-    assert f"runs on another server, on node {settings.node!r}" in told.error.message
+    assert f"runs on another server, on node {settings.node_name!r}" in told.error.message
     await said(other, "bash_stop", process_id=process)
 
-    stopped = (await ended(crib, process))["metadata"]["stopped"]
+    stopped = (await ended(crib, process))["metadata"]["stopReason"]
     assert "not belong here any more" in stopped
     heart.close()
 
 
 async def test_another_node_starts_none_on_a_tree_that_it_does_not_hold(crib: Crib) -> None:
-    with pytest.raises(Superseded, match=f"files: {crib.settings.node!r}"):
-        await another_engine(crib, node="another").call("bash_start", command="sleep 600")
+    with pytest.raises(Superseded, match=f"files: {crib.settings.node_name!r}"):
+        await another_engine(crib, node_name="another").call("bash_start", command="sleep 600")
 
     assert (await said(crib, "bash_list"))["metadata"]["processes"] == []
 
@@ -318,7 +322,7 @@ async def test_what_a_dead_server_left_is_told_and_booked(crib: Crib) -> None:
     other = another_engine(crib)
 
     [listed] = (await said(other, "bash_list"))["metadata"]["processes"]
-    assert (listed["running"], listed["stopped"]) == (False, "its server ended without warning")
+    assert (listed["running"], listed["stopReason"]) == (False, "its server ended without warning")
     await other.engine.background.recover()
 
     assert (

@@ -78,8 +78,8 @@ async def test_a_name_that_comes_up_is_moved_to_the_trash_and_ends_it(crib: Crib
 
     told = await ended(crib, started["metadata"]["processId"], agent)
 
-    assert "closed to agents" in told["metadata"]["stopped"]
-    assert told["metadata"]["displaced"] == [name]
+    assert "closed to agents" in told["metadata"]["stopReason"]
+    assert told["metadata"]["quarantined"] == [name]
     assert name in told["output"]
     assert not (crib.project / name).is_symlink()
     assert not (crib.project / name).exists()
@@ -89,7 +89,7 @@ async def test_a_name_that_came_up_just_before_the_end_is_moved_too_and_a_person
     agent = await minder(crib)
     outcome = await crib.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
     told = await ended(crib, outcome.result["metadata"]["processId"], agent)
-    assert told["metadata"]["displaced"] == [".mcp.json"]
+    assert told["metadata"]["quarantined"] == [".mcp.json"]
 
     await crib.result("undo", calls=[str(outcome.call_id)])
     assert list(crib.project.iterdir()) == []
@@ -106,12 +106,12 @@ async def test_a_name_that_a_person_writes_through_the_gate_stays_and_ends_it(cr
 
     told = await ended(crib, started["metadata"]["processId"], agent)
 
-    assert "displaced" not in told["metadata"]
+    assert "quarantined" not in told["metadata"]
     assert (crib.project / ".env").read_text() == SECRET
 
 
 async def test_a_name_that_the_owner_lifted_is_written(crib: Crib) -> None:
-    agent = await minder(crib, unprotect=(".env",))
+    agent = await minder(crib, unprotected_paths=(".env",))
     started = await said(crib, "bash_start", agent, command="echo x > .env; echo done; sleep 600")
 
     await until(crib, started["metadata"]["processId"], "done", agent)

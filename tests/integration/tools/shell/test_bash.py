@@ -66,7 +66,7 @@ async def test_a_path_that_a_command_said_is_understood_by_the_file_tools(crib: 
 async def test_a_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
         workspace = await WorkspaceStore(crib.database).create(
-            ActingUser(crib.caller.user_id), name="own", node=crib.settings.node, tree=own
+            ActingUser(crib.caller.user_id), name="own", node=crib.settings.node_name, tree=own
         )
         here = replace(crib, caller=replace(crib.caller, workspace_id=workspace.id))
 
@@ -81,7 +81,7 @@ async def test_what_a_failed_command_changed_counts_and_the_result_says_so(crib:
 
     assert result["is_error"] is True
     assert "its changes to files were kept" in result["output"]
-    assert result["metadata"]["changed"] == {"made": 1, "changed": 0, "deleted": 0, "paths": ["a.txt"]}
+    assert result["metadata"]["changed"] == {"created": 1, "modified": 0, "deleted": 0, "paths": ["a.txt"]}
     assert (crib.project / "a.txt").read_text() == "kept\n"
 
 
@@ -91,7 +91,7 @@ async def test_of_a_lot_of_output_the_head_and_the_tail_are_kept_and_the_rest_is
     assert result["output"].startswith("first\n")
     assert result["output"].endswith("last\n")
     assert len(result["output"]) < 101_000
-    assert result["metadata"]["droppedBytes"] >= 900_011
+    assert result["metadata"]["truncatedBytes"] >= 900_011
 
 
 async def test_output_is_shown_while_the_command_runs(crib: Crib) -> None:
@@ -222,7 +222,7 @@ async def test_other_mounts_are_seen_and_a_write_to_packages_fails(crib: Crib) -
 async def test_special_files_are_told_and_not_taken(crib: Crib) -> None:
     result = await ran(crib, "mkfifo pipe; echo a > a")
 
-    assert "pipe" in result["metadata"]["notTaken"][0]
+    assert "pipe" in result["metadata"]["skipped"][0]
     assert [place.name for place in crib.project.iterdir()] == ["a"]
 
 

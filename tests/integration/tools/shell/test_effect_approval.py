@@ -24,7 +24,7 @@ async def test_a_person_sees_the_output_and_the_changes_before_anything_counts(c
 
     approval = await asked(crib, await careful(crib), "bash", command="echo new > a; echo b > b; echo said; exit 1")
 
-    assert {change["path"]: change["change"] for change in approval.changes} == {"/a": "changed", "/b": "made"}
+    assert {change["path"]: change["change"] for change in approval.changes} == {"/a": "modified", "/b": "created"}
     assert "-old\n+new\n" in approval.changes[0]["diff"]
     assert approval.effects["output"].startswith("said\n")
     assert approval.isolation == "namespaces"

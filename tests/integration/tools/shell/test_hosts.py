@@ -34,7 +34,7 @@ async def test_a_granted_host_is_reached_and_stands_in_the_result_and_in_the_boo
 
     assert outcome.succeeded
     assert outcome.result["output"] == "hello\n"
-    assert outcome.result["metadata"]["contacted"] == [{"host": "api.example.org", "port": port}]
+    assert outcome.result["metadata"]["hosts"] == [{"host": "api.example.org", "port": port}]
     assert len(got) == 1
     [record] = await book_of(open_crib, outcome.call_id)
     assert record.files == [{"contacted": f"api.example.org:{port}", "refused": None}]
@@ -47,7 +47,7 @@ async def test_what_was_not_granted_is_refused_and_told(open_crib: Crib) -> None
 
     assert got == []
     assert "not granted" in result["output"]
-    [contact] = result["metadata"]["contacted"]
+    [contact] = result["metadata"]["hosts"]
     assert (contact["host"], contact["refused"]) == ("evil.example.org", "not granted")
 
 

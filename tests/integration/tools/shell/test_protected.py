@@ -29,7 +29,7 @@ async def test_a_protected_file_is_empty_in_an_agents_view_and_whole_in_a_person
 async def test_a_name_that_the_owner_lifted_is_seen(crib: Crib) -> None:
     (crib.project / ".env").write_text(SECRET)
 
-    assert SECRET in (await ran(crib, "cat .env", await hand(crib, unprotect=(".env",))))["output"]
+    assert SECRET in (await ran(crib, "cat .env", await hand(crib, unprotected_paths=(".env",))))["output"]
 
 
 async def test_another_name_of_a_protected_file_is_hidden_too(crib: Crib) -> None:

@@ -55,7 +55,7 @@ async def test_a_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Cr
 
     call, metadata = await done(crib, f"{INSTALL}; echo kept > kept")
 
-    assert metadata["unkept"] == [{"path": "node_modules", "bytes": 8}]
+    assert metadata["untracked"] == [{"path": "node_modules", "bytes": 8}]
     assert await known(crib) == ["/.gitignore", "/kept", "/node_modules"]
     after = tree(crib.project)
     assert after["node_modules/a/b/y"] == "two\n"
@@ -72,7 +72,7 @@ async def test_a_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Cr
 async def test_the_rules_count_as_the_command_left_them(crib: Crib) -> None:
     _, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}")
 
-    assert [one["path"] for one in metadata["unkept"]] == ["node_modules"]
+    assert [one["path"] for one in metadata["untracked"]] == ["node_modules"]
 
 
 async def test_removing_an_ignored_folder_that_nobody_knew_displaces_it_whole(crib: Crib) -> None:
@@ -105,7 +105,7 @@ async def test_changes_within_an_ignored_folder_are_undone_one_by_one(crib: Crib
         "node_modules/c/z": "new\n",
         "node_modules/z": "z\n",
     }
-    assert {one["path"] for one in metadata["unkept"]} == {"node_modules/a/x", "node_modules/c", "node_modules/z"}
+    assert {one["path"] for one in metadata["untracked"]} == {"node_modules/a/x", "node_modules/c", "node_modules/z"}
     undo = await undone(crib, call)
     assert tree(crib.project) == before
     await undone(crib, undo)
@@ -117,7 +117,7 @@ async def test_a_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
 
     call, metadata = await done(crib, f"head -c {size} /dev/zero > large; chmod 600 large")
 
-    assert metadata["unkept"] == [{"path": "large", "bytes": size}]
+    assert metadata["untracked"] == [{"path": "large", "bytes": size}]
     assert (crib.project / "large").stat().st_size == size
     assert (crib.project / "large").stat().st_mode & 0o777 == 0o600
     assert await rows(crib, "select from toolcrib.blobs where workspace_id = %s") == []
@@ -132,7 +132,7 @@ async def test_what_the_history_knows_it_goes_on_keeping_though_a_rule_names_it(
 
     call, metadata = await done(crib, "echo '*.log' > .gitignore; echo two > build.log; echo x > other.log")
 
-    assert [one["path"] for one in metadata["unkept"]] == ["other.log"]
+    assert [one["path"] for one in metadata["untracked"]] == ["other.log"]
     await undone(crib, call)
     assert tree(crib.project) == {"build.log": "one\n"}
 
@@ -140,7 +140,7 @@ async def test_what_the_history_knows_it_goes_on_keeping_though_a_rule_names_it(
 async def test_git_itself_is_kept_whatever_the_rules_say(crib: Crib) -> None:
     call, metadata = await done(crib, "echo '*' > .gitignore; git init -q; echo a > a")
 
-    assert [one["path"] for one in metadata["unkept"]] == [".gitignore", "a"]
+    assert [one["path"] for one in metadata["untracked"]] == [".gitignore", "a"]
     await undone(crib, call)
     assert list(crib.project.iterdir()) == []
 
@@ -187,7 +187,7 @@ async def test_ten_thousand_ignored_files_are_moved_and_not_read(crib: Crib) -> 
 
     call, metadata = await done(crib, f"echo node_modules > .gitignore; {script}")
 
-    assert metadata["changed"]["made"] == 2
+    assert metadata["changed"]["created"] == 2
     assert len(list((crib.project / "node_modules").iterdir())) == 10_000
     await undone(crib, call)
     assert list(crib.project.iterdir()) == []
@@ -203,7 +203,7 @@ async def test_where_no_overlay_can_be_mounted_all_of_it_is_so_on_a_copy(
 
     call, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}; echo after > known; ln -s known l")
 
-    assert metadata["unkept"] == [{"path": "node_modules", "bytes": 8}]
+    assert metadata["untracked"] == [{"path": "node_modules", "bytes": 8}]
     after = tree(crib.project)
     assert after["known"] == "after\n"
     undo = await undone(crib, call)

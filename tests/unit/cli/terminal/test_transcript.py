@@ -100,7 +100,7 @@ def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None
         told("question", 3, questionId="q", toolId="c", questions=[]),
     )
     before = (story.run_id, dict(story.waiting))
-    story.tell(told("run-state", 4, runId="r", state="ended", ending="cancelled"))
+    story.tell(told("run-state", 4, runId="r", state="ended", endReason="cancelled"))
 
     assert before == ("r", {"q": "question"})
     assert (story.run_id, story.waiting) == (None, {})

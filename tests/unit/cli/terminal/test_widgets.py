@@ -75,7 +75,7 @@ def approval() -> ApprovalData:
         tool="write",
         shown={"path": "/a"},
         arguments_sha256="",
-        changes=[{"path": "/a", "change": "made", "diff": "+one\n", "added": 1, "removed": 0}],
+        changes=[{"path": "/a", "change": "created", "diff": "+one\n", "added": 1, "removed": 0}],
         effects={},
         rule="",
         reason="It is dangerous.",

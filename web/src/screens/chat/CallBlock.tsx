@@ -68,7 +68,7 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
       <Outcome call={call} />
       {call.output && <Code text={call.output} label="Output so far" />}
       {result && <Code text={result} label="Result" />}
-      {call.metadata.cut === true && <p className="text-xs text-muted">Output truncated</p>}
+      {call.metadata.truncated === true && <p className="text-xs text-muted">Output truncated</p>}
       {call.status === "success" && mayChangeFiles(call.name) && (
         <div className="flex justify-end">
           <Button small onClick={() => setIsUndoing(true)}>

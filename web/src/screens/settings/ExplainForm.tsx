@@ -8,7 +8,7 @@ import { ErrorNote } from "../../components/ErrorNote";
 import { Select } from "../../components/Select";
 import { TextArea } from "../../components/TextArea";
 
-const VERDICTS: Record<Schema["AuthorizationAction"], { text: string; tone: Tone }> = {
+const ACTIONS: Record<Schema["AuthorizationAction"], { text: string; tone: Tone }> = {
   allow: { text: "Allowed", tone: "good" },
   ask: { text: "Needs approval", tone: "warn" },
   refuse: { text: "Denied", tone: "bad" },
@@ -89,7 +89,7 @@ function parseArguments(args: string): Record<string, unknown> {
 }
 
 function Explanation({ found }: { found: Schema["ExplanationOut"] }) {
-  const { text, tone } = VERDICTS[found.verdict];
+  const { text, tone } = ACTIONS[found.action];
   return (
     <div role="status" className="space-y-2 rounded-md border border-line p-3">
       <div className="flex flex-wrap items-center gap-2">
@@ -100,7 +100,7 @@ function Explanation({ found }: { found: Schema["ExplanationOut"] }) {
       <details>
         <summary className="text-muted">Rules checked</summary>
         <ol className="mt-1 list-decimal pl-5 text-xs">
-          {found.considered.map((one) => (
+          {found.rules_checked.map((one) => (
             <li key={one}>{one}</li>
           ))}
         </ol>

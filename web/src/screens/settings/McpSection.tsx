@@ -90,7 +90,7 @@ function Actions({ workspaceId, server }: { workspaceId: string; server: Server 
   const path = { workspace_id: workspaceId, server_id: server.id };
   const refresh = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/v1/workspaces/{workspace_id}/mcp-servers/{server_id}/look", { params: { path } })),
+      unwrap(api.POST("/api/v1/workspaces/{workspace_id}/mcp-servers/{server_id}/refresh", { params: { path } })),
     onSuccess: refetch,
   });
   const approve = useMutation({

@@ -37,8 +37,8 @@ function Usage({ workspaceId }: ScreenProps) {
           {bytes(usage.stored_bytes)} <span className="text-muted">for {bytes(usage.content_bytes)} of content</span>
         </Fact>
         <Fact name="Trash">
-          {bytes(usage.trash_bytes)} <span className="text-muted">of {bytes(limits.trash_bytes)}</span>
-          <Meter part={usage.trash_bytes} whole={limits.trash_bytes} label="Trash" />
+          {bytes(usage.trash_bytes)} <span className="text-muted">of {bytes(limits.trash_max_bytes)}</span>
+          <Meter part={usage.trash_bytes} whole={limits.trash_max_bytes} label="Trash" />
         </Fact>
         <Fact name="Sessions">{count(usage.sessions)}</Fact>
         <Fact name="Calls">{count(usage.calls)}</Fact>
@@ -48,11 +48,11 @@ function Usage({ workspaceId }: ScreenProps) {
       <Facts>
         <Fact name="Max file size">{bytes(limits.max_file_bytes)}</Fact>
         <Fact name="Max request size">{bytes(limits.max_request_bytes)}</Fact>
-        <Fact name="Trash retention">{days(limits.trash_days)}</Fact>
+        <Fact name="Trash retention">{days(limits.trash_retention_days)}</Fact>
         <Fact name="Version retention">
-          {limits.keep_versions_days === null ? "forever" : days(limits.keep_versions_days)}
+          {limits.version_retention_days === null ? "forever" : days(limits.version_retention_days)}
         </Fact>
-        <Fact name="Approval timeout">{days(limits.approval_seconds / 86_400)}</Fact>
+        <Fact name="Approval timeout">{days(limits.approval_timeout_seconds / 86_400)}</Fact>
       </Facts>
     </Card>
   );
