@@ -20,7 +20,7 @@ async def main() -> int:
         if await tests.wait() == 0:
             return 0
         undone = await crib.undo(result)
-        print(f"The tests fail; {len(undone['changes'])} change was taken back.")
+        print(f"The tests fail; {len(undone['changes'])} change was undone.")
         return 1
 
 

@@ -210,7 +210,7 @@ class Settings(BaseSettings):
 
 
 def _refuse_weak(name: str, secret: SecretStr) -> None:
-    remedy = "Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(48))'"
+    remedy = "Create one with: python3 -c 'import secrets; print(secrets.token_urlsafe(48))'"
     value = secret.get_secret_value()
     if len(value.encode()) < MINIMUM_SECRET_BYTES:
         raise Misconfigured(

@@ -57,7 +57,7 @@ def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
 
     call = ended(agent.workspace, told["call_id"])
     assert (call["state"], call["error"]["code"]) == ("refused", "APPROVAL_DENIED")
-    assert "ada@example.com denied this call: Not here." in call["error"]["message"]
+    assert "ada@example.com rejected this call: Not here." in call["error"]["message"]
     assert not workspace.on_disk("/a.txt").exists()
 
 
@@ -102,7 +102,7 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
         told = agent.asks(session=place, path="/a.txt", content=scope, overwrite=True)
         offered = workspace.get(f"/approvals/{told['approval_id']}").json()["offered"]
         unsaid = decide(workspace, told["approval_id"], scope=scope)
-        refused(unsaid, 400, "VALIDATION_ERROR", fields={"rule": Says("Say the rule")})
+        refused(unsaid, 400, "VALIDATION_ERROR", fields={"rule": Says("Give the rule")})
         assert decide(workspace, told["approval_id"], scope=scope, rule=offered).status_code == 200
         ended(workspace, told["call_id"])
 
@@ -153,7 +153,7 @@ def test_the_caller_withdraws_a_call(workspace: Workspace) -> None:
 
     assert agent.workspace.post(f"/calls/{told['call_id']}/cancel", {}).json()["state"] == "withdrawn"
 
-    refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("withdrawn"))
+    refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("cancelled"))
 
 
 # Seed 000, AC-21 to AC-24 and task 10

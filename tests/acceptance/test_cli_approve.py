@@ -67,7 +67,7 @@ def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, wo
     assert "+zwei" in shown
     assert "Approved." in shown
     assert ended(workspace, told["call_id"])["state"] == "done"
-    assert at_server.says("approve", "--workspace", workspace.id) == "Nothing waits for a decision.\n"
+    assert at_server.says("approve", "--workspace", workspace.id) == "No pending approvals.\n"
 
 
 def test_the_agent_gets_the_reason_of_a_rejection(at_server: Terminal, workspace: Workspace) -> None:
@@ -77,7 +77,7 @@ def test_the_agent_gets_the_reason_of_a_rejection(at_server: Terminal, workspace
 
     assert "Not here." in ended(workspace, told["call_id"])["error"]["message"]
     again = at_server.says("approve", told["approval_id"], "--yes", status=2)
-    assert "Nothing that waits is called" in again
+    assert "Nothing pending has the id" in again
     assert "toolcrib approve" in again
 
 
@@ -89,7 +89,7 @@ def test_a_wider_scope_shows_its_rule_first_and_needs_confirmation(at_server: Te
     asked = at_server.run("approve", told["approval_id"], "--scope", "session")
 
     assert asked.status != 0
-    assert "unasked, in this session" in asked.said
+    assert "in this session, without asking" in asked.said
     assert "@project/a.txt" in " ".join(asked.said.split())
     assert workspace.get(f"/approvals/{told['approval_id']}").json()["state"] == "open"
     at_server.says("approve", told["approval_id"], "--scope", "session", "--yes")
@@ -118,10 +118,10 @@ def test_without_a_server_the_command_uses_the_database_and_a_member_decides(
     unnamed = at_database.says("approve", "--database", status=2)
     said = at_database.says("approve", told["approval_id"], "--yes", "--as", ada.email)
 
-    assert "Nothing that waits is called" in stranger
-    assert "Nobody is registered as nobody@example.com" in nobody
+    assert "Nothing pending has the id" in stranger
+    assert "There is no account nobody@example.com" in nobody
     assert "--as your@email" in unnamed
-    assert "No server answers" in said
+    assert "No server at" in said
     assert "Approved." in said
     assert ended(workspace, told["call_id"])["state"] == "done"
 
@@ -132,7 +132,7 @@ def test_an_error_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
 
     assert "TOOLCRIB_TOKEN" in nothing
     assert "--database" in nothing
-    assert "Nobody answers at http://127.0.0.1:9" in alone
+    assert "Cannot connect to http://127.0.0.1:9" in alone
     assert "toolcrib serve" in alone
 
 

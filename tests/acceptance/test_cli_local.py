@@ -32,7 +32,7 @@ def own() -> Iterator[Laptop]:
 @pytest.mark.req("CL-1", part="a chat with approvals and undo within a minute")
 def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minute(own: Laptop) -> None:
     project = own.project("first")
-    own.model.script = [says("I shall write a haiku.", WRITES), says("It stands in haiku.md.")]
+    own.model.script = [says("I will write a haiku.", WRITES), says("I wrote it to haiku.md.")]
     began = time.monotonic()
 
     with own.terminal("chat", "--plain", at=project) as chat:
@@ -49,12 +49,12 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
         status = chat.end()
     took = time.monotonic() - began
 
-    assert "Making a database for you." in chat.shown
-    assert "I shall write a haiku." in asked
+    assert "Creating a database." in chat.shown
+    assert "I will write a haiku." in asked
     assert "+A frog jumps into the pond" in asked
     assert not not_yet
     assert "● write /haiku.md" in answered
-    assert "It stands in haiku.md." in answered
+    assert "I wrote it to haiku.md." in answered
     assert written == HAIKU
     assert "removed: /haiku.md" in undone
     assert list(project.iterdir()) == []
@@ -95,7 +95,7 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert "removed: /haiku.md" in undone
     assert gone
     assert "restored: /haiku.md" in redone
-    assert "nothing to redo" in nothing
+    assert "Nothing to redo" in nothing
     assert (project / "haiku.md").read_text() == HAIKU
     assert json.loads(made)["path"] == "/a.txt"
     assert book["whole"]
@@ -133,13 +133,13 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
         chat.end()
 
     assert "*  reviewer" in agents
-    assert "There is no agent 'nobody' here. There are: assistant, reviewer." in wrong
+    assert "There is no agent 'nobody'. Agents: assistant, reviewer." in wrong
     assert "openai-compatible/gpt-fake" in models
     assert "model: gpt-4o" in shown
     assert "trust: supervised" in shown
     assert secret.startswith("tck_")
     assert secret not in json.dumps(keys)
-    assert none_left.startswith("You have no keys.")
+    assert none_left.startswith("You have no API keys.")
     assert "@" in person["email"]
     assert f"* {'':0}" in here
     assert project.name in here
@@ -155,13 +155,13 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     lines = own.says("run", "--json", "Write a haiku", at=project).splitlines()
 
     # Only events, except for notices of the very first start.
-    events = [json.loads(line) for line in lines if not line.startswith("Making a database")]
+    events = [json.loads(line) for line in lines if not line.startswith("Creating a database")]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "chat:resumed"
     assert "chat:tool-confirm" in kinds
     assert events[-1]["payload"]["endReason"] == "done"
     [denied] = [event["payload"] for event in events if event["type"] == "chat:tool-decided"]
-    assert (denied["approved"], denied["reason"]) == (False, "nobody can be asked here")
+    assert (denied["approved"], denied["reason"]) == (False, "there is no terminal to ask at")
     assert not (project / "haiku.md").exists()
 
 
@@ -211,7 +211,7 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
             first.until("\n> ")
             assert first.end() == 0
             second.type("Are you there?")
-            second.until("has ended. Going on here.")
+            second.until("has stopped. Continuing in this terminal.")
             second.until("I am still with you.")
             second.until("\n> ")
             assert second.end() == 0
@@ -233,7 +233,7 @@ def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) 
             second.until(ALLOW)
             assert first.end() == 0
             second.type("y")
-            second.until("Going on here.")
+            second.until("Continuing in this terminal.")
             second.until(ALLOW)
             second.type("y")
             second.until("Written.")
@@ -247,7 +247,7 @@ def test_a_plan_is_shown_before_it_is_accepted_and_a_run_can_be_stopped(own: Lap
     project = own.project()
     review = {
         "name": "approval",
-        "question": "Shall I build what stands in /plans/calm-blue-sea.plan?",
+        "question": "Shall I build /plans/calm-blue-sea.plan?",
         "schema": {"type": "string"},
         "buttons": [{"label": "Accept", "value": "Accept"}, {"label": "Reject", "value": "Reject"}],
     }
@@ -275,7 +275,7 @@ def test_a_plan_is_shown_before_it_is_accepted_and_a_run_can_be_stopped(own: Lap
     assert "  1. Look at the sea" in shown
     assert "● exit_plan_mode /plans/calm-blue-sea.plan" in accepted
     assert "Now I build." in accepted
-    assert "Stopped." in stopped
+    assert "Cancelled." in stopped
 
 
 def test_no_secret_is_shown_or_logged_and_only_the_owner_can_read_its_file(own: Laptop) -> None:
@@ -311,8 +311,8 @@ def test_an_error_names_what_is_missing_and_the_remedy(own: Laptop) -> None:
     assert "export ANTHROPIC_API_KEY" in no_model
     assert "toolcrib models login" in no_model
     assert "pip install 'toolcrib[embedded]'" in no_database
-    assert "Go into a project directory below it" in own_files
-    assert "Say what" in nothing_to_do
+    assert "Use a project directory below it" in own_files
+    assert "No task given" in nothing_to_do
     for said in (no_model, no_database, own_files, nothing_to_do):
         assert "Traceback" not in said
 
@@ -336,17 +336,17 @@ def test_several_directories_started_at_once_share_one_new_database() -> None:
 def test_a_link_opens_the_web_ui_of_a_directory_and_logs_in(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:
-        serving.until("It logs you in, once:\n\n  ")
+        serving.until("It logs you in once:\n\n  ")
         link = serving.until("\n")
         beside = own.says("web", "--no-open", at=project)
         serving.type("")
-        serving.until("It logs you in, once:\n\n  ")
+        serving.until("It logs you in once:\n\n  ")
         second = serving.until("\n")
         page, user, again = _opened(link)
         serving.interrupt()
         status = serving.process.wait(60)
 
-    assert "Another toolcrib serves this directory" in beside
+    assert "Another toolcrib process serves this directory" in beside
     assert second != link
     assert "<title>Toolcrib</title>" in page
     assert user["email"] in json.loads((own.data / "secrets.json").read_text())["email"]

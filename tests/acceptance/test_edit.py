@@ -227,9 +227,9 @@ def test_a_folder_is_rejected(workspace: Workspace) -> None:
         ("println!( );", ("Line 2 differs", "only in whitespace", "'    println!();'")),
         ("fn old_function() {\nprintln!();", ("Lines 1–2 differ", "only in indentation", "'    println!();'")),
         ("fn Old_Function() {", ("Line 1 differs", "upper and lower case", "'fn old_function() {'")),
-        ("fn old_function(x) {", ("nearest is line 1", "'fn old_function() {'")),
-        ("fn first_function() {\n    print!();", ("new_string stands there already (line 2)",)),
-        ("quux", ("Nothing like it",)),
+        ("fn old_function(x) {", ("closest match is line 1", "'fn old_function() {'")),
+        ("fn first_function() {\n    print!();", ("new_string is already there (line 2)",)),
+        ("quux", ("Nothing similar",)),
     ],
 )
 def test_not_found_names_the_closest_match_and_the_difference(
@@ -279,7 +279,7 @@ def test_crlf_is_matched_and_kept_with_a_note(
         "file_id": A_UUID,
         "version_id": A_UUID,
         "hash": sha256_of(after),
-        "note": Says("lines end in CRLF"),
+        "note": Says("uses CRLF line ends"),
     }
     assert workspace.on_disk("/a.txt").read_bytes() == after
 

@@ -185,7 +185,7 @@ def test_500_a_server_error_reveals_only_its_log_id(workspace: Workspace) -> Non
 
     response = workspace.call("ls")
 
-    refused(response, 500, "INTERNAL_ERROR", Says("It is logged as"))
+    refused(response, 500, "INTERNAL_ERROR", Says("under id"))
     assert str(workspace.project) not in response.text
 
 

@@ -142,7 +142,7 @@ def test_an_invalid_pattern_is_a_wrong_argument(workspace: Workspace, pattern: s
         workspace.call("grep", pattern=pattern),
         400,
         "VALIDATION_ERROR",
-        fields={"pattern": Says("Not a regular expression")},
+        fields={"pattern": Says("Invalid regular expression")},
     )
 
 

@@ -127,7 +127,7 @@ def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Pat
     assert (foreseen["action"], foreseen["rule"]) == ("ask", "trust.guided.dangerous")
     assert result.text == "I may not."
     assert list(project.iterdir()) == []
-    assert "Nobody can be asked here." in str(model.last.body["messages"][-1])
+    assert "There is no approval callback." in str(model.last.body["messages"][-1])
 
 
 def test_a_decision_may_have_a_wider_scope_or_a_reason(project: Path, model: Model) -> None:
@@ -203,7 +203,7 @@ def test_custom_tools_pass_the_gate_and_are_described_by_their_functions(project
     with Toolcrib(project, tools=[stock, order], instructions="You know parts.", approve=ask) as crib:
         events = list(crib.stream("Order A-1"))
         own = crib.call("stock", number="B-2")
-        with pytest.raises(Misconfigured, match="lacks your tools"), Toolcrib(project, tools=[stock]):
+        with pytest.raises(Misconfigured, match="without your tools"), Toolcrib(project, tools=[stock]):
             pass
 
     offered = {one["function"]["name"]: one["function"]["description"] for one in model.last.body["tools"]}
@@ -352,7 +352,7 @@ def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[
     expected = {
         "five_lines.py": (0, "It is written.", "+An old silent lock"),
         "own_tool.py": (0, "There are 4.", "lookup_part"),
-        "undo_when_tests_fail.py": (1, "1 change was taken back.", "modified /greeting.py"),
+        "undo_when_tests_fail.py": (1, "1 change was undone.", "modified /greeting.py"),
     }
     model.script = scripts[name]
 

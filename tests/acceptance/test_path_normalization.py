@@ -136,7 +136,7 @@ def test_a_path_of_another_file_system_is_outside(workspace: Workspace, path: st
         ("/a\x85b", "control character"),
         (f"/{'x' * 256}", "256 bytes"),
         (f"/{'ü' * 128}", "256 bytes"),
-        ("/x" * 65, "65 folders deep"),
+        ("/x" * 65, "65 directories deep"),
         (f"/{'y' * 250}" * 17, "bytes"),
     ],
 )

@@ -102,7 +102,7 @@ def test_broken_frontmatter_is_reported_and_left_unchanged(workspace: Workspace)
 
     response = workspace.call("plan_edit", path=PATH, old_string="body", new_string="x")
 
-    refused(response, 400, "VALIDATION_ERROR", Says("frontmatter cannot be read"))
+    refused(response, 400, "VALIDATION_ERROR", Says("frontmatter cannot be parsed"))
     assert workspace.on_disk(PATH).read_text() == "---\ntitle: T\nbody\n"
 
 

@@ -92,7 +92,7 @@ def test_a_plan_with_broken_frontmatter_is_listed_with_the_error(workspace: Work
         "path": "/plans/broken.plan",
         "name": "broken",
         "metadata": None,
-        "error": Says("frontmatter cannot be read"),
+        "error": Says("frontmatter cannot be parsed"),
     }
     assert "error" not in plans["whole"]
 

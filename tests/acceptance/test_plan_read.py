@@ -110,5 +110,5 @@ def test_broken_frontmatter_is_reported(workspace: Workspace, content: str, why:
         workspace.call("plan_read", path=PATH),
         400,
         "VALIDATION_ERROR",
-        Says("The frontmatter cannot be read", why, "Mend it with `edit`"),
+        Says("The frontmatter cannot be parsed", why, "Fix it with `edit`"),
     )

@@ -106,7 +106,7 @@ def test_broken_frontmatter_is_not_overwritten(workspace: Workspace) -> None:
 
     response = workspace.call("plan_write", title="T", content="x", path="/plans/a-b-c.plan")
 
-    refused(response, 400, "VALIDATION_ERROR", Says("frontmatter cannot be read", "line 3"))
+    refused(response, 400, "VALIDATION_ERROR", Says("frontmatter cannot be parsed", "line 3"))
     assert workspace.on_disk("/plans/a-b-c.plan").read_text() == "---\ntitle: [\n---\nold\n"
 
 

@@ -46,7 +46,7 @@ def test_an_agents_large_result_is_truncated_and_can_be_fetched_by_id(workspace:
     assert len(response.content) < 70_000 < len(LARGE) < cut["total_bytes"]
     assert shown == {
         "path": "/large.log",
-        "content": Says("line 0 ", "bytes cut", "line 499 "),
+        "content": Says("line 0 ", "bytes truncated", "line 499 "),
         "hash": sha256_of(LARGE),
         "synced": True,
         "total_lines": 500,
@@ -120,7 +120,7 @@ def test_a_long_list_loses_its_end(workspace: Workspace) -> None:
     response = agent.call("ls", limit=0)
 
     cut = cut_of(response)
-    assert response.json()["result"]["entries"][-1] == Says("more items cut")
+    assert response.json()["result"]["entries"][-1] == Says("more items truncated")
     # The list includes the agents' folder.
     assert len(agent.get(f"/calls/{cut['call_id']}").json()["result"]["entries"]) == 601
 
@@ -174,7 +174,7 @@ def test_reading_past_the_end_reports_the_kept_length(workspace: Workspace) -> N
 
     response = agent.call("read_result", call_id=cut["call_id"], offset=end)
 
-    refused(response, 400, "TOOL_FAILED", Says(f"has {end:,} characters", "all that is kept"))
+    refused(response, 400, "TOOL_FAILED", Says(f"has {end:,} characters", "the stored result has"))
 
 
 @pytest.mark.req("TL-8", part="reading on")

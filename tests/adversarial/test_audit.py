@@ -115,7 +115,7 @@ async def test_a_whole_book_is_said_to_be_whole(book: Book) -> None:
 
     ended = book.verified()
 
-    assert ended == Ended(0, "Audit log verified: 6 records under 3 seals.\n")
+    assert ended == Ended(0, "Audit log verified: 6 records in 3 seals.\n")
 
 
 async def test_a_sealer_that_is_stopped_seals_what_was_written_since(book: Book) -> None:
@@ -138,7 +138,7 @@ async def test_records_that_are_not_sealed_yet_are_counted_and_said_so(book: Boo
     words, facts = book.verified(), book.verified("--json")
 
     assert words.status == facts.status == 0
-    assert "2 records are not sealed yet, so nothing is said about them." in words.said
+    assert "2 records are not sealed yet and were not verified." in words.said
     assert json.loads(facts.said) == {
         "whole": True, "seals": 1, "sealed": 0, "unsealed": 2, "problems": [], "since": 1, "restores": [],
     }  # fmt: skip
@@ -154,7 +154,7 @@ async def test_another_key_does_not_fit(book: Book) -> None:
     ended = book.verified(key=secrets.token_urlsafe(48))
 
     assert ended.status == 1
-    assert "the key is not the one it was sealed with" in ended.said
+    assert "the audit key differs" in ended.said
 
 
 # What is done to it
@@ -169,7 +169,7 @@ INSERT = """
            input, outcome, duration_us from audit limit 1
 """
 DAMAGES: dict[str, tuple[tuple[str, ...], str]] = {
-    "a changed record": (("update audit set tool = 'read' where position = 3",), "Seal 2 does not fit"),
+    "a changed record": (("update audit set tool = 'read' where position = 3",), "Seal 2 does not match"),
     "a deleted record": (("delete from audit where position = 3",), "Seal 2: records are missing: 3"),
     "the last record deleted": (("delete from audit where position = 6",), "Seal 3: records are missing: 6"),
     "records in another order": (
@@ -179,7 +179,7 @@ DAMAGES: dict[str, tuple[tuple[str, ...], str]] = {
             "update audit set position = 2 where position = 5",
             "update audit set position = 5 where position = -1",
         ),
-        "Seal 1 does not fit",
+        "Seal 1 does not match",
     ),
     "neighbours in another order": (
         (
@@ -188,28 +188,28 @@ DAMAGES: dict[str, tuple[tuple[str, ...], str]] = {
             "update audit set position = 3 where position = 4",
             "update audit set position = 4 where position = -1",
         ),
-        "Seal 2 does not fit",
+        "Seal 2 does not match",
     ),
     "a record put in among sealed ones": (
         (INSERT.format(position=0),),
-        "Records that no seal covers stand among sealed ones: 0.",
+        "Unsealed records between sealed ones: 0.",
     ),
-    "a seal's hash changed": (("update seals set mac = sha256(mac) where number = 2",), "Seal 2 does not fit"),
+    "a seal's hash changed": (("update seals set mac = sha256(mac) where number = 2",), "Seal 2 does not match"),
     "a seal moved to other records": (
         ("update seals set covered = '{[4,6)}' where number = 2",),
-        "Seal 2 does not fit",
+        "Seal 2 does not match",
     ),
-    "a seal with a gap left open": (("update seals set open = '{[2,3)}' where number = 3",), "Seal 3 does not fit"),
-    "a seal with another top": (("update seals set top = 9 where number = 3",), "Seal 3 does not fit"),
+    "a seal with a gap left open": (("update seals set open = '{[2,3)}' where number = 3",), "Seal 3 does not match"),
+    "a seal with another top": (("update seals set top = 9 where number = 3",), "Seal 3 does not match"),
     "a seal with another count": (("update seals set records = 9 where number = 2",), "Seal 2"),
     "the first seal removed": (("delete from seals where number = 1",), "Seal 1 is missing"),
     "a seal in the middle removed": (("delete from seals where number = 2",), "Seal 2 is missing"),
-    "the last seal removed": (("delete from seals where number = 3",), "The chain ends at seal 2"),
+    "the last seal removed": (("delete from seals where number = 3",), "The audit log ends at seal 2"),
     "the last seal removed with its records": (
         ("delete from seals where number = 3", "delete from audit where position > 4"),
-        "The chain ends at seal 2",
+        "The audit log ends at seal 2",
     ),
-    "everything removed": (("delete from seals", "delete from audit"), "The chain ends at seal 0"),
+    "everything removed": (("delete from seals", "delete from audit"), "The audit log ends at seal 0"),
 }
 
 
@@ -270,7 +270,7 @@ async def test_a_record_put_into_a_gap_that_stayed_empty_for_long_is_found(book:
 
     ended = book.verified()
     assert ended.status == 1
-    assert "stand among sealed ones: 3." in ended.said
+    assert "Unsealed records between sealed ones: 3." in ended.said
 
 
 async def test_a_note_of_the_last_seal_that_cannot_be_read_is_told_not_stumbled_over(book: Book) -> None:
@@ -312,7 +312,7 @@ async def test_a_commit_that_comes_late_is_sealed_later_and_the_book_stays_whole
     assert "1 records are not sealed yet" in book.verified().said
     assert await book.sealer.seal() == 1
     ended = book.verified("--full")
-    assert ended == Ended(0, "Audit log verified: 3 records under 2 seals.\n")
+    assert ended == Ended(0, "Audit log verified: 3 records in 2 seals.\n")
 
 
 async def test_a_record_that_was_never_committed_leaves_the_book_whole(book: Book) -> None:
@@ -320,7 +320,7 @@ async def test_a_record_that_was_never_committed_leaves_the_book_whole(book: Boo
     leave_a_gap(book)
     await book.filled(seals=1)
 
-    assert book.verified() == Ended(0, "Audit log verified: 4 records under 2 seals.\n")
+    assert book.verified() == Ended(0, "Audit log verified: 4 records in 2 seals.\n")
 
 
 async def test_sealers_at_once_do_not_fork_the_chain(book: Book) -> None:

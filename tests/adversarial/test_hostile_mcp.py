@@ -175,7 +175,7 @@ async def test_a_tool_that_changed_is_off_until_an_owner_approves_it_again(crib:
 
     refused = await crib.call("mcp:hostile/fine")
     assert isinstance(refused.error, ToolFailed)
-    assert "no longer describes it as when it was approved" in refused.error.message
+    assert "its definition changed since it was approved" in refused.error.message
     assert (await crib.call("mcp:hostile/extra")).error is not None, "a new tool waits for approval too"
     assert (await crib.call("mcp:hostile/inject")).succeeded, "the others stay on"
     registry = await crib.engine.registry.for_workspace(crib.caller.workspace_id)

@@ -209,7 +209,7 @@ def test_case_32_hard_link(disk: MountWriter, root: Path) -> None:
     (root / ".env").write_bytes(SECRET)
     os.link(root / ".env", root / "notes.txt")
 
-    with pytest.raises(ProtectedPath, match="several names"):
+    with pytest.raises(ProtectedPath, match="several hard links"):
         disk.read(at("/notes.txt"), limit=99, hard_links=False)
 
     body, node = disk.read(at("/notes.txt"), limit=99)

@@ -257,7 +257,7 @@ async def test_68_a_masked_place_can_be_reached_by_no_trick(stand: Stand) -> Non
     "cwd", ["/", "/etc", "/mnt", "/mnt/project/../..", "/mnt/projects", "relative", "/mnt/project\0x"]
 )
 async def test_69_a_working_directory_outside_the_zones_is_refused(stand: Stand, cwd: str) -> None:
-    with pytest.raises(ToolFailed, match="outside the zones"):
+    with pytest.raises(ToolFailed, match="outside the mounts"):
         await stand.run(SandboxCommand("pwd", cwd=cwd))
 
 

@@ -133,7 +133,7 @@ def test_a_truncated_result_is_valid_json_and_explains_how_to_read_the_rest(stag
     [[text]] = found.results
     result = json.loads(text)
     assert result["truncated"] is True
-    assert "bytes cut" in result["content"]
+    assert "bytes truncated" in result["content"]
     assert NOTE.search(result["read_on"])
     assert len(text.encode()) <= 60_000
     assert found.kept == [text]

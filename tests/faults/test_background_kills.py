@@ -76,7 +76,7 @@ async def test_a_killed_server_leaves_no_process_and_what_they_did_can_be_undone
         talk = Talk(http, workspace, session)
         while (listed := (await talk.processes())[0])["running"]:
             pass
-        assert listed["stopReason"] == "its server ended without warning"
+        assert listed["stopReason"] == "its server stopped unexpectedly"
         # What it did is booked by then, or a moment later.
         while (project / "b").exists():
             await talk.call("undo", session_id=session)

@@ -187,8 +187,8 @@ async def test_nobody_makes_more_than_their_share(closed: Server, stranger: http
     assert sorted(one.status_code for one in founded) == [201] * 3 + [409] * 7
     assert sorted(one.status_code for one in keys) == [201] * 4 + [409] * 6
     assert [one.status_code for one in sessions] == [201] * 4 + [409] * 2
-    assert "4 sessions, which is the most. Delete one first." in sessions[-1].json()["error"]
-    assert ["wait for a person, which is the most" in one.text for one in calls] == [False] * 3 + [True] * 2, [
+    assert "4 sessions, the limit. Delete one first." in sessions[-1].json()["error"]
+    assert ["are pending in this workspace, the limit" in one.text for one in calls] == [False] * 3 + [True] * 2, [
         one.text for one in calls
     ]
 
@@ -200,7 +200,7 @@ def test_a_password_is_taken_from_no_argument(closed: Server) -> None:
         assert ended.returncode != 0
         assert "unexpected extra argument" in ended.stderr
     assert _user(closed, "create", email, password="short", status=2) == ""
-    assert "Nobody has an account" in closed.command("user", "disable", email).stderr
+    assert "There is no account" in closed.command("user", "disable", email).stderr
 
 
 def _user(server: Server, *arguments: str, password: str = "", status: int = 0) -> str:

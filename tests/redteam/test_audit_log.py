@@ -35,7 +35,7 @@ TRUNCATE = ("delete from seals where number > {seal}", "delete from audit where 
 
 
 def truncate(log: Book, *, seals: int, each: int = 2) -> None:
-    """Deletes every seal after one, and the records under them."""
+    """Deletes every seal after one, and the records in them."""
     log.behind_our_back(*(statement.format(seal=seals, top=seals * each) for statement in TRUNCATE))
 
 
@@ -60,7 +60,7 @@ async def test_a_truncated_log_is_not_sealed_over_and_not_whole(book: Book) -> N
 
     ended = book.verified()
     assert ended.status == 1
-    assert "The chain ends at seal 2, but there was a seal 7" in ended.said
+    assert "The audit log ends at seal 2, but there was a seal 7" in ended.said
     assert "verification FAILED" in ended.said
     assert json.loads(book.settings.audit_anchor.read_text())["number"] == 7
 
@@ -83,7 +83,7 @@ async def test_a_log_that_was_emptied_is_not_begun_anew(book: Book) -> None:
 
     with pytest.raises(SealingRefused):
         await book.sealer.seal()
-    assert "The chain ends at seal 0" in book.verified().said
+    assert "The audit log ends at seal 0" in book.verified().said
 
 
 # Rolled back and sealed again
@@ -104,13 +104,13 @@ async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_an
     assert book.rows("select max(number) from seals") == [(5,)]
 
     await book.call("file_info", path="/")
-    with pytest.raises(SealingRefused, match="Seal 4 is not the one that was noted"):
+    with pytest.raises(SealingRefused, match="Seal 4 differs from the stored copy"):
         await book.sealer.seal()
-    assert "Seal 4 is not the one that was noted" in book.verified().said
+    assert "Seal 4 differs from the stored copy" in book.verified().said
     found = await verify(
         AuditSealStore(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
     )
-    assert any("rolled back and sealed anew" in problem for problem in found.problems)
+    assert any("rolled back and sealed again" in problem for problem in found.problems)
 
 
 async def test_a_log_sealed_again_without_the_key_does_not_fit(book: Book) -> None:
@@ -123,8 +123,8 @@ async def test_a_log_sealed_again_without_the_key_does_not_fit(book: Book) -> No
 
     ended = book.verified()
     assert ended.status == 1
-    assert "Seal 2 does not fit" in ended.said
-    assert "Seal 3 is not the one that was noted" in ended.said
+    assert "Seal 2 does not match" in ended.said
+    assert "Seal 3 differs from the stored copy" in ended.said
 
 
 async def test_a_database_restored_from_an_older_copy_is_found(book: Book) -> None:
@@ -153,7 +153,7 @@ async def test_a_restore_is_declared_recorded_and_shown_ever_after(book: Book) -
     await book.filled(seals=3)
     truncate(book, seals=1)
     assert book.audit("accept-restore", "--yes").said.startswith(
-        "Accepted and recorded: the audit log goes on from seal 1"
+        "Restore accepted and recorded. The audit log continues from seal 1"
     )
 
     assert await book.sealer.seal() == 1
@@ -195,7 +195,7 @@ async def test_a_restore_that_someone_without_the_key_has_recorded_is_found(book
     ended = book.verified()
 
     assert ended.status == 1
-    assert "was not accepted with the audit key" in ended.said
+    assert "is not signed with the audit key" in ended.said
 
 
 # Witnesses
@@ -261,7 +261,7 @@ async def test_a_witness_proves_that_seals_were_made_anew(book: Book, witnessed:
     ended = book.verified("--checkpoint", str(witnessed))
 
     assert ended.status == 1
-    assert "Seal 3 is not the one that was noted" in ended.said
+    assert "Seal 3 differs from the stored copy" in ended.said
 
 
 SPOILED: dict[str, Callable[[str], str]] = {
@@ -283,7 +283,7 @@ async def test_a_checkpoint_that_was_changed_is_not_believed(
     ended = book.verified("--checkpoint", str(witnessed))
 
     assert ended.status == 1
-    assert "cannot be believed" in ended.said
+    assert "Invalid checkpoint: " in ended.said
     assert "Traceback" not in ended.said
 
 
@@ -326,20 +326,18 @@ async def test_what_was_verified_is_not_recomputed_and_all_of_it_is_when_asked(b
 
     second, full = book.verified(), book.verified("--full")
 
-    assert first.said == "Audit log verified: 6 records under 3 seals.\n"
-    assert second.said.startswith(
-        "Audit log verified: 4 records under 2 seals.\n3 seals before them were verified earlier"
-    )
-    assert full.said == "Audit log verified: 10 records under 5 seals.\n"
+    assert first.said == "Audit log verified: 6 records in 3 seals.\n"
+    assert second.said.startswith("Audit log verified: 4 records in 2 seals.\n3 earlier seals were already verified")
+    assert full.said == "Audit log verified: 10 records in 5 seals.\n"
 
 
 DAMAGES_BEFORE = {
     "a record deleted": ("delete from audit where position = 1", "1 sealed records are missing"),
     "a seal's hash changed": (
         "update seals set mac = sha256(mac) where number = 3",
-        "Seal 3 is not the one that was noted",
+        "Seal 3 differs from the stored copy",
     ),
-    "the chain cut there": ("delete from seals where number > 2", "The chain ends at seal 2"),
+    "the chain cut there": ("delete from seals where number > 2", "The audit log ends at seal 2"),
 }
 
 
@@ -361,7 +359,7 @@ async def test_a_changed_record_before_the_mark_is_found_by_a_full_verification(
     assert book.verified().status == 0
     book.behind_our_back("update audit set tool = 'read' where position = 1")
 
-    assert "Seal 1 does not fit" in book.verified("--full").said
+    assert "Seal 1 does not match" in book.verified("--full").said
 
 
 async def test_a_mark_that_nobody_with_the_key_has_made_counts_for_nothing(book: Book) -> None:
@@ -376,8 +374,8 @@ async def test_a_mark_that_nobody_with_the_key_has_made_counts_for_nothing(book:
         book.settings.audit_mark.write_text(json.dumps(one))
         ended = book.verified()
         assert ended.status == 1
-        assert "cannot be believed" in ended.said
-        assert "Seal 3 does not fit" in ended.said
+        assert "is invalid: " in ended.said
+        assert "Seal 3 does not match" in ended.said
 
 
 async def test_a_server_remembers_how_far_it_has_verified(book: Book) -> None:

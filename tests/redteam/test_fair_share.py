@@ -50,4 +50,4 @@ async def test_more_commands_than_can_wait_are_refused_with_a_time_to_come_back(
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
     assert refused.json()["code"] == "UNAVAILABLE"
-    assert "Too many commands wait" in refused.json()["error"]
+    assert "Too many commands are queued" in refused.json()["error"]

@@ -34,7 +34,7 @@ from toolcrib.local.local_mode import _other_servers
 from toolcrib.sandbox.background_process import BackgroundSandbox
 from toolcrib.sandbox.command import SandboxCommand
 
-SHOWN = "It logs you in, once:\n\n  "
+SHOWN = "It logs you in once:\n\n  "
 # Notes what it was called with, as a list of JSON, and the page that it was given while that is there.
 BROWSER = """#!/usr/bin/env python3
 import json, sys, urllib.parse, urllib.request
@@ -69,7 +69,7 @@ def test_a_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Lapto
     with own.terminal("web", at=project, BROWSER=str(program)) as serving:
         serving.until(SHOWN)
         link = serving.until("\n")
-        serving.until("Enter shows a new link")
+        serving.until("Press Enter for a new link")
         called = _once_there(noted)
         page = Path(unquote(urlsplit(called["arguments"][1]).path))
         modes = [stat.S_IMODE(one.stat().st_mode) for one in (page, page.parent, page.parent.parent.parent)]

@@ -98,7 +98,7 @@ async def test_rules_that_are_too_large_fail_the_call_and_say_so(crib: Crib) -> 
     outcome = await crib.call("bash", command="echo x > made")
 
     assert isinstance(outcome.error, ToolFailed)
-    assert "/.gitignore cannot be judged" in outcome.error.message
+    assert "/.gitignore cannot be evaluated" in outcome.error.message
     assert not (crib.project / "made").exists()
 
 

@@ -69,7 +69,7 @@ async def test_a_run_has_the_tools_of_its_sessions_phase_and_no_others(office: O
     await office.send("go", says("", WRITE), says("refused"))
     assert offered(office) == ["read"]
     assert not made.exists()
-    assert "in phase 'design' may not use `write`" in office.told()[-1]["content"]
+    assert "in phase 'design' cannot use `write`" in office.told()[-1]["content"]
 
     await sessions.enter_phase(office.tenant, office.session_id, "build")
     await office.send("go", says("", WRITE), says("done"))
@@ -89,7 +89,7 @@ async def test_a_call_that_waited_is_refused_if_the_phase_was_narrowed_meanwhile
     await office.carry_on()
 
     assert not (crib.project / "made.txt").exists()
-    assert "in phase 'design' may not use `write`" in office.told()[-1]["content"]
+    assert "in phase 'design' cannot use `write`" in office.told()[-1]["content"]
 
 
 async def test_an_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:

@@ -38,7 +38,7 @@ context_window: 100000
 tool_permissions: {write: {allowed: true}}
 """
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
-GIVEN_UP = f"Given up after {ATTEMPTS} attempts that ended the server."
+GIVEN_UP = f"Failed after {ATTEMPTS} attempts, each of which stopped the server."
 
 
 @pytest.fixture

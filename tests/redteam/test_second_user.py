@@ -26,7 +26,7 @@ from toolcrib.core.ids import new_id
 
 pytestmark = [pytest.mark.root, pytest.mark.req("SY-6", part="a second user of the machine")]
 
-SHOWN = "It logs you in, once:\n\n  "
+SHOWN = "It logs you in once:\n\n  "
 # Stays there while the test wants it to: so long its arguments can be read.
 BROWSER = """#!/bin/sh
 echo "$@" > {noted}

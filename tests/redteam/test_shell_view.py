@@ -130,7 +130,7 @@ async def test_explain_says_what_a_command_would_see(crib: Crib) -> None:
 
     told = crib.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
 
-    assert told.reason.endswith("It sees and changes only what its paths cover: docs/**, !docs/deep/**.")
+    assert told.reason.endswith("It is limited to its paths: docs/**, !docs/deep/**.")
 
 
 # fmt: off

@@ -127,8 +127,8 @@ def refused(answer: httpx2.Response) -> bool:
     if answer.status_code == 400:
         return True
     words = (
-        "inside the server's network",
-        "cannot be looked up",
+        "in the server's private network",
+        "Cannot resolve",
         "no address",
         "Invalid IPv4",
         "Invalid IDNA",
@@ -175,7 +175,7 @@ async def test_a_name_that_resolves_inside_is_not_connected_to(attacks: Attacks,
                 how = "answered"
             except httpx2.HTTPError as error:
                 how = str(error)
-        attacks.judge(name, held="inside the server's network" in how and not inside.spoken_to, how=how)
+        attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
 
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")

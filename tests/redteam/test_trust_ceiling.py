@@ -138,7 +138,7 @@ async def test_explain_names_the_ceiling(crib: Crib) -> None:
     assert stored.max_trust is TrustLevel.GUIDED
     caller = replace(crib.caller, agent=stored.as_caller)
     outcome = await crib.call("write", caller, path="/made.txt", content="x")
-    assert "at most guided, by its ceiling" in outcome.metadata["reason"]
+    assert "limited by `max_trust: guided`" in outcome.metadata["reason"]
 
 
 async def sent(office: Office) -> RunState:

@@ -40,7 +40,7 @@ async def test_pending_approvals_and_questions_of_all_sessions_are_on_one_screen
     await expect(question).to_be_visible()
     await expect(page.get_by_role("link", name="Approvals 2 pending").first).to_be_visible()
     await axe(page)
-    await screenshot(page, "decisions")
+    await screenshot(page, "approvals")
 
     await question.get_by_label("Vitest").check()
     await question.get_by_label("cli").check()
@@ -53,7 +53,7 @@ async def test_pending_approvals_and_questions_of_all_sessions_are_on_one_screen
     await page.set_viewport_size(PHONE)
     assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     await axe(page)
-    await screenshot(page, "decisions-phone")
+    await screenshot(page, "approvals-phone")
     await approval.get_by_role("button", name="Always approve…").click()
     await expect(approval.get_by_label("The rule")).to_contain_text("@project/docs/a.md")
     await approval.get_by_role("button", name="Always approve", exact=True).click()

@@ -103,7 +103,7 @@ async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
     await expect(files.get_by_role("region", name="Edit conflict")).to_contain_text("theirs")
     assert populated.on_disk("/notes.md").read_text() == "theirs\n"
     await axe(files)
-    await screenshot(files, "file-overtaken")
+    await screenshot(files, "file-conflict")
     await files.get_by_role("button", name="Overwrite").click()
     await expect(files.get_by_role("button", name="Edit")).to_be_visible()
     assert "mine" in populated.on_disk("/notes.md").read_text()

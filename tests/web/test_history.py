@@ -80,7 +80,7 @@ async def test_the_timeline_shows_turns_calls_decisions_and_all_changes(
     await expect(turn.get_by_text("rejected by ada@example.com: “Not this one.”")).to_be_visible()
     await expect(history_page.get_by_role("region", name="Calls outside turns")).to_contain_text("/mine.md")
     await axe(history_page)
-    await screenshot(history_page, "past")
+    await screenshot(history_page, "history")
 
     await history_page.get_by_role("button", name="All changes").click()
     dialog = history_page.get_by_role("dialog")
@@ -88,7 +88,7 @@ async def test_the_timeline_shows_turns_calls_decisions_and_all_changes(
     await dialog.get_by_text("/plan.md").click()
     await expect(dialog.get_by_role("region", name="Diff of /plan.md")).to_contain_text("two")
     await axe(history_page)
-    await screenshot(history_page, "past-changes")
+    await screenshot(history_page, "history-changes")
 
 
 @pytest.mark.req("UI-1", part="undo")
@@ -102,7 +102,7 @@ async def test_a_call_is_undone_after_a_preview_and_redone_by_keyboard(
     await dialog.get_by_role("listitem").get_by_text("/plan.md").click()
     await expect(dialog.get_by_label("Changes to /plan.md").first).to_be_visible()
     await axe(history_page)
-    await screenshot(history_page, "past-undo")
+    await screenshot(history_page, "history-undo")
     await dialog.get_by_role("button", name="Undo 1 file").press("Enter")
 
     await expect(history_page.get_by_text("Undone.")).to_be_visible()
@@ -123,10 +123,10 @@ async def test_undo_skips_files_that_others_changed_unless_forced(
     dialog = history_page.get_by_role("dialog")
     await expect(dialog.get_by_text("1 file skipped")).to_be_visible()
     await expect(dialog.get_by_role("button", name="Undo 0 files")).to_be_disabled()
-    await dialog.get_by_text("Changed by someone else since.").click()
+    await dialog.get_by_text("Changed by someone else.").click()
     await expect(dialog.get_by_text("by hand")).to_be_visible()
     await axe(history_page)
-    await screenshot(history_page, "past-conflict")
+    await screenshot(history_page, "history-conflict")
     await dialog.get_by_label("Also undo files that others changed").check()
     await dialog.get_by_role("button", name="Undo 1 file").click()
 
@@ -153,14 +153,14 @@ async def test_the_audit_log_is_filtered_read_and_verified_on_a_phone_too(
     await history_page.get_by_label("Outcome").select_option("")
     await history_page.get_by_label("Who").select_option("")
     await axe(history_page)
-    await screenshot(history_page, "past-book")
+    await screenshot(history_page, "history-audit-log")
     await history_page.set_viewport_size(PHONE)
-    await screenshot(history_page, "past-book-phone")
+    await screenshot(history_page, "history-audit-log-phone")
     assert await history_page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     await history_page.get_by_role("button", name="Timeline").click()
     await expect(history_page.get_by_role("region", name="Turn: Plan the release.")).to_be_visible()
     await axe(history_page)
-    await screenshot(history_page, "past-phone")
+    await screenshot(history_page, "history-phone")
     assert await history_page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 

@@ -28,7 +28,7 @@ async def test_a_new_user_registers_creates_a_workspace_and_logs_out(
 
     await page.get_by_role("button", name="Create an account").click()
     await page.get_by_label("Your name").fill("Lin")
-    await page.get_by_label("E-mail address").fill("lin@example.com")
+    await page.get_by_label("Email address").fill("lin@example.com")
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Create account").click()
     await expect(page.get_by_text("No workspaces yet")).to_be_visible()
@@ -60,17 +60,17 @@ async def test_a_link_logs_in_once_and_does_not_stay_in_the_address(
     await page.context.clear_cookies()
     await page.goto("about:blank")
     await page.goto(f"/#login={secret}")
-    await expect(page.get_by_role("alert")).to_contain_text("was used already")
+    await expect(page.get_by_role("alert")).to_contain_text("was already used")
     await expect(page.get_by_role("heading", name="Log in to Toolcrib")).to_be_visible()
 
 
 @pytest.mark.req("UI-1", part="registering and logging in")
 async def test_a_wrong_password_shows_an_error(page: Page) -> None:
     await page.goto("/")
-    await page.get_by_label("E-mail address").fill("nobody@example.com")
+    await page.get_by_label("Email address").fill("nobody@example.com")
     await page.get_by_label("Password").fill("not this one, surely")
     await page.get_by_role("button", name="Log in", exact=True).click()
-    await expect(page.get_by_role("alert")).to_contain_text("E-mail address or password is wrong.")
+    await expect(page.get_by_role("alert")).to_contain_text("Wrong email address or password.")
 
 
 @pytest.mark.req("UI-1", part="registering and logging in")
@@ -92,7 +92,7 @@ async def test_with_registration_closed_the_setup_link_creates_the_first_account
         await page.goto(link)
         await expect(page.get_by_text("Create the first one.")).to_be_visible()
         assert "setup" not in page.url
-        await page.get_by_label("E-mail address").fill("ada@example.com")
+        await page.get_by_label("Email address").fill("ada@example.com")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Create account").click()
         await expect(page.get_by_text("No workspaces yet")).to_be_visible()

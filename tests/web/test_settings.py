@@ -22,12 +22,12 @@ async def test_an_owner_adds_a_member_changes_the_role_and_removes_them(
     page = workspace_page
     await page.goto(f"/w/{workspace.id}/settings")
     await expect(page.get_by_role("heading", name="Members")).to_be_visible()
-    await page.get_by_label("E-mail address", exact=True).fill(grace.email)
+    await page.get_by_label("Email address", exact=True).fill(grace.email)
     await page.get_by_role("button", name="Add", exact=True).click()
     role = page.get_by_label(f"Role of {grace.email}")
     await expect(role).to_have_value("member")
     await axe(page)
-    await screenshot(page, "admin-members")
+    await screenshot(page, "settings-members")
 
     await role.select_option("viewer")
     await expect(role).to_have_value("viewer")
@@ -44,7 +44,7 @@ async def test_a_person_without_an_account_joins_with_an_invitation_link(
 ) -> None:
     page, email = workspace_page, new_email()
     await page.goto(f"/w/{workspace.id}/settings/members")
-    await page.get_by_label("E-mail address to invite").fill(email)
+    await page.get_by_label("Email address to invite").fill(email)
     await page.get_by_label("Invited as").select_option("viewer")
     await page.get_by_role("button", name="Invite", exact=True).click()
     await expect(page.get_by_role("region", name="Pending invitations").get_by_text(email, exact=True)).to_be_visible()
@@ -89,7 +89,7 @@ async def test_a_member_who_is_not_an_owner_sees_settings_without_buttons(
     await log_in(page, grace, server)
     await page.goto(f"/w/{workspace.id}/settings/members")
     await expect(page.get_by_text("Only owners can add members")).to_be_visible()
-    await expect(page.get_by_label("E-mail address")).to_have_count(0)
+    await expect(page.get_by_label("Email address")).to_have_count(0)
     await page.goto(f"/w/{workspace.id}/settings/agents")
     await expect(page.get_by_text("An owner can add one.")).to_be_visible()
     await expect(page.get_by_role("button", name="Add agent")).to_have_count(0)
@@ -118,7 +118,7 @@ async def test_an_owner_adds_an_agent_fixes_its_definition_and_tests_a_call(
     await page.get_by_role("button", name="Explain").click()
     await expect(page.get_by_role("status").get_by_text("Denied", exact=True)).to_be_visible()
     await axe(page)
-    await screenshot(page, "admin-agents")
+    await screenshot(page, "settings-agents")
 
     await page.get_by_role("button", name="Create key for writer").click()
     dialog = page.get_by_role("dialog", name="API key for writer")
@@ -149,7 +149,7 @@ async def test_a_saved_approval_is_listed_and_revoked(
     await page.goto(f"/w/{workspace.id}/settings/permissions")
     await expect(page.get_by_role("cell", name="docs/**")).to_be_visible()
     await expect(page.get_by_text("always", exact=True)).to_be_visible()
-    await screenshot(page, "admin-rules")
+    await screenshot(page, "settings-saved-approvals")
     await page.get_by_role("button", name="Revoke write").click()
     await page.get_by_role("dialog").get_by_role("button", name="Revoke write").click()
     await expect(page.get_by_text("No permission rules yet")).to_be_visible()
@@ -168,7 +168,7 @@ async def test_a_provider_key_is_saved_and_removed(
     await card.get_by_role("button", name=re.compile("^(Save|Replace)$")).click()
     await card.get_by_role("button", name="List models of openai-compatible").click()
     await expect(card.get_by_role("table").get_by_role("row")).not_to_have_count(0)
-    await screenshot(page, "admin-models")
+    await screenshot(page, "settings-models")
     await card.get_by_role("button", name="Remove key for openai-compatible").click()
     await page.get_by_role("dialog").get_by_role("button", name="Remove key for openai-compatible").click()
     await expect(card.get_by_text("not configured")).to_be_visible()
@@ -188,7 +188,7 @@ async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     await form.get_by_role("button", name="Add server").click()
     await expect(page.get_by_role("heading", name="broken")).to_be_visible()
     await expect(page.get_by_text("not responding")).to_be_visible()
-    await screenshot(page, "admin-mcp")
+    await screenshot(page, "settings-mcp")
 
 
 @pytest.mark.req("UI-1", part="usage and health")
@@ -201,7 +201,7 @@ async def test_usage_and_isolation_are_shown(
     await expect(page.get_by_text("namespaces", exact=True)).to_be_visible()
     await expect(page.get_by_role("definition").first).to_have_text("1")
     await axe(page)
-    await screenshot(page, "admin-health")
+    await screenshot(page, "settings-status")
 
 
 @pytest.mark.req("UI-1", part="works on a phone")

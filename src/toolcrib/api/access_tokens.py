@@ -132,7 +132,7 @@ def _claims(said: dict[str, Any]) -> TokenClaims:
 
 MINUTES: Final = 2
 LOGIN_LINK_AUDIENCE: Final = "toolcrib-login"
-_REFUSED: Final = "This link was used already, or is too old. `toolcrib web` shows a new one."
+_REFUSED: Final = "This login link was already used or has expired. `toolcrib web` prints a new one."
 
 
 SETUP_MINUTES: Final = 60
@@ -155,7 +155,7 @@ class SetupLinks:
         try:
             self._tokens.verify(secret)
         except Unauthenticated:
-            raise Forbidden("This setup link is too old. Start the server anew: it shows a new one.") from None
+            raise Forbidden("This setup link has expired. Restart the server to get a new one.") from None
 
 
 class LoginLinks:

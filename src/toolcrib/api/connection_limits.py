@@ -67,7 +67,7 @@ class ConnectionLimits:
     def unauthenticated(self) -> Iterator[None]:
         """Count a connection that is not authenticated yet."""
         if self._strangers >= self._in_all // 10:
-            raise _too_many_connections("Too many connections wait to be authenticated. Try again in a moment.")
+            raise _too_many_connections("Too many connections are waiting for authentication. Try again in a moment.")
         self._strangers += 1
         try:
             yield
@@ -84,7 +84,7 @@ class ConnectionLimits:
         if self._inside[user_id] >= self._per_person:
             raise _too_many_connections(f"You have {self._per_person} live connections open. Close one first.")
         if self._inside.total() >= self._in_all:
-            raise _too_many_connections("This node has as many live connections as it takes. Try again in a moment.")
+            raise _too_many_connections("This node has reached its limit of live connections. Try again in a moment.")
         self._inside[user_id] += 1
         try:
             yield

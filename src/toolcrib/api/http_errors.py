@@ -44,14 +44,14 @@ STATUS: Final[Mapping[str, int]] = {
 
 # Messages for the errors that the web framework raises itself.
 _FRAMEWORK: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("VALIDATION_ERROR", "The request cannot be read."),
-    404: ("NOT_FOUND", "Nothing is at this address. GET /api/v1/openapi.json lists what there is."),
+    400: ("VALIDATION_ERROR", "The request is malformed."),
+    404: ("NOT_FOUND", "No such endpoint. GET /api/v1/openapi.json lists all endpoints."),
     405: (
         "METHOD_NOT_ALLOWED",
-        "This address does not take that method; the Allow header says which it takes.",
+        "Method not allowed. The Allow header lists the allowed methods.",
     ),
     429: ("RATE_LIMITED", "Too many attempts."),
-    503: ("UNAVAILABLE", "The server cannot serve just now. Try again."),
+    503: ("UNAVAILABLE", "The server is temporarily unavailable. Try again."),
 }
 
 _log = structlog.get_logger(__name__)
@@ -91,7 +91,7 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
             _log.warning("database.unavailable", error=str(error))
             return _answer(
                 "UNAVAILABLE",
-                "The database does not answer just now. Try again.",
+                "The database is temporarily unavailable. Try again.",
                 headers={"Retry-After": "1"},
             )
         case _:
@@ -121,7 +121,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "INVALID_TOKEN": "No valid token found in Authorization header or cookie",
     "FORBIDDEN": "Access forbidden: User is not a member of this workspace",
     "NOT_FOUND": "File not found: /nonexistent/file.txt",
-    "CONFLICT": "This is the workspace's last owner. Make another member owner first.",
+    "CONFLICT": "This is the workspace's last owner. Make another member an owner first.",
     "RATE_LIMITED": "Too many attempts. Try again in 60 s.",
 }
 
@@ -138,7 +138,7 @@ def _framework_answer(error: HTTPException) -> Response:
 def _unforeseen(error: Exception, where: str) -> Response:
     error_id = uuid4().hex
     _log.error("internal_error", error_id=error_id, where=where, exc_info=error)
-    return _answer("INTERNAL_ERROR", f"Something went wrong on our side. It is logged as {error_id}.")
+    return _answer("INTERNAL_ERROR", f"Internal server error. The server log has the details under id {error_id}.")
 
 
 def _wrong_fields(error: RequestValidationError) -> dict[str, str]:

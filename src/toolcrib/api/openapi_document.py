@@ -47,7 +47,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _results_of_tools() -> dict[str, Any]:
     """Return `ToolResults`: lists the results of all tools by name, because all tools share one URL."""
     fields: dict[str, Any] = {name: (result, ...) for name, result in RESULTS.items()}
-    words = "The result schema of each tool, by tool name. No response has this schema itself."
+    words = "The result schema of each tool, by tool name. Not a response itself."
     results = create_model("ToolResults", __doc__=words, **fields)
     schema = results.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
     shared: dict[str, Any] = schema.pop("$defs")

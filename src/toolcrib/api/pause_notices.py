@@ -48,12 +48,12 @@ def _quoted(text: str) -> str:
 
 async def notice(services: ApiServices, tenant: Tenant, run: Run, *, origin: str) -> str:
     """Return the last lines of an answer that waits for a person: what is pending and where to decide it."""
-    lines = ["**A person must decide before this goes on:**"]
+    lines = ["**Waiting for a person:**"]
     for approval in await services.approvals.open(tenant, session_id=run.session_id):
         page = pause_url(origin, tenant.workspace_id, approval.id)
-        lines.append(f"- {pause_summary(approval)}: allow or deny it at {page}")
+        lines.append(f"- {pause_summary(approval)}: approve or reject it at {page}")
     for question in await services.questions.open(tenant, session_id=run.session_id):
         page = pause_url(origin, tenant.workspace_id, question.id)
         lines.append(f"- {pause_summary(question)}: answer it at {page}")
-    lines.append("\n`toolcrib approve` and `toolcrib answer` do the same. Then send any message: you hear how it went.")
+    lines.append("\n`toolcrib approve` and `toolcrib answer` do the same. Then send any message to see the outcome.")
     return "\n".join(lines)

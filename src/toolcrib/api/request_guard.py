@@ -93,7 +93,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 def too_large(max_bytes: int) -> TooLarge:
     """Return the error for a body that is too large."""
-    return TooLarge(f"The request's body has more than {max_bytes:,} bytes, which is all that is taken at once.")
+    return TooLarge(f"The request body has more than {max_bytes:,} bytes, the limit.")
 
 
 class _StrictRequest(Request):
@@ -159,7 +159,7 @@ class RequestGuard:
         self._in_flight += counts
         try:
             if counts and self._in_flight > self._max_in_flight:
-                raise Overloaded("The server has more requests to answer than it takes at once. Try again in a moment.")
+                raise Overloaded("The server is at its limit of concurrent requests. Try again in a moment.")
             await self._app(scope, self._admit(scope, receive), send_with_headers)
         except Exception as error:
             if started:
@@ -207,6 +207,6 @@ def _is_stream(message: Message) -> bool:
 
 def _strange_host(host: str) -> BadArguments:
     return BadArguments(
-        {"host": "Expected a name that the operator lists in TOOLCRIB_ALLOWED_HOSTS"},
-        f"{host!r} is not a name of this server",
+        {"host": "Expected a host name from TOOLCRIB_ALLOWED_HOSTS"},
+        f"{host!r} is not a host name of this server",
     )

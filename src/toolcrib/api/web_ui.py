@@ -35,8 +35,8 @@ _POLICY: Final = "; ".join(
     )
 )
 _NOT_BUILT: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
-<h1>Toolcrib answers, but its web UI is not built</h1>
-<p>In a checkout, build it with <code>make web</code>, then start the server anew. Installed packages have it.</p>
+<h1>Toolcrib is running, but its web UI is not built</h1>
+<p>In a checkout, build it with <code>make web</code>, then restart the server. Installed packages include it.</p>
 <p>The API is described at <a href="/api/v1/openapi.json">/api/v1/openapi.json</a>.</p></html>
 """
 

@@ -35,7 +35,7 @@ def listed(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List the agents here; the default one has a star.
+    """List agents. A star marks the default.
 
     Example: toolcrib agents add reviewer reviewer.yaml
     """
@@ -48,7 +48,7 @@ def listed(
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
     if not found:
-        typer.echo("There are no agents here yet. `toolcrib run` or `toolcrib chat` makes one.")
+        typer.echo("No agents yet. `toolcrib run` or `toolcrib chat` creates one.")
         return
     table = Table("", "name", "model", "trust", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
@@ -72,39 +72,39 @@ def show(context: typer.Context, name: NameArgument) -> None:
 def add(
     context: typer.Context,
     name: NameArgument,
-    file: Annotated[Path, typer.Argument(help="Its definition, as YAML; a dash reads standard input.")],
+    file: Annotated[Path, typer.Argument(help="The definition as a YAML file; `-` reads standard input.")],
 ) -> None:
-    """Add an agent, or give one of this name another definition.
+    """Create an agent, or replace the definition of an existing one.
 
     Example: toolcrib agents add reviewer reviewer.yaml
     """
     try:
         definition = sys.stdin.read() if str(file) == "-" else file.read_text()
     except OSError as error:
-        raise NotFound(f"{file} cannot be read: {error.strerror}.") from None
+        raise NotFound(f"Cannot read {file}: {error.strerror}.") from None
     with open_workspace(**context.obj) as place:
         known = next((one for one in place.client.agents(place.id) if one.name == name), None)
         if known is None:
             place.client.create_agent(place.id, name=name, definition=definition)
         else:
             place.client.change_agent(place.id, known.id, definition=definition)
-    typer.echo(f"{'Added' if known is None else 'Changed'}: {one_line(name, 60)}.")
+    typer.echo(f"{'Created' if known is None else 'Updated'}: {one_line(name, 60)}.")
 
 
 @app.command()
 def default(context: typer.Context, name: NameArgument) -> None:
-    """Choose who answers in this directory unless another is named.
+    """Set the default agent of this directory.
 
     Example: toolcrib agents default reviewer
     """
     with open_workspace(**context.obj) as place:
         make_default(place, resolve_agent(place, name).name)
-    typer.echo(f"{one_line(name, 60)} answers here from now on.")
+    typer.echo(f"Default agent: {one_line(name, 60)}.")
 
 
 @app.command()
 def remove(context: typer.Context, name: NameArgument) -> None:
-    """Remove an agent; its keys end with it. What it did stays.
+    """Remove an agent and revoke its API keys. Its history stays.
 
     Example: toolcrib agents remove reviewer
     """

@@ -16,7 +16,7 @@ from toolcrib.cli.approval_inbox import (
     WorkspaceOption,
     chosen,
     found_by,
-    open_desk,
+    open_inbox,
 )
 from toolcrib.cli.terminal_text import age, one_line, plain, show_question
 from toolcrib.client import QuestionData, WorkspaceData
@@ -26,22 +26,22 @@ _SUFFIX = ": "
 
 
 def answer(
-    question_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
-    values: Annotated[list[str] | None, typer.Argument(help="name=value for each thing asked.")] = None,
+    question_id: Annotated[str | None, typer.Argument(help="The id, or its first or last characters.")] = None,
+    values: Annotated[list[str] | None, typer.Argument(help="name=value for each question.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     workspace: WorkspaceOption = None,
     server: ServerOption = None,
     database: DatabaseOption = False,
     email: AsOption = None,
 ) -> None:
-    """List the questions that wait for a person, or answer one of them. What is not given is asked for.
+    """List pending questions, or answer one. Prompts for answers that are not given.
 
-    A value is text if text is wanted, and JSON otherwise. Where there are buttons, their labels and numbers do too.
+    A value is text if the question expects text, else JSON. The label or number of a button works too.
 
     Example: toolcrib answer 3f9a2b1c framework=Vitest
     """
-    with open_desk(server=server, database=database, email=email, tell=_say) as desk:
-        waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.questions(place)]
+    with open_inbox(server=server, database=database, email=email, tell=_say) as inbox:
+        waiting = [(place, one) for place in chosen(inbox, workspace) for one in inbox.questions(place)]
         if question_id is None:
             _list(waiting, as_json=as_json)
             return
@@ -51,10 +51,10 @@ def answer(
             show_question(Console(), question, place.name)
         answers, pressed = answers_to(question, given, _ask)
         try:
-            answered = desk.answer(place, question, answers, by_button=pressed)
+            answered = inbox.answer(place, question, answers, by_button=pressed)
         except BadArguments as error:
             told = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
-            raise BadArguments(error.fields, f"The answer does not fit:\n{told}") from None
+            raise BadArguments(error.fields, f"Invalid answer:\n{told}") from None
         typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
 
 
@@ -63,7 +63,7 @@ def _list(waiting: Sequence[tuple[WorkspaceData, QuestionData]], *, as_json: boo
         typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
         return
     if not waiting:
-        typer.echo("Nothing waits for an answer.")
+        typer.echo("No pending questions.")
         return
     table = Table("id", "age", "name", "question", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for _, one in waiting:
@@ -85,7 +85,7 @@ def _split(values: Sequence[str]) -> dict[str, str]:
     for value in values:
         name, equals, said = value.partition("=")
         if not equals:
-            raise Misconfigured(f"{plain(value)!r} is not name=value.")
+            raise Misconfigured(f"{plain(value)!r} is not of the form name=value.")
         given[name] = said
     return given
 
@@ -111,7 +111,7 @@ def _ask(prompt: str) -> str:
         return str(typer.prompt(prompt, prompt_suffix=""))
     except typer.Abort:
         name = prompt.removesuffix(_SUFFIX)
-        raise Misconfigured(f"No answer was given to {name!r}. Give it as {name}=value.") from None
+        raise Misconfigured(f"No answer to {name!r}. Pass it as {name}=value.") from None
 
 
 def _button(item: Mapping[str, Any], said: str) -> str | None:

@@ -1,6 +1,6 @@
 """Where a person at a terminal finds what waits for them: a server, or the database while none runs.
 
-Both decide with the same engine. The database's desk trusts whoever can open the database to say who they are.
+Both decide with the same engine. The database's inbox trusts whoever can open the database to say who they are.
 """
 
 import os
@@ -22,11 +22,12 @@ Tell = Callable[[str], None]
 _USUAL = "http://127.0.0.1:3000"
 
 ServerOption = Annotated[
-    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"With TOOLCRIB_TOKEN; by default {_USUAL}.")
+    str | None,
+    typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"The server, with TOOLCRIB_TOKEN; by default {_USUAL}."),
 ]
-DatabaseOption = Annotated[bool, typer.Option("--database", help="Use the database of TOOLCRIB_DATABASE_URL itself.")]
-AsOption = Annotated[str | None, typer.Option("--as", help="With the database: the email of who decides.")]
-WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only this one: its name or id.")]
+DatabaseOption = Annotated[bool, typer.Option("--database", help="Use the database at TOOLCRIB_DATABASE_URL directly.")]
+AsOption = Annotated[str | None, typer.Option("--as", help="With --database: your email address.")]
+WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only this workspace: its name or id.")]
 
 
 class ApprovalInbox(Protocol):
@@ -50,44 +51,44 @@ class ApprovalInbox(Protocol):
 
 
 @contextmanager
-def open_desk(*, server: str | None, database: bool, email: str | None, tell: Tell) -> Iterator[ApprovalInbox]:
-    """The server's desk, or the database's if it was asked for; who names neither means the directory they are in."""
+def open_inbox(*, server: str | None, database: bool, email: str | None, tell: Tell) -> Iterator[ApprovalInbox]:
+    """The server's inbox, or the database's if it was asked for; who names neither means the directory they are in."""
     if database:
-        yield _database_desk(email)
+        yield _database_inbox(email)
         return
     if server is None and email is None and "TOOLCRIB_TOKEN" not in os.environ:
         with open_workspace() as place:
             yield ServerInbox(place.client)
         return
-    yield _servers_desk(server, email, tell)
+    yield _server_inbox(server, email, tell)
 
 
-def _servers_desk(server: str | None, email: str | None, tell: Tell) -> ApprovalInbox:
+def _server_inbox(server: str | None, email: str | None, tell: Tell) -> ApprovalInbox:
     """The server's, or the database's if no server answers."""
     token = os.environ.get("TOOLCRIB_TOKEN")
     can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
     if token is None and not can_do_without:
         raise Misconfigured(
-            "Say who you are: set TOOLCRIB_TOKEN to an access token or an API key of yours; or, where you can open the "
-            "database itself, set TOOLCRIB_DATABASE_URL and add --database --as your@email."
+            "Not logged in. Set TOOLCRIB_TOKEN to your access token or API key. To use the database directly, set "
+            "TOOLCRIB_DATABASE_URL and add --database --as your@email."
         )
     address = server or _USUAL
-    desk = ServerInbox(Client(address, token))
+    inbox = ServerInbox(Client(address, token))
     try:
-        desk.workspaces()
+        inbox.workspaces()
     except ServerUnreachable as error:
         if not can_do_without:
             raise ServerUnreachable(
-                f"{error.message} Or decide in the database itself: set TOOLCRIB_DATABASE_URL and add --database "
+                f"{error.message} To use the database directly, set TOOLCRIB_DATABASE_URL and add --database "
                 "--as your@email."
             ) from None
-        tell(f"No server answers at {address}: this is the database. The next server carries it out.")
-        return _database_desk(email)
-    return desk
+        tell(f"No server at {address}. Using the database directly; the next server to start runs approved calls.")
+        return _database_inbox(email)
+    return inbox
 
 
-def _database_desk(email: str | None) -> ApprovalInbox:
-    # Only here: it loads the whole program, which a server's desk does not need.
+def _database_inbox(email: str | None) -> ApprovalInbox:
+    # Only here: it loads the whole program, which a server's inbox does not need.
     from toolcrib.cli.database_inbox import DatabaseInbox
 
     return DatabaseInbox(email)
@@ -98,9 +99,9 @@ def found_by(items: Sequence[tuple[WorkspaceData, T]], said: str, what: str) -> 
     said = said.lower()
     matching = [(place, one) for place, one in items if _is_called(str(one.id), said)]  # type: ignore[attr-defined]
     if not matching:
-        raise NotFound(f"Nothing that waits is called {said}. `toolcrib {what}` lists what does.")
+        raise NotFound(f"Nothing pending has the id {said}. `toolcrib {what}` lists what is pending.")
     if len(matching) > 1:
-        raise NotFound(f"{len(matching)} that wait are called {said}. Give more of the id.")
+        raise NotFound(f"{len(matching)} ids match {said}. Give more characters of the id.")
     return matching[0]
 
 
@@ -108,15 +109,15 @@ def _is_called(id_: str, said: str) -> bool:
     return len(said) >= 4 and (id_.startswith(said) or id_.endswith(said))
 
 
-def chosen(desk: ApprovalInbox, said: str | None) -> list[WorkspaceData]:
+def chosen(inbox: ApprovalInbox, said: str | None) -> list[WorkspaceData]:
     """The workspaces to look in."""
-    own = desk.workspaces()
+    own = inbox.workspaces()
     if said is None:
         return own
     if found := [one for one in own if said in (one.name, str(one.id))]:
         return found
     names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
-    raise NotFound(f"You belong to no workspace called {said!r}. Yours: {names}.")
+    raise NotFound(f"You are not a member of a workspace {said!r}. Your workspaces: {names}.")
 
 
 class ServerInbox:

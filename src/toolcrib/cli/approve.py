@@ -17,7 +17,7 @@ from toolcrib.cli.approval_inbox import (
     WorkspaceOption,
     chosen,
     found_by,
-    open_desk,
+    open_inbox,
 )
 from toolcrib.cli.terminal_text import age, one_line, rule_text, show_approval, what_would_change
 from toolcrib.client import ApprovalData, WorkspaceData
@@ -26,10 +26,10 @@ from toolcrib.core.errors import BadArguments, Misconfigured
 
 
 def approve(
-    approval_id: Annotated[str | None, typer.Argument(help="The id, or how it begins or ends.")] = None,
+    approval_id: Annotated[str | None, typer.Argument(help="The id, or its first or last characters.")] = None,
     reject: Annotated[bool, typer.Option("--reject", help="Reject it.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Why it is rejected; the agent sees it.")] = None,
-    scope: Annotated[GrantScope, typer.Option(help="How far a yes reaches.")] = GrantScope.ONCE,
+    reason: Annotated[str | None, typer.Option(help="Reason for a rejection (the agent sees it).")] = None,
+    scope: Annotated[GrantScope, typer.Option(help="How long an approval applies.")] = GrantScope.ONCE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     workspace: WorkspaceOption = None,
@@ -39,18 +39,18 @@ def approve(
 ) -> None:
     """List pending approvals, or approve or reject one.
 
-    Needs TOOLCRIB_TOKEN (an access token or an API key of yours). Without a server, TOOLCRIB_DATABASE_URL and --as.
+    Uses this directory; with --server, TOOLCRIB_TOKEN (an access token or API key); with --database, --as.
 
     Example: toolcrib approve 3f9a2b1c --scope session
     """
-    with open_desk(server=server, database=database, email=email, tell=_say) as desk:
-        waiting = [(place, one) for place in chosen(desk, workspace) for one in desk.approvals(place)]
+    with open_inbox(server=server, database=database, email=email, tell=_say) as inbox:
+        waiting = [(place, one) for place in chosen(inbox, workspace) for one in inbox.approvals(place)]
         if approval_id is None:
             _list(waiting, as_json=as_json)
             return
         place, short = found_by(waiting, approval_id, "approve")
-        approval = desk.approval(place, short.id)
-        _decide(desk, place, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json)
+        approval = inbox.approval(place, short.id)
+        _decide(inbox, place, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json)
 
 
 def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -> None:
@@ -58,9 +58,9 @@ def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -
         typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
         return
     if not waiting:
-        typer.echo("Nothing waits for a decision.")
+        typer.echo("No pending approvals.")
         return
-    table = Table("id", "age", "agent", "tool", "what would change", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table("id", "age", "agent", "tool", "changes", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for _, one in waiting:
         table.add_row(
             Text(str(one.id)[-8:], no_wrap=True),
@@ -75,7 +75,7 @@ def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -
 
 
 def _decide(
-    desk: ApprovalInbox,
+    inbox: ApprovalInbox,
     place: WorkspaceData,
     approval: ApprovalData,
     *,
@@ -89,31 +89,31 @@ def _decide(
         console = Console()
         show_approval(console, approval, place.name)
         if approved and scope is not GrantScope.ONCE:
-            how_long = "in this session" if scope is GrantScope.SESSION else "until someone revokes it"
-            console.print(Text(f"The agent may then do this unasked, {how_long}: {rule_text(approval.offered)}\n"))
+            how_long = "in this session" if scope is GrantScope.SESSION else "until revoked"
+            console.print(Text(f"This also approves, {how_long}, without asking: {rule_text(approval.offered)}\n"))
     if not yes:
-        _ask("Allow this?" if approved else "Deny this?")
+        _ask("Approve?" if approved else "Reject?")
     try:
-        decided = desk.decide(place, approval, approved=approved, scope=scope, reason=reason)
+        decided = inbox.decide(place, approval, approved=approved, scope=scope, reason=reason)
     except BadArguments as error:
         raise BadArguments(error.fields, "; ".join(error.fields.values())) from None
     if as_json:
         typer.echo(json.dumps(_record(place, decided)))
         return
-    typer.echo("Approved. The server runs it now." if approved else "Rejected. The agent is told.")
+    typer.echo("Approved. The server runs it now." if approved else "Rejected.")
 
 
 def _ask(question: str) -> None:
     """Goes on only with a yes; a program that asks nobody must say so."""
     if not sys.stdin.isatty() and not sys.stdin.readable():
-        raise Misconfigured("Nobody can be asked here. Add --yes.")
+        raise Misconfigured("There is no terminal to confirm at. Add --yes.")
     try:
         if not typer.confirm(question):
-            typer.echo("Nothing was decided.")
+            typer.echo("Cancelled. The approval is still pending.")
             raise typer.Exit(1)
     except typer.Abort:
         raise Misconfigured(
-            "Nobody answered, so nothing was decided. Add --yes to decide without being asked."
+            "Input ended without a confirmation. The approval is still pending. Add --yes to skip the confirmation."
         ) from None
 
 

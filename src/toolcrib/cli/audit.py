@@ -49,18 +49,18 @@ def _commands() -> None:
 @app.command()
 def verify(
     as_json: JsonOption = False,
-    full: Annotated[bool, typer.Option("--full", help="Recompute everything, not only what is new.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Recompute all seals, not only new ones.")] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A file of checkpoints that a witness kept: the log must contain their seals.")
+        Path | None, typer.Option(help="A file of exported checkpoints; the log must contain their seals.")
     ] = None,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Verify the audit log. Ends with status 1 if a record was changed, removed, added or reordered.
+    """Verify the audit log. Exits with 1 if a record was changed, removed, added or reordered.
 
-    Of this directory, or of a server; where TOOLCRIB_DATABASE_URL is set, of that database, with or without a server.
-    Seals that an earlier verification recomputed are only counted, unless `--full` is given.
+    Verifies the log of this directory, of --server, or of the database at TOOLCRIB_DATABASE_URL if that is set.
+    Skips seals that an earlier verification recomputed, unless `--full` is given.
 
     Example: toolcrib audit verify --json
     """
@@ -79,15 +79,15 @@ def verify(
 
 @app.command()
 def checkpoint(
-    file: Annotated[Path | None, typer.Argument(help="Where to append it; without a file it is shown.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="File to append to; by default standard output.")] = None,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Export a signed statement of where the audit log ends, for a witness.
+    """Export a signed checkpoint of the end of the audit log.
 
-    Keep it where nobody who can write to the database can: `toolcrib audit verify --checkpoint FILE` then finds out
-    whether the log was truncated or rolled back behind it.
+    Keep it where database administrators cannot write. `toolcrib audit verify --checkpoint FILE` then detects a
+    log that was truncated or rolled back.
 
     Example: toolcrib audit checkpoint checkpoints.jsonl
     """
@@ -101,30 +101,31 @@ def checkpoint(
         return
     with file.open("a") as opened:
         opened.write(json.dumps(made) + "\n")
-    typer.echo(f"Seal {made['number']} is in {file}, signed by {made['public_key']}.")
+    typer.echo(f"Wrote seal {made['number']} to {file}, signed by {made['public_key']}.")
 
 
 @app.command("accept-restore")
 def accept_restore(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Declare that the database was restored from a backup, so that the audit log is sealed again from there.
+    """Accept a database that was restored from a backup, and continue its audit log from there.
 
-    On each node, with the settings of its server. The declaration itself is recorded in the audit log, and every later
-    verification shows it.
+    Run it on each node with the settings of its server. The audit log records it, and later verifications show it.
 
     Example: toolcrib audit accept-restore --yes
     """
     if not yes:
         typer.confirm(
-            "Seals and records that were made after the backup are given up. Was this database restored?", abort=True
+            "Seals and records made after the backup are lost. Was this database restored from a backup?", abort=True
         )
     try:
         before, after = asyncio.run(_accept(load_settings()))
     except ToolcribError as error:
         typer.secho(error.message, fg=typer.colors.RED, err=True)
         raise typer.Exit(1) from None
-    typer.echo(f"Accepted and recorded: the audit log goes on from seal {after}; this node had seal {before}.")
+    typer.echo(
+        f"Restore accepted and recorded. The audit log continues from seal {after}; this node had seal {before}."
+    )
 
 
 async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _VerifyResult:
@@ -138,7 +139,7 @@ async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _
     try:
         checkpoints = CheckpointSigner(key).read_all(kept) if kept is not None else ()
     except UnreadableCheckpoint as error:
-        return _VerifyResult(0, 0, 0, (f"The checkpoint cannot be believed. {error}",))
+        return _VerifyResult(0, 0, 0, (f"Invalid checkpoint: {error}",))
     async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
         found = await verify_chain(
             AuditSealStore(database),
@@ -201,12 +202,12 @@ def _contradictions(place: WorkspaceLocation, kept: str) -> list[str]:
             told = json.loads(line)
             number, mac = int(told["number"]), str(told["mac"])
         except (ValueError, KeyError, TypeError):
-            return ["The checkpoint cannot be believed. It is not one."]
+            return ["Invalid checkpoint: a field is missing or has the wrong type."]
         found = place.client.verify_audit(place.id, after=number)
         if found.newest < number:
-            problems.append(f"The chain ends at seal {found.newest}, but there was a seal {number}.")
+            problems.append(f"The audit log ends at seal {found.newest}, but the checkpoint has seal {number}.")
         elif found.first_mac != mac:
-            problems.append(f"Seal {number} is not the one of the checkpoint: the chain was sealed anew.")
+            problems.append(f"Seal {number} differs from the checkpoint: the audit log was sealed again.")
     return problems
 
 
@@ -216,17 +217,17 @@ def _read(file: Path | None) -> str | None:
     try:
         return file.read_text()
     except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.", param_hint="--checkpoint") from None
+        raise typer.BadParameter(f"Cannot read {file}: {error.strerror}.", param_hint="--checkpoint") from None
 
 
 def _tell(found: _VerifyResult) -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
     state = "verification FAILED" if found.problems else "verified"
-    typer.echo(f"Audit log {state}: {found.sealed} records under {found.seals - found.since} seals.")
+    typer.echo(f"Audit log {state}: {found.sealed} records in {found.seals - found.since} seals.")
     if found.since:
-        typer.echo(f"{found.since} seals before them were verified earlier; --full recomputes those too.")
+        typer.echo(f"{found.since} earlier seals were already verified; --full verifies them again.")
     for restore in found.restores:
         typer.echo(restore)
     if found.unsealed:
-        typer.echo(f"{found.unsealed} records are not sealed yet, so nothing is said about them.")
+        typer.echo(f"{found.unsealed} records are not sealed yet and were not verified.")

@@ -15,7 +15,7 @@ from toolcrib.cli.command_options import (
     open_workspace,
 )
 from toolcrib.cli.run import TAKEN_OVER, AgentOption, TrustOption, warm_provider
-from toolcrib.cli.sessions import found_session
+from toolcrib.cli.sessions import find_session
 from toolcrib.client import AgentData, ServerUnreachable, SessionData
 from toolcrib.sdk.default_agent import resolve_agent
 
@@ -28,17 +28,17 @@ def chat(
     agent: AgentOption = None,
     trust: TrustOption = None,
     resume: Annotated[
-        str | None, typer.Option("--resume", "-r", help="An earlier session: its id, how it ends, or `last`.")
+        str | None, typer.Option("--resume", "-r", help="Continue a session: its id, the end of its id, or `last`.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Begin in plan mode: look, and propose.")] = False,
-    lines: Annotated[
-        bool, typer.Option("--plain", help="Line by line, as in a pipe; for screen readers, too.")
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Start in plan mode: read-only, the agent proposes a plan.")
     ] = False,
+    lines: Annotated[bool, typer.Option("--plain", help="Line by line, for pipes and screen readers.")] = False,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Talk with an agent about a directory. You are asked before it changes something, and can undo it.
+    """Chat with an agent about a directory. It asks before it changes something; you can undo it.
 
     Example: toolcrib chat --resume last
     """
@@ -48,8 +48,10 @@ def chat(
             if place.notes is not None and not place.served_elsewhere:
                 # While the person types: what they say is answered sooner.
                 warm_provider()
-            session, hired = _begun(place, resume, agent=agent, mode="plan" if plan else "build", trust=trust)
-            talk = _talk(place, session, hired, lines=lines)
+            session, chosen_agent = _open_session(
+                place, resume, agent=agent, mode="plan" if plan else "build", trust=trust
+            )
+            talk = _talk(place, session, chosen_agent, lines=lines)
             try:
                 talk.go_on(unsent, note=note)
                 return
@@ -60,14 +62,14 @@ def chat(
                 resume, unsent, note = str(talk.session.id), talk.unsent, TAKEN_OVER
 
 
-def _begun(
+def _open_session(
     place: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
 ) -> tuple[SessionData, AgentData]:
     if resume is not None:
-        session = found_session(place, resume)
+        session = find_session(place, resume)
         return session, resolve_agent(place, str(session.agent_id))
-    hired = resolve_agent(place, agent)
-    return place.client.create_session(place.id, agent_id=hired.id, mode=mode, trust=trust), hired
+    chosen_agent = resolve_agent(place, agent)
+    return place.client.create_session(place.id, agent_id=chosen_agent.id, mode=mode, trust=trust), chosen_agent
 
 
 def _talk(place: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool) -> "LineChat | ScreenChat":

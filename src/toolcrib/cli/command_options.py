@@ -17,10 +17,10 @@ DirectoryOption = Annotated[
     Path, typer.Option("--directory", "-C", help="The project directory.", show_default="this one")
 ]
 ServerOption = Annotated[
-    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help="A server elsewhere, instead of the directory.")
+    str | None, typer.Option("--server", envvar="TOOLCRIB_SERVER", help="Use this server instead of the directory.")
 ]
 WorkspaceOption = Annotated[
-    str | None, typer.Option("--workspace", envvar="TOOLCRIB_WORKSPACE", help="With a server: its name or id.")
+    str | None, typer.Option("--workspace", envvar="TOOLCRIB_WORKSPACE", help="Workspace on the server: name or id.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HERE = Path()
@@ -53,4 +53,4 @@ def load_settings() -> Settings:
             + ("not set" if detail["type"] == "missing" else detail["msg"])
             for detail in error.errors(include_url=False, include_input=False)
         ]
-        raise Misconfigured("Settings are missing or wrong:\n  " + "\n  ".join(wrong)) from None
+        raise Misconfigured("Settings are missing or invalid:\n  " + "\n  ".join(wrong)) from None

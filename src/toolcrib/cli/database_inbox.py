@@ -1,4 +1,4 @@
-"""The desk in the database itself, while no server runs: the same engine, for whoever can open the database."""
+"""The inbox in the database itself, while no server runs: the same engine, for whoever can open the database."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from toolcrib.wiring import ToolRuntime, assemble
 
 T = TypeVar("T")
 
-_MOST_WORKSPACES = 1_000
+_MAX_WORKSPACES = 1_000
 _PAGE = 100
 
 
@@ -30,13 +30,13 @@ class DatabaseInbox:
 
     def __init__(self, email: str | None) -> None:
         if email is None:
-            raise Misconfigured("Say who decides: --as your@email. They must belong to the workspace.")
+            raise Misconfigured("Add --as your@email. You must be a member of the workspace.")
         self._email = email
         self._settings = _database_settings()
 
     def workspaces(self) -> list[WorkspaceData]:
         async def look(_: ToolRuntime, database: Database, person: ActingUser) -> list[WorkspaceData]:
-            found = await WorkspaceStore(database).list_own(person, before=None, limit=_MOST_WORKSPACES)
+            found = await WorkspaceStore(database).list_own(person, before=None, limit=_MAX_WORKSPACES)
             return [WorkspaceData(id=one.id, name=one.name) for one in found]
 
         return self._run(look)
@@ -107,7 +107,7 @@ class DatabaseInbox:
             async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
                 login = await UserStore(database).find_login(self._email)
                 if login is None:
-                    raise NotFound(f"Nobody is registered as {self._email}. Say the email you log in with.")
+                    raise NotFound(f"There is no account {self._email}. Use the email address you log in with.")
                 return await work(assemble(settings, database), database, ActingUser(login.user_id))
 
         return asyncio.run(run())
@@ -116,11 +116,11 @@ class DatabaseInbox:
 def _database_settings() -> Settings:
     """Enough for the engine. It signs and seals nothing here, so no secret is asked for."""
     if "TOOLCRIB_DATABASE_URL" not in os.environ:
-        raise Misconfigured("Say which database: TOOLCRIB_DATABASE_URL, as `toolcrib serve` has it.")
+        raise Misconfigured("TOOLCRIB_DATABASE_URL is not set. Set it as for `toolcrib serve`.")
     try:
         return Settings(jwt_secret=SecretStr(""), audit_seal_key=SecretStr(""))
     except ValidationError as error:
-        raise Misconfigured(f"Settings are wrong: {error}") from None
+        raise Misconfigured(f"Invalid settings: {error}") from None
 
 
 def _tenant(workspace: WorkspaceData, person: ActingUser) -> Tenant:

@@ -33,7 +33,7 @@ OwnerUrl = Annotated[
     typer.Option(
         "--owner-url",
         envvar="TOOLCRIB_OWNER_DATABASE_URL",
-        help="The database as its owner, who may create roles and tables.",
+        help="Connection URL of the database owner, who can create roles and tables.",
         show_envvar=True,
     ),
 ]
@@ -55,23 +55,23 @@ def upgrade(
         ),
     ] = None,
 ) -> None:
-    """Bring the database to this program's schema: tables, functions, policies and the two roles that serve.
+    """Migrate the database: tables, functions, policies and the two server roles.
 
     Example: toolcrib db upgrade --owner-url postgresql://postgres@localhost/toolcrib
     """
 
     if owner_url is None:
-        raise Misconfigured("Say which database: --owner-url or TOOLCRIB_OWNER_DATABASE_URL.")
+        raise Misconfigured("No database given. Use --owner-url or TOOLCRIB_OWNER_DATABASE_URL.")
     before = migrate.current_revision(owner_url)
     revision = migrate.upgrade(owner_url, app_dsn=app_url, system_dsn=system_url or app_url)
     came_from = "an empty database" if before is None else f"revision {before}"
     typer.echo(f"The database is at revision {revision} (was {came_from}).")
-    typer.echo(f"Serve with the role {migrate.APP_ROLE}.")
+    typer.echo(f"Run the server with the role {migrate.APP_ROLE}.")
 
 
 @app.command()
 def stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show what every workspace takes up, the largest first.
+    """Show the disk usage of each workspace, largest first.
 
     Example: toolcrib db stats --json
     """
@@ -79,7 +79,7 @@ def stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     if as_json:
         typer.echo(json.dumps([asdict(size) for size in sizes], default=str))
         return
-    table = Table("workspace", "files", "deleted", "versions", "contents", "stored", "calls", "pending")
+    table = Table("workspace", "files", "deleted", "versions", "blobs", "stored", "calls", "pending")
     for size in sizes:
         figures = (size.files, size.deleted_files, size.versions, size.blobs)
         stored = f"{size.stored_bytes / 1e6:,.1f} MB"
@@ -90,12 +90,12 @@ def stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
 @app.command()
 def gc(
     keep_days: Annotated[
-        float | None, typer.Option(help="Forget versions older than this, heads aside; by default none.")
+        float | None, typer.Option(help="Delete versions older than this, except current ones; by default none.")
     ] = None,
 ) -> None:
-    """Delete unreferenced blobs, expired trash and, with an age, old versions.
+    """Delete unreferenced blobs, expired trash and, with --keep-days, old versions.
 
-    Safe beside a running server. The trash is that of this node, so run it where the server runs.
+    Safe while a server runs. Trash is stored per node: run it on each node.
 
     Example: toolcrib db gc --keep-days 90
     """
@@ -109,8 +109,8 @@ def gc(
 
     found = asyncio.run(_with_database(settings, collected))
     typer.echo(
-        f"Deleted {found.versions:,} versions, {found.blobs:,} contents ({found.bytes / 1e6:,.1f} MB) "
-        f"and {found.trashed:,} expired things in the trash."
+        f"Deleted {found.versions:,} versions, {found.blobs:,} blobs ({found.bytes / 1e6:,.1f} MB) "
+        f"and {found.trashed:,} expired trash entries."
     )
 
 

@@ -53,7 +53,7 @@ def plan_asked_about(place: WorkspaceLocation, item: Mapping[str, Any], *, last:
     return ReviewedPlan(path, str(found.get("content", "")))
 
 
-_MOST_PLAN_LINES = 200
+_MAX_PLAN_LINES = 200
 
 Read = Callable[[str], str]
 
@@ -75,13 +75,13 @@ class DecisionPrompt:
     def __init__(
         self,
         place: WorkspaceLocation,
-        narrator: SessionPrinter,
+        printer: SessionPrinter,
         *,
         read: Read | None,
         absent: UnattendedPolicy = UnattendedPolicy.NEVER,
     ) -> None:
         self._place = place
-        self._narrator = narrator
+        self._printer = printer
         self._read = read
         self._absent = absent
         self._asked: set[str] = set()
@@ -108,34 +108,34 @@ class DecisionPrompt:
         if approval.state != "open":
             return
         if self._read is None and self._absent is UnattendedPolicy.WAIT:
-            self._narrator.aside(f"{approval.tool} waits for a person: toolcrib approve {str(approval_id)[-8:]}")
+            self._printer.aside(f"{approval.tool} needs approval: toolcrib approve {str(approval_id)[-8:]}")
             return
         if self._read is None:
-            self._tell_decision(approval, approved=False, reason="nobody can be asked here")
+            self._send_decision(approval, approved=False, reason="there is no terminal to ask at")
             return
-        self._narrator.aside("")
+        self._printer.aside("")
         show_approval(Console(), approval, self._place.workspace.name)
         self._ask(approval, self._read)
 
     def _ask(self, approval: ApprovalData, read: Read) -> None:
         while True:
             always = "" if approval.is_for_once else ", [a]lways in this session"
-            said = read(f"Allow it? [y]es, [n]o (a reason may follow){always}: ").strip()
+            said = read(f"Approve? [y]es, [n]o (a reason may follow){always}: ").strip()
             key, _, reason = said.partition(" ")
             match key.lower():
                 case "y" | "yes":
-                    self._tell_decision(approval, approved=True)
+                    self._send_decision(approval, approved=True)
                 case "n" | "no":
-                    self._tell_decision(approval, approved=False, reason=reason.strip() or None)
+                    self._send_decision(approval, approved=False, reason=reason.strip() or None)
                 case "a" | "always" if always:
-                    typer.echo(f"From now on, in this session, unasked: {rule_text(approval.offered)}")
-                    self._tell_decision(approval, approved=True, scope="session")
+                    typer.echo(f"Always approved in this session: {rule_text(approval.offered)}")
+                    self._send_decision(approval, approved=True, scope="session")
                 case _:
                     typer.echo("Type y, n or a." if always else "Type y or n.")
                     continue
             return
 
-    def _tell_decision(
+    def _send_decision(
         self, approval: ApprovalData, *, approved: bool, scope: str = "once", reason: str | None = None
     ) -> None:
         rule = approval.offered if approved and scope != "once" else None
@@ -144,18 +144,18 @@ class DecisionPrompt:
                 self._place.id, approval, approved=approved, scope=scope, reason=reason, rule=rule
             )
         except (Conflict, NotFound) as error:
-            self._narrator.aside(error.message)
+            self._printer.aside(error.message)
 
     def _question(self, question_id: UUID) -> None:
         question = self._place.client.question(self._place.id, question_id)
         if question.state != "open":
             return
         if self._read is None and self._absent is UnattendedPolicy.WAIT:
-            self._narrator.aside(f"The agent asks something: toolcrib answer {str(question_id)[-8:]}")
+            self._printer.aside(f"The agent asks a question: toolcrib answer {str(question_id)[-8:]}")
             return
         if self._read is None:
             raise NoTerminal
-        self._narrator.aside("")
+        self._printer.aside("")
         for item in question.questions:
             self._show_plan(item)
         show_question(Console(), question, self._place.workspace.name)
@@ -164,27 +164,27 @@ class DecisionPrompt:
             try:
                 self._place.client.answer(self._place.id, question_id, answers, by_button=pressed)
             except BadArguments as error:
-                typer.echo("That does not fit: " + "; ".join(map(plain, error.fields.values())))
+                typer.echo("Invalid answer: " + "; ".join(map(plain, error.fields.values())))
                 continue
             except (Conflict, NotFound) as error:
-                self._narrator.aside(error.message)
+                self._printer.aside(error.message)
             return
 
     def _show_plan(self, item: Mapping[str, Any]) -> None:
         try:
-            plan = plan_asked_about(self._place, item, last=self._narrator.last_plan)
+            plan = plan_asked_about(self._place, item, last=self._printer.last_plan)
         except ToolcribError as error:
-            self._narrator.aside(error.message)
+            self._printer.aside(error.message)
             return
         if plan is None:
             return
         lines = plan.text.splitlines()
         console = Console()
         console.print(Text(plain(plan.path), style="bold"))
-        for line in lines[:_MOST_PLAN_LINES]:
+        for line in lines[:_MAX_PLAN_LINES]:
             console.print(Text("  " + plain(line)), soft_wrap=True)
-        if len(lines) > _MOST_PLAN_LINES:
-            console.print(Text(f"  … {len(lines) - _MOST_PLAN_LINES:,} more lines", style="dim"))
+        if len(lines) > _MAX_PLAN_LINES:
+            console.print(Text(f"  … {len(lines) - _MAX_PLAN_LINES:,} more lines", style="dim"))
         console.print()
 
 
@@ -194,10 +194,10 @@ def at_terminal(prompt: str) -> str:
         return input(prompt)
     except EOFError:
         raise Misconfigured(
-            "Nobody answered, so it waits. `toolcrib approve` and `toolcrib answer` decide it later."
+            "Input ended, so the call is still pending. Decide it later with `toolcrib approve` or `toolcrib answer`."
         ) from None
 
 
-def somebody() -> Read | None:
+def terminal_reader() -> Read | None:
     """Whoever sits at this terminal, if it is one."""
     return at_terminal if sys.stdin.isatty() else None

@@ -13,7 +13,7 @@ from toolcrib.sandbox.sandbox import Sandbox
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check sandbox isolation. Ends with status 1 if commands would be off.
+    """Check sandbox isolation. Exits with 1 if agents cannot run commands here.
 
     Example: toolcrib doctor --json
     """
@@ -41,8 +41,8 @@ def _facts(found: Isolation) -> dict[str, object]:
 
 def _tell(found: Isolation) -> None:
     state, colour = ("on", typer.colors.GREEN) if found.offered else ("OFF", typer.colors.RED)
-    typer.secho(f"Commands are {state}: isolation is '{found.level}', '{found.minimum}' is required.", fg=colour)
-    typer.echo(f"Held: {', '.join(found.held) or 'nothing'}.")
+    typer.secho(f"Commands are {state}: isolation is '{found.level}', required is '{found.minimum}'.", fg=colour)
+    typer.echo(f"Isolated: {', '.join(found.held) or 'nothing'}.")
     for gap in found.gaps:
-        typer.secho(f"{'Open' if gap.open else 'Made good otherwise'}: {gap.fact}", fg=typer.colors.YELLOW)
-        typer.echo(f"  Remedy: {gap.remedy}")
+        typer.secho(f"{'Degraded' if gap.open else 'Fallback'}: {gap.fact}", fg=typer.colors.YELLOW)
+        typer.echo(f"  Fix: {gap.remedy}")

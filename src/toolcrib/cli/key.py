@@ -30,7 +30,7 @@ def listed(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List your keys. What a key may do, but for making keys, is what you may.
+    """List your API keys. A key can do what you can, except create keys.
 
     Example: toolcrib key create laptop --days 30
     """
@@ -43,9 +43,9 @@ def listed(
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
     if not found:
-        typer.echo("You have no keys. `toolcrib key create NAME` makes one.")
+        typer.echo("You have no API keys. `toolcrib key create NAME` creates one.")
         return
-    table = Table("id", "name", "begins", "age", "for", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table("id", "name", "prefix", "age", "acts as", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
         holder = "an agent" if one.agent_id else "you"
         table.add_row(
@@ -57,24 +57,22 @@ def listed(
 @app.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for.")],
-    days: Annotated[
-        int | None, typer.Option(min=1, max=3650, help="How long it lives; by default until revoked.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="A name for the key.")],
+    days: Annotated[int | None, typer.Option(min=1, max=3650, help="Days until it expires; by default never.")] = None,
 ) -> None:
-    """Make a key. Its secret is shown this once, alone on standard output.
+    """Create a key and print its secret to standard output. It is not shown again.
 
     Example: export TOOLCRIB_TOKEN=$(toolcrib key create ci)
     """
     with open_workspace(**context.obj) as place:
         _, secret = place.client.create_key(name=name, days=days)
-    typer.echo("This is shown once. Anyone who has it can do what you can.", err=True)
+    typer.echo("Copy the key now. It is not shown again. Anyone who has it can act as you.", err=True)
     typer.echo(secret)
 
 
 @app.command()
-def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="Its id, or how it ends.")]) -> None:
-    """End a key at once.
+def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="The id, or its last characters.")]) -> None:
+    """Revoke a key.
 
     Example: toolcrib key revoke 3f9a2b1c
     """
@@ -82,6 +80,6 @@ def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="Its 
         own = place.client.keys()
         fitting = [one for one in own if str(one.id).endswith(key.lower()) and len(key) >= 4]
         if len(fitting) != 1:
-            raise NotFound(f"{len(fitting)} of your keys end with {one_line(key, 60)!r}. `toolcrib key` lists them.")
+            raise NotFound(f"{len(fitting)} of your key ids end with {one_line(key, 60)!r}. `toolcrib key` lists them.")
         place.client.revoke_key(fitting[0].id)
     typer.echo(f"Revoked: {one_line(fitting[0].name, 60)}.")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from toolcrib.cli.command_options import WorkspaceLocation
 from toolcrib.cli.decision_prompts import DecisionPrompt
-from toolcrib.cli.run import followed
+from toolcrib.cli.run import follow_run
 from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
 from toolcrib.cli.terminal_text import one_line, plain
@@ -25,8 +25,8 @@ class LineChat:
 
     def __init__(self, place: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
         self._place = place
-        self._narrator = SessionPrinter()
-        self._decider = DecisionPrompt(place, self._narrator, read=_line)
+        self._printer = SessionPrinter()
+        self._decisions = DecisionPrompt(place, self._printer, read=_line)
         self._go_to(session, agent)
         self.unsent = ""
 
@@ -39,7 +39,7 @@ class LineChat:
         if note:
             typer.echo(note, err=True)
         self._greet()
-        self._recall()
+        self._load_history()
         _remember_lines(self._place.notes)
         while True:
             try:
@@ -51,7 +51,7 @@ class LineChat:
                 continue
             try:
                 if said.startswith("/"):
-                    if not self._obey(said):
+                    if not self._run_command(said):
                         return
                 else:
                     self._say(said)
@@ -60,7 +60,9 @@ class LineChat:
             except ToolcribError as error:
                 typer.secho(error.message, fg="red", err=True)
             except EOFError:
-                typer.echo("It waits. `toolcrib approve` or `toolcrib chat --resume last` decides it later.")
+                typer.echo(
+                    "The call is still pending. Decide it with `toolcrib approve` or `toolcrib chat --resume last`."
+                )
                 return
 
     def _go_to(self, session: SessionData, agent: AgentData) -> None:
@@ -72,7 +74,7 @@ class LineChat:
         typer.echo(f"{one_line(self._agent.name, 40)}, {model_of(self._agent)}, {trust}{mode}")
         typer.echo(f"in {one_line(self._place.workspace.name, 74)}. /help lists commands.")
 
-    def _recall(self) -> None:
+    def _load_history(self) -> None:
         """What was said last, and the run that goes on."""
         if self.session.last_seq == 0:
             return
@@ -81,19 +83,19 @@ class LineChat:
                 typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}")
         for run in self._place.client.runs(self._place.id, self.session.id):
             if run.state != "ended":
-                followed(self._conversation, run, self._narrator, self._decider)
+                follow_run(self._conversation, run, self._printer, self._decisions)
 
     def _say(self, text: str) -> None:
         self.unsent = text
         run = self._conversation.send(text)
         self.unsent = ""
-        followed(self._conversation, run, self._narrator, self._decider)
+        follow_run(self._conversation, run, self._printer, self._decisions)
 
-    def _obey(self, said: str) -> bool:
+    def _run_command(self, said: str) -> bool:
         """Whether the conversation goes on."""
-        reply = SlashCommands(self._place, self.session, self._agent).obey(said)
-        if reply.carry_out is not None:
-            reply = reply.carry_out()
+        reply = SlashCommands(self._place, self.session, self._agent).run(said)
+        if reply.apply is not None:
+            reply = reply.apply()
         console = Console()
         for line in reply.lines:
             console.print(line, soft_wrap=True)
@@ -104,7 +106,7 @@ class LineChat:
         elif reply.session is not None:
             self._go_to(reply.session, self._agent)
             self._greet()
-            self._recall()
+            self._load_history()
         return not reply.leave
 
 

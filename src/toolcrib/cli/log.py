@@ -21,21 +21,21 @@ from toolcrib.cli.terminal_text import diff_line, one_line
 from toolcrib.client import AuditRecordData
 from toolcrib.core.errors import ToolcribError
 
-_MOST_DIFF_LINES = 200
-_MOST_FILES = 20
+_MAX_DIFF_LINES = 200
+_MAX_FILES = 20
 _NAMING = ("command", "path", "source", "pattern", "query")
 
 
 def log(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many calls.")] = 20,
-    diff: Annotated[bool, typer.Option("--diff", "-p", help="What each call changed, line by line.")] = False,
-    all_calls: Annotated[bool, typer.Option("--all", help="Also calls that only read.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Number of calls.")] = 20,
+    diff: Annotated[bool, typer.Option("--diff", "-p", help="Show the diff of each call.")] = False,
+    all_calls: Annotated[bool, typer.Option("--all", help="Include read-only calls.")] = False,
     as_json: JsonOption = False,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show what was done here, the newest last: calls that changed files, ran commands or were refused.
+    """Show the history: calls that changed files, ran commands or were denied. Newest last.
 
     Example: toolcrib log --diff
     """
@@ -51,7 +51,7 @@ def log(
             for line in [*record_lines(record, names), *diff_lines(diffs)]:
                 console.print(line, soft_wrap=True)
         if not records and not as_json:
-            typer.echo("Nothing has been done here yet.")
+            typer.echo("No tool calls yet.")
 
 
 def newest_records(place: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordData]:
@@ -76,7 +76,7 @@ def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text
     who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
     about = next((one_line(record.input[name], 200) for name in _NAMING if record.input.get(name)), "")
     how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
-    allowed = ", allowed by a person" if record.approver_id and record.outcome == "done" else ""
+    allowed = ", approved by a person" if record.approver_id and record.outcome == "done" else ""
     isolation = f", {one_line(record.isolation, 40)}" if record.isolation else ""
     lines = [
         Text.assemble(
@@ -84,9 +84,9 @@ def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text
         ),
         Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"),
     ]
-    lines += [Text(f"  {_change(file)} {one_line(_path(file), 200)}") for file in record.files[:_MOST_FILES]]
-    if len(record.files) > _MOST_FILES:
-        lines.append(Text(f"  and {len(record.files) - _MOST_FILES:,} more files", style="dim"))
+    lines += [Text(f"  {_change(file)} {one_line(_path(file), 200)}") for file in record.files[:_MAX_FILES]]
+    if len(record.files) > _MAX_FILES:
+        lines.append(Text(f"  and {len(record.files) - _MAX_FILES:,} more files", style="dim"))
     return lines
 
 
@@ -110,7 +110,7 @@ def diffs_of(place: WorkspaceLocation, record: AuditRecordData) -> list[dict[str
     if not record.files:
         return []
     try:
-        found = place.client.call(place.id, "changes", {"calls": [str(record.call_id)], "limit": _MOST_FILES})
+        found = place.client.call(place.id, "changes", {"calls": [str(record.call_id)], "limit": _MAX_FILES})
     except ToolcribError as error:
         return [{"path": "", "diff": "", "why": error.message}]
     return [{"path": one["path"], "diff": one.get("diff") or ""} for one in found["changes"]]
@@ -121,7 +121,7 @@ def diff_lines(diffs: list[dict[str, str]]) -> list[Text]:
     for found in diffs:
         if found.get("why"):
             lines.append(Text(f"    {one_line(found['path'], 100)}: {one_line(found['why'])}", style="dim"))
-        lines += [diff_line(line) for line in found["diff"].splitlines()[: _MOST_DIFF_LINES - len(lines)] if line]
-    if len(lines) >= _MOST_DIFF_LINES:
-        lines.append(Text("  … more is not shown; --json has it all.", style="dim"))
+        lines += [diff_line(line) for line in found["diff"].splitlines()[: _MAX_DIFF_LINES - len(lines)] if line]
+    if len(lines) >= _MAX_DIFF_LINES:
+        lines.append(Text("  … truncated; --json shows everything.", style="dim"))
     return lines

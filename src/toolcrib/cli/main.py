@@ -39,7 +39,7 @@ def command_line(*names: str) -> typer.Typer:
         name="toolcrib",
         help=(
             "AI agents for your project directory, with approvals, an audit log and undo.\n\n"
-            "Without a command: a chat in this directory. Example: `cd app; toolcrib`"
+            "Without a command: chat in this directory. Example: `cd app; toolcrib`"
         ),
         pretty_exceptions_enable=False,
         # Plain help: half as long as in boxes, and it reads well aloud.

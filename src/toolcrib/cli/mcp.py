@@ -53,7 +53,7 @@ def _address(directory: Path, server: str | None, workspace: str | None) -> Iter
         return
     token = os.environ.get("TOOLCRIB_TOKEN")
     if not token:
-        raise Misconfigured("Say who you are to the server: set TOOLCRIB_TOKEN to an API key of yours or an agent's.")
+        raise Misconfigured("TOOLCRIB_TOKEN is not set. Set it to your API key or an agent's.")
     if workspace is None:
         yield f"{server.rstrip('/')}/mcp", lambda: token
         return
@@ -69,14 +69,14 @@ async def _pass_on(url: str, token: Callable[[], str]) -> None:
     from mcp.server.stdio import stdio_server
 
     timeout = httpx2.Timeout(30, read=600)
-    era = _ProtocolVersion()
+    protocol = _ProtocolVersion()
 
-    async def say_who(request: httpx2.Request) -> None:
+    async def add_token(request: httpx2.Request) -> None:
         # Each time anew: a directory's token is renewed while this runs.
         request.headers["Authorization"] = f"Bearer {token()}"
 
     async with (
-        httpx2.AsyncClient(timeout=timeout, trust_env=False, event_hooks={"request": [say_who]}) as http,
+        httpx2.AsyncClient(timeout=timeout, trust_env=False, event_hooks={"request": [add_token]}) as http,
         stdio_server() as (from_client, to_client),
         streamable_http_client(url, http_client=http) as (from_server, to_server),
         anyio.create_task_group() as group,
@@ -85,13 +85,13 @@ async def _pass_on(url: str, token: Callable[[], str]) -> None:
         async def back() -> None:
             async for answer in from_server:
                 if not isinstance(answer, Exception):
-                    era.hear(answer)
+                    protocol.record(answer)
                     await to_client.send(answer)
 
         group.start_soon(back)
         async for message in from_client:
             if not isinstance(message, Exception):
-                await to_server.send(era.marked(message))
+                await to_server.send(protocol.with_headers(message))
         group.cancel_scope.cancel()
 
 
@@ -101,13 +101,13 @@ class _ProtocolVersion:
     def __init__(self) -> None:
         self._agreed: str | None = None
 
-    def hear(self, answer: "SessionMessage") -> None:
+    def record(self, answer: "SessionMessage") -> None:
         """The answer to `initialize` says what was agreed on."""
         result = getattr(answer.message, "result", None)
         if self._agreed is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
             self._agreed = result["protocolVersion"]
 
-    def marked(self, message: "SessionMessage") -> "SessionMessage":
+    def with_headers(self, message: "SessionMessage") -> "SessionMessage":
         from mcp.shared.message import ClientMessageMetadata, SessionMessage
 
         headers = self._headers(getattr(message.message, "method", None), getattr(message.message, "params", None))
@@ -148,8 +148,8 @@ def served(
 ) -> None:
     """Serve a workspace's tools to an MCP client on standard input and output.
 
-    Without a server, the workspace is the directory. With one, TOOLCRIB_TOKEN is your API key or an agent's; an agent's
-    key knows its workspace. The commands are for the other way: MCP servers whose tools agents here may use.
+    Serves the directory. With --server, TOOLCRIB_TOKEN is your API key or an agent's; an agent's key implies its
+    workspace. The subcommands manage MCP servers whose tools agents can use.
 
     Example, in a client's configuration: {"command": "toolcrib", "args": ["mcp", "-C", "/path/to/project"]}
     """
@@ -162,15 +162,15 @@ def served(
 def add(
     context: typer.Context,
     name: NameArgument,
-    command: Annotated[list[str] | None, typer.Argument(help="A program, which runs in the sandbox.")] = None,
-    url: Annotated[str | None, typer.Option(help="An address, instead of a program.")] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="A program to run in the sandbox.")] = None,
+    url: Annotated[str | None, typer.Option(help="A URL instead of a program.")] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option(help="A header or variable for it, from the environment: NAME, or NAME=VARIABLE."),
+        typer.Option(help="A header or variable to pass, read from the environment: NAME or NAME=VARIABLE."),
     ] = None,
     safe: Annotated[list[str] | None, typer.Option(help="A tool that needs no approval.")] = None,
 ) -> None:
-    """Add a server and see what it offers; for owners. Its tools are of no use until you accept them.
+    """Add a server and list its tools; owners only. Agents can use them after `mcp approve`.
 
     Example: toolcrib mcp add files -- node /opt/mcp/server.js /data
     """
@@ -181,12 +181,12 @@ def add(
         )
     _show(made)
     if made.seen:
-        typer.echo(f"Nobody can use them yet. Look them through, then: toolcrib mcp approve {made.name}")
+        typer.echo(f"Agents cannot use these tools yet. Review them, then run: toolcrib mcp approve {made.name}")
 
 
 @app.command("list")
 def listed(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the servers here.
+    """List MCP servers.
 
     Example: toolcrib mcp list
     """
@@ -196,7 +196,7 @@ def listed(context: typer.Context, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
     if not found:
-        typer.echo("There are no MCP servers here yet. `toolcrib mcp add` adds one.")
+        typer.echo("No MCP servers yet. `toolcrib mcp add` adds one.")
         return
     table = Table("name", "where", "tools", "state", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
@@ -208,16 +208,16 @@ def listed(context: typer.Context, as_json: JsonOption = False) -> None:
 def show(
     context: typer.Context,
     name: NameArgument,
-    again: Annotated[bool, typer.Option("--again", help="Ask the server anew; for owners.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask the server again; owners only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a server offers, what was accepted of it, and what has changed since.
+    """Show the tools of a server: approved, new and changed ones.
 
-    Example: toolcrib mcp show files --again
+    Example: toolcrib mcp show files --refresh
     """
     with open_workspace(**context.obj) as place:
         found = _found(place, name)
-        if again:
+        if refresh:
             found = place.client.refresh_mcp_server(place.id, found.id)
     if as_json:
         typer.echo(found.model_dump_json())
@@ -229,28 +229,37 @@ def show(
 def approve(
     context: typer.Context,
     name: NameArgument,
-    sha256: Annotated[str | None, typer.Option(help="Of the list that you have seen, instead of being asked.")] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="Approve the list with this SHA-256 without a confirmation.")
+    ] = None,
 ) -> None:
-    """Let agents use the tools that a server offers now; for owners. One that changes later is off until you do again.
+    """Approve the tools of a server; owners only. A tool that changes later needs a new approval.
 
     Example: toolcrib mcp approve files
     """
     with open_workspace(**context.obj) as place:
         found = _found(place, name)
         if found.seen_sha256 is None:
-            raise BadArguments({"name": found.problem or "it offered nothing yet"}, f"{name} has no tools to accept.")
+            raise BadArguments(
+                {"name": found.problem or "the server has not offered any tools yet"},
+                f"{name} has no tools to approve.",
+            )
         if sha256 is None:
             _show(found)
             if not sys.stdin.isatty():
-                raise Misconfigured(f"Nobody can be asked here. If that is what you want: --sha256 {found.seen_sha256}")
-            typer.confirm("Let agents use these, as they are described?", abort=True)
+                raise Misconfigured(
+                    f"There is no terminal to confirm at. To approve this list, add --sha256 {found.seen_sha256}"
+                )
+            typer.confirm("Approve these tools?", abort=True)
         done = place.client.approve_mcp_server(place.id, found.id, sha256=sha256 or found.seen_sha256)
-    typer.echo(f"Accepted: {len(done.approved)} tools of {done.name}. An agent uses what its definition allows.")
+    typer.echo(
+        f"Approved {len(done.approved)} tools of {done.name}. Agents can use those that their definition permits."
+    )
 
 
 @app.command()
 def remove(context: typer.Context, name: NameArgument) -> None:
-    """Remove a server and its tools; for owners. What they did stays.
+    """Remove a server and its tools; owners only. Their history stays.
 
     Example: toolcrib mcp remove files
     """
@@ -264,7 +273,7 @@ def _found(place: WorkspaceLocation, name: str) -> McpServerData:
     found = next((one for one in own if one.name == name), None)
     if found is None:
         names = ", ".join(one.name for one in own) or "none"
-        raise NotFound(f"There is no MCP server called {name!r} here. There are: {names}.")
+        raise NotFound(f"There is no MCP server {name!r}. MCP servers: {names}.")
     return found
 
 
@@ -273,7 +282,7 @@ def _from_environment(said: str) -> tuple[str, str]:
     name, _, variable = said.partition("=")
     value = os.environ.get(variable or name)
     if value is None:
-        raise Misconfigured(f"Put the secret {name!r} into the environment first: {variable or name} is not set there.")
+        raise Misconfigured(f"The environment variable {variable or name} is not set. Set it to the secret {name!r}.")
     return name, value
 
 
@@ -284,12 +293,12 @@ def _show(server: McpServerData) -> None:
         typer.echo(f"  {one_line(server.problem, 1_000)}")
     accepted = {tool.name: tool.sha256 for tool in server.approved}
     for tool in server.seen if server.seen is not None else server.approved:
-        mark = {tool.sha256: "accepted", None: "new"}.get(accepted.get(tool.name), "changed")
+        mark = {tool.sha256: "approved", None: "new"}.get(accepted.get(tool.name), "changed")
         safe = ", safe" if tool.name in server.safe_tools else ""
         typer.echo(f"\n  {one_line(tool.name, 100)} ({mark}{safe})")
         for line in plain(tool.description).splitlines():
             typer.echo(f"    {line}")
-        typer.echo(f"    takes {one_line(json.dumps(tool.input_schema.get('properties', {})), 1_000)}")
+        typer.echo(f"    arguments {one_line(json.dumps(tool.input_schema.get('properties', {})), 1_000)}")
     if server.seen_sha256:
         typer.echo(f"\n  sha256 {server.seen_sha256}")
 
@@ -300,7 +309,7 @@ def _where(server: McpServerData) -> str:
 
 def _state(server: McpServerData) -> str:
     if not server.enabled:
-        return "switched off"
+        return "disabled"
     if server.awaits_approval:
-        return "to be accepted" if not server.approved else "changed: to be accepted again"
-    return "accepted" if server.approved else "nothing offered"
+        return "needs approval" if not server.approved else "changed, needs approval"
+    return "approved" if server.approved else "no tools"

@@ -35,7 +35,7 @@ def listed(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List the models that you may use. ANTHROPIC_API_KEY, OPENAI_API_KEY and OLLAMA_HOST count.
+    """List available models. Reads ANTHROPIC_API_KEY, OPENAI_API_KEY and OLLAMA_HOST.
 
     Example: toolcrib models use ollama/qwen3
     """
@@ -74,12 +74,10 @@ def listed(
 def login(
     context: typer.Context,
     provider: ProviderArgument,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="For a server that imitates the provider.")] = None,
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not ask the provider whether the key is right.")
-    ] = False,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="URL of a server with a compatible API.")] = None,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not check the key with the provider.")] = False,
 ) -> None:
-    """Store your key to a provider, encrypted. It is asked for without being shown, or read from a pipe.
+    """Store your API key for a provider, encrypted. Prompts for it, or reads it from a pipe.
 
     Example: toolcrib models login anthropic
     """
@@ -91,30 +89,30 @@ def login(
 
 @app.command()
 def logout(context: typer.Context, provider: ProviderArgument) -> None:
-    """Forget your key to a provider.
+    """Delete your API key for a provider.
 
     Example: toolcrib models logout anthropic
     """
     with open_workspace(**context.obj) as place:
         place.client.remove_access(provider)
     named = [one.provider for one in named_by_environment()]
-    typer.echo("Forgotten." + (" The environment still names one." if provider in named else ""))
+    typer.echo("Forgotten." + (" The environment still sets one." if provider in named else ""))
 
 
 @app.command()
 def use(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="PROVIDER/MODEL")],
-    agent: Annotated[str | None, typer.Option("--agent", "-a", help="Whose; by default the default agent's.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", "-a", help="The agent; by default the default agent.")] = None,
 ) -> None:
-    """Let an agent use this model from its next message on.
+    """Set the model of an agent, from its next message on.
 
     Example: toolcrib models use anthropic/claude-sonnet-4-5
     """
     choice = parse_choice(model)
     with open_workspace(**context.obj) as place:
         changed = set_model(place, resolve_agent(place, agent), choice)
-    typer.echo(f"{one_line(changed.name, 60)} uses {one_line(str(choice), 120)}.")
+    typer.echo(f"{one_line(changed.name, 60)} now uses {one_line(str(choice), 120)}.")
 
 
 def _secret(provider: str) -> str:
@@ -124,5 +122,5 @@ def _secret(provider: str) -> str:
         return ""
     secret = str(typer.prompt(f"Key for {one_line(provider, 40)}", hide_input=True)).strip()
     if not secret:
-        raise Misconfigured("No key was given, so none was stored.")
+        raise Misconfigured("No key given. Nothing was stored.")
     return secret

@@ -24,7 +24,7 @@ from toolcrib.core.errors import BadArguments, NotFound
 app = typer.Typer(invoke_without_command=True)
 
 # Where the server ends, too; a folder that was named by mistake is not packed for minutes.
-_MOST_FILES = 2_000
+_MAX_FILES = 2_000
 
 
 @app.callback()
@@ -35,7 +35,7 @@ def listed(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show the package that is installed here, which agents read as @pkg.
+    """Show the installed package. Agents read it at @pkg.
 
     Example: toolcrib package install demo.zip
     """
@@ -50,22 +50,22 @@ def listed(
     for one in found:
         _show(one)
     if not found:
-        typer.echo("No package is installed here. `toolcrib package install` installs one.")
+        typer.echo("No package is installed. `toolcrib package install` installs one.")
 
 
 @app.command()
 def install(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="A zip, tar or tar.gz, or a folder with a package.json.")],
+    path: Annotated[Path, typer.Argument(help="A zip, tar or tar.gz file, or a directory with a package.json.")],
 ) -> None:
-    """Install a package, or another version of it; for owners. Its agents ask before what is dangerous.
+    """Install or update a package; owners only. Its agents ask before dangerous calls.
 
     Example: toolcrib package install ./demo
     """
     try:
         archive = packed(path) if path.is_dir() else path.read_bytes()
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.") from None
+        raise NotFound(f"Cannot read {path}: {error.strerror}.") from None
     with open_workspace(**context.obj) as place:
         made = place.client.install_package(place.id, archive)
     typer.echo("Installed:")
@@ -74,13 +74,13 @@ def install(
 
 @app.command()
 def remove(context: typer.Context, name: Annotated[str, typer.Argument(help="The package's name.")]) -> None:
-    """Remove a package and its agents; for owners. What they did stays.
+    """Remove a package and its agents; owners only. Their history stays.
 
     Example: toolcrib package remove demo
     """
     with open_workspace(**context.obj) as place:
         if name not in [one.name for one in place.client.packages(place.id)]:
-            raise NotFound(f"The package {name!r} is not installed here.")
+            raise NotFound(f"Package {name!r} is not installed.")
         place.client.remove_package(place.id, name)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
@@ -94,13 +94,15 @@ def packed(folder: Path) -> bytes:
             for name in sorted(name for name in [*folders, *files] if not name.startswith(".")):
                 file = Path(above, name)
                 if file.is_symlink() or not (file.is_file() or file.is_dir()):
-                    raise BadArguments({"path": f"{file} is no plain file. A package holds no links."})
+                    raise BadArguments(
+                        {"path": f"{file} is not a regular file. A package cannot contain symbolic links."}
+                    )
                 if file.is_dir():
                     continue
                 count += 1
-                if count > _MOST_FILES:
+                if count > _MAX_FILES:
                     raise BadArguments(
-                        {"path": f"{folder} has more than {_MOST_FILES:,} files, too many for a package."}
+                        {"path": f"{folder} has more than {_MAX_FILES:,} files, the limit for a package."}
                     )
                 # Without dates and modes, which no package keeps.
                 entry = zipfile.ZipInfo(file.relative_to(folder).as_posix())

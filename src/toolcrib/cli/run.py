@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolcrib.cli.command_options import HERE, DirectoryOption, ServerOption, WorkspaceOption, open_workspace
-from toolcrib.cli.decision_prompts import DecisionPrompt, NoTerminal, UnattendedPolicy, somebody
+from toolcrib.cli.decision_prompts import DecisionPrompt, NoTerminal, UnattendedPolicy, terminal_reader
 from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.client import RunData, ServerUnreachable
 from toolcrib.core.agents import TrustLevel
@@ -35,69 +35,71 @@ def _load_provider(name: str) -> None:
 # How a run ended, as a script is told.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}
 NEEDS_A_PERSON = 5
-TAKEN_OVER = "The terminal that served this directory has ended. Going on here."
+TAKEN_OVER = "The server for this directory has stopped. Continuing in this terminal."
 
-AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="Who answers; by default the default agent.")]
-TrustOption = Annotated[TrustLevel | None, typer.Option(help="How often you are asked; by default as the agent says.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="The agent; by default the default agent.")]
+TrustOption = Annotated[TrustLevel | None, typer.Option(help="Trust level; by default the agent's.")]
 
 
 def run(
-    prompt: Annotated[str, typer.Argument(help="What you want. A dash reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The task. `-` reads it from standard input.")],
     agent: AgentOption = None,
     trust: TrustOption = None,
     approve: Annotated[
         UnattendedPolicy | None,
-        typer.Option(help="What waits for a person: ask nobody, or wait for `toolcrib approve`."),
+        typer.Option(help="Without a terminal: reject approvals, or wait for `toolcrib approve`."),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Begin in plan mode: look, and propose.")] = False,
-    package: Annotated[str | None, typer.Option(help="RunData the workflow of this package.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Every event as a line of JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Start in plan mode: read-only, the agent proposes a plan.")
+    ] = False,
+    package: Annotated[str | None, typer.Option(help="Run the workflow of this package.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")] = False,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Ask an agent for one thing and see it done.
+    """Run one task with an agent.
 
-    You are asked before it changes something, with the diff. Without a terminal, such calls are denied.
-    Ends with 0 done, 1 failed, 3 stopped at a limit, 4 out of bounds, 5 needs a person, 130 stopped by you.
+    Shows the diff and asks before the agent changes something. Without a terminal, such calls are rejected.
+    Exit codes: 0 done, 1 failed, 3 limit reached, 4 sandbox violation, 5 needs a person, 130 cancelled.
 
     Example: toolcrib run "Add a test for the parser"
     """
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
-        raise Misconfigured('There is nothing to do. Say what: toolcrib run "…"')
+        raise Misconfigured('No task given. Usage: toolcrib run "…"')
     if server is None:
         # While the database starts: its process does the work then, not ours.
         warm_provider()
-    narrator = SessionPrinter(quiet=quiet or as_json)
-    read = None if approve is not None or as_json or prompt == "-" else somebody()
+    printer = SessionPrinter(quiet=quiet or as_json)
+    read = None if approve is not None or as_json or prompt == "-" else terminal_reader()
     conversation, begun = None, None
     while True:
         with open_workspace(directory, server=server, workspace=workspace) as place:
             if conversation is None:
-                hired = resolve_agent(place, agent)
+                chosen_agent = resolve_agent(place, agent)
                 mode = "plan" if plan else "build"
                 session = place.client.create_session(
-                    place.id, agent_id=hired.id, mode=mode, trust=trust, package=package
+                    place.id, agent_id=chosen_agent.id, mode=mode, trust=trust, package=package
                 )
                 conversation = SessionClient(place, session)
             conversation = conversation.moved(place)
-            decider = DecisionPrompt(place, narrator, read=read, absent=approve or UnattendedPolicy.NEVER)
+            decisions = DecisionPrompt(place, printer, read=read, absent=approve or UnattendedPolicy.NEVER)
             try:
                 begun = begun or conversation.send(text)
-                raise typer.Exit(followed(conversation, begun, narrator, decider, as_json=as_json))
+                raise typer.Exit(follow_run(conversation, begun, printer, decisions, as_json=as_json))
             except ServerUnreachable:
                 if not place.served_elsewhere:
                     raise
-                narrator.aside(TAKEN_OVER)
+                printer.aside(TAKEN_OVER)
 
 
-def followed(
+def follow_run(
     conversation: SessionClient,
     run: RunData,
-    narrator: SessionPrinter,
-    decider: DecisionPrompt,
+    printer: SessionPrinter,
+    decisions: DecisionPrompt,
     *,
     as_json: bool = False,
 ) -> int:
@@ -109,15 +111,15 @@ def followed(
                 if as_json:
                     typer.echo(told.model_dump_json(exclude_none=True))
                 else:
-                    narrator.tell(told)
+                    printer.show(told)
                 if is_end(told, run):
                     status = STATUS.get(str(told.payload.get("endReason")), 1)
                 else:
-                    decider.decide(told)
+                    decisions.decide(told)
             return status
         except NoTerminal:
-            narrator.aside(
-                "The agent asks something, and nobody can answer here. Run it in a terminal, or add "
+            printer.aside(
+                "The agent asks a question, but there is no terminal. Run it in a terminal, or add "
                 "--approve wait and answer with `toolcrib answer`."
             )
             conversation.stop(run)
@@ -126,5 +128,5 @@ def followed(
             if stopped:
                 raise
             stopped = True
-            narrator.aside("Stopping …")
+            printer.aside("Cancelling …")
             conversation.stop(run)

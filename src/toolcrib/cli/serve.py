@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API.
 
-    Needs TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_SEAL_KEY; prepare the database with
+    Requires TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_SEAL_KEY. Prepare the database with
     `toolcrib db upgrade` first.
 
     Example: toolcrib serve --port 3000
@@ -61,9 +61,9 @@ def _show_setup_link(settings: Settings, secret: str) -> None:
 
     host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
     typer.echo(
-        f"Nobody has an account yet. Make the first one within {SETUP_MINUTES} minutes:\n\n"
+        f"There are no accounts yet. Create the first one within {SETUP_MINUTES} minutes:\n\n"
         f"  http://{host}:{settings.port}/#setup={secret}\n\n"
-        "or with `toolcrib user create`. Registration is closed to others.",
+        "or with `toolcrib user create`. Registration is closed otherwise.",
         err=True,
     )
 

@@ -15,7 +15,7 @@ from toolcrib.cli.terminal_text import one_line, plain
 from toolcrib.client import StreamMessage
 from toolcrib.sdk.run_events import TextAssembler
 
-_MOST_OUTPUT_LINES = 12
+_MAX_OUTPUT_LINES = 12
 _LINE = 160
 
 
@@ -31,12 +31,12 @@ class SessionPrinter:
         self._open_line = False
         self.last_plan: str | None = None
 
-    def tell(self, told: StreamMessage) -> None:
+    def show(self, told: StreamMessage) -> None:
         payload = told.payload
         match told.type:
             case "chat:text-delta":
                 if self._words.is_new_attempt(payload):
-                    self.aside("(begun again)")
+                    self.aside("(restarted)")
                 self._say(self._words.fresh(payload))
             case "chat:stream-end":
                 self._say(self._words.rest(payload))
@@ -78,9 +78,9 @@ class SessionPrinter:
 
     def _output(self, text: str) -> None:
         lines = text.strip("\n").split("\n") if text.strip() else []
-        if (more := len(lines) - _MOST_OUTPUT_LINES) > 0:
-            self.aside(f"    … {more:,} lines before")
-        for line in lines[-_MOST_OUTPUT_LINES:]:
+        if (more := len(lines) - _MAX_OUTPUT_LINES) > 0:
+            self.aside(f"    … {more:,} earlier lines")
+        for line in lines[-_MAX_OUTPUT_LINES:]:
             self.aside(f"    {one_line(line, _LINE)}")
 
     def _ended(self, payload: Mapping[str, Any]) -> None:

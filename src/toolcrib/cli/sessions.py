@@ -25,44 +25,48 @@ _LOOKED_AT = 200
 
 
 def sessions(
-    session: Annotated[str | None, typer.Argument(help="Show this one: its id, how it ends, or `last`.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_LOOKED_AT, help="How many.")] = 20,
+    session: Annotated[
+        str | None, typer.Argument(help="Show this session: its id, the end of its id, or `last`.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_LOOKED_AT, help="Number of sessions.")] = 20,
     as_json: JsonOption = False,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List the conversations here, the newest first, or show what was said in one.
+    """List sessions, newest first, or show the messages of one.
 
     Example: toolcrib sessions last
     """
     with open_workspace(directory, server=server, workspace=workspace) as place:
         if session is not None:
-            _show(place, found_session(place, session), as_json=as_json)
+            _show(place, find_session(place, session), as_json=as_json)
             return
         found = place.client.sessions(place.id, limit=limit)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
     if not found:
-        typer.echo("There are no sessions here yet.")
+        typer.echo("No sessions yet.")
         return
     table = Table("id", "age", "mode", "title", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
         table.add_row(str(one.id)[-8:], age(one.created_at), one.mode, Text(one_line(one.title or "", 60)))
     Console().print(table)
-    typer.echo("\nGo on with: toolcrib chat --resume ID")
+    typer.echo("\nContinue with: toolcrib chat --resume ID")
 
 
-def found_session(place: WorkspaceLocation, said: str) -> SessionData:
+def find_session(place: WorkspaceLocation, said: str) -> SessionData:
     """The one whose id is, or ends with, what was said; ``last`` is the newest."""
     found = place.client.sessions(place.id, limit=_LOOKED_AT)
     fitting = found[:1] if said == "last" else [one for one in found if str(one.id).endswith(said.lower())]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise NotFound(f"There is no session {one_line(said, 60)!r} here. `toolcrib sessions` lists them.")
-    raise NotFound(f"{len(fitting)} sessions end with {one_line(said, 60)!r}. Give more of the id.")
+        raise NotFound(f"There is no session {one_line(said, 60)!r}. `toolcrib sessions` lists them.")
+    raise NotFound(
+        f"{len(fitting)} sessions have an id that ends with {one_line(said, 60)!r}. Give more characters of the id."
+    )
 
 
 def _show(place: WorkspaceLocation, session: SessionData, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from toolcrib.cli.log import diff_lines, diffs_of, newest_records, record_lines
-from toolcrib.cli.sessions import found_session
+from toolcrib.cli.sessions import find_session
 from toolcrib.cli.terminal_text import age, change_lines, one_line
 from toolcrib.client import AgentData, SessionData
 from toolcrib.core.agents import TrustLevel
@@ -20,8 +20,8 @@ from toolcrib.sdk.default_model import parse_choice
 from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
-_MOST_SESSIONS = 20
-_MOST_RECORDS = 10
+_MAX_SESSIONS = 20
+_MAX_RECORDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,19 @@ class SlashCommand:
 
 
 COMMANDS = (
-    SlashCommand("/undo", "", "undo what the last run did"),
-    SlashCommand("/redo", "", "do it again after all"),
-    SlashCommand("/diff", "", "what the last call changed, line by line"),
-    SlashCommand("/log", "", "what was done here"),
-    SlashCommand("/sessions", "", "earlier conversations"),
-    SlashCommand("/resume", "[ID]", "go on with one of them; by default the last"),
-    SlashCommand("/agent", "[NAME]", "list the agents, or talk to another one"),
-    SlashCommand("/model", "[MODEL]", "show the model, or use another: provider/model"),
-    SlashCommand("/trust", "[LEVEL]", "how often you are asked: supervised, guided or autonomous"),
-    SlashCommand("/plan", "", "begin another session, in plan mode: look, and propose"),
-    SlashCommand("/new", "", "begin another session"),
-    SlashCommand("/help", "", "this list"),
-    SlashCommand("/quit", "", "end, as Ctrl-D does; what waits can be decided later"),
+    SlashCommand("/undo", "", "undo the last run"),
+    SlashCommand("/redo", "", "redo the last undo"),
+    SlashCommand("/diff", "", "show the diff of the last call"),
+    SlashCommand("/log", "", "show the history"),
+    SlashCommand("/sessions", "", "list sessions"),
+    SlashCommand("/resume", "[ID]", "continue a session; by default the last"),
+    SlashCommand("/agent", "[NAME]", "list agents, or switch to another one"),
+    SlashCommand("/model", "[MODEL]", "show the model, or switch: provider/model"),
+    SlashCommand("/trust", "[LEVEL]", "trust level: supervised, guided or autonomous"),
+    SlashCommand("/plan", "", "start a session in plan mode"),
+    SlashCommand("/new", "", "start a session"),
+    SlashCommand("/help", "", "list commands"),
+    SlashCommand("/quit", "", "quit (Ctrl-D); pending approvals stay"),
 )
 
 
@@ -58,7 +58,7 @@ class SlashReply:
     agent: AgentData | None = None
     leave: bool = False
     # Does what the lines only foretell.
-    carry_out: "Callable[[], SlashReply] | None" = None
+    apply: "Callable[[], SlashReply] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SlashCommands:
     session: SessionData
     agent: AgentData
 
-    def obey(self, said: str) -> SlashReply:
+    def run(self, said: str) -> SlashReply:
         """Does what was typed; NotFound if there is no such command."""
         command, _, rest = said.partition(" ")
         rest = rest.strip()
@@ -87,14 +87,14 @@ class SlashCommands:
             case "/resume":
                 return self._resumed(rest or "last")
             case "/agent":
-                return self._agents() if not rest else self._begun(resolve_agent(self.place, rest), trust=None)
+                return self._agents() if not rest else self._open_session(resolve_agent(self.place, rest), trust=None)
             case "/model":
                 return self._model(rest)
             case "/trust":
                 return self._trust(rest)
             case "/new" | "/plan":
                 mode = "plan" if command == "/plan" else "build"
-                return self._begun(self.agent, mode=mode, trust=self.session.trust)
+                return self._open_session(self.agent, mode=mode, trust=self.session.trust)
             case "/help":
                 return SlashReply(help_lines())
             case "/quit" | "/exit":
@@ -105,32 +105,32 @@ class SlashCommands:
     def _foretold(self, deed: UndoTarget, *, undone: bool) -> SlashReply:
         found = run_undo(self.place, deed, dry_run=True)
 
-        def carry_out() -> SlashReply:
+        def apply() -> SlashReply:
             return SlashReply(tuple(change_lines(run_undo(self.place, deed), undone=undone)))
 
-        return SlashReply(tuple(change_lines(found, undone=undone)), carry_out=carry_out)
+        return SlashReply(tuple(change_lines(found, undone=undone)), apply=apply)
 
     def _diff(self) -> SlashReply:
-        changed = [record for record in newest_records(self.place, _MOST_RECORDS) if record.files]
+        changed = [record for record in newest_records(self.place, _MAX_RECORDS) if record.files]
         if not changed:
-            raise NotFound("No call has changed a file here yet.")
+            raise NotFound("No call has changed a file yet.")
         return SlashReply((*record_lines(changed[0], self._names()), *diff_lines(diffs_of(self.place, changed[0]))))
 
     def _log(self) -> SlashReply:
-        records, names = newest_records(self.place, _MOST_RECORDS), self._names()
+        records, names = newest_records(self.place, _MAX_RECORDS), self._names()
         lines = [line for record in reversed(records) for line in record_lines(record, names)]
-        return SlashReply(tuple(lines) or (Text("Nothing has been done here yet."),))
+        return SlashReply(tuple(lines) or (Text("No tool calls yet."),))
 
     def _sessions(self) -> SlashReply:
-        found = self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS)
+        found = self.place.client.sessions(self.place.id, limit=_MAX_SESSIONS)
         lines = [Text(session_line(one, here=one.id == self.session.id)) for one in found]
-        return SlashReply((*lines, Text("/resume ID goes on with one of them.", style="dim")))
+        return SlashReply((*lines, Text("/resume ID continues a session.", style="dim")))
 
     def _resumed(self, said: str) -> SlashReply:
         others = [one for one in self.place.client.sessions(self.place.id) if one.id != self.session.id]
         if said == "last" and not others:
-            raise NotFound("There is no earlier session here.")
-        found = others[0] if said == "last" else found_session(self.place, said)
+            raise NotFound("There is no earlier session.")
+        found = others[0] if said == "last" else find_session(self.place, said)
         return SlashReply(session=found, agent=resolve_agent(self.place, str(found.agent_id)))
 
     def _agents(self) -> SlashReply:
@@ -142,22 +142,22 @@ class SlashCommands:
             )
         )
 
-    def _begun(self, agent: AgentData, *, mode: str = "build", trust: str | None) -> SlashReply:
+    def _open_session(self, agent: AgentData, *, mode: str = "build", trust: str | None) -> SlashReply:
         session = self.place.client.create_session(self.place.id, agent_id=agent.id, mode=mode, trust=trust)
         return SlashReply(session=session, agent=agent)
 
     def _model(self, said: str) -> SlashReply:
         if not said:
-            return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists what there is.", style="dim")))
+            return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists all models.", style="dim")))
         changed = set_model(self.place, self.agent, parse_choice(said))
-        return SlashReply((Text(f"{one_line(changed.name, 40)} uses {model_of(changed)} from now on."),), agent=changed)
+        return SlashReply((Text(f"{one_line(changed.name, 40)} now uses {model_of(changed)}."),), agent=changed)
 
     def _trust(self, level: str) -> SlashReply:
         if not level:
             most = f", at most {self.agent.max_trust}" if self.agent.max_trust else ""
             return SlashReply((Text(f"Trust is {trust_of(self.session, self.agent)}{most}."),))
         if level not in list(TrustLevel):
-            raise NotFound(f"There is no trust {one_line(level, 40)!r}. There are: {', '.join(TrustLevel)}.")
+            raise NotFound(f"There is no trust level {one_line(level, 40)!r}. Trust levels: {', '.join(TrustLevel)}.")
         changed = self.place.client.change_session(self.place.id, self.session.id, trust=level)
         return SlashReply((Text(f"Trust is {level} from the next message on."),), session=changed)
 

@@ -11,9 +11,10 @@ from rich.text import Text
 from toolcrib.client import ApprovalData, GrantRuleData, QuestionData
 from toolcrib.core.display_text import escape
 
-_MOST_LINES = 200
-_MOST_ARGUMENT_LINES = 40
+_MAX_LINES = 200
+_MAX_ARGUMENT_LINES = 40
 _BRIEF_PATH = 26
+_CHANGE_WORDS = {"made": "created", "changed": "modified"}
 
 
 def plain(said: object) -> str:
@@ -57,7 +58,7 @@ def what_would_change(approval: ApprovalData) -> Text:
         places = effects.get("writes") or effects.get("reads") or []
         verb = "write " if effects.get("writes") else "read "
         lines = [Text.assemble((verb, "bold"), one_line(place, 120)) for place in places[:2]]
-    return Text("\n").join(lines or [Text("unknown beforehand", style="dim")])
+    return Text("\n").join(lines or [Text("unknown until it runs", style="dim")])
 
 
 def _count(changes: Sequence[Mapping[str, Any]]) -> int:
@@ -70,7 +71,7 @@ def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
     path = one_line(change["path"], 1_000)
     # A path says most at its end.
     path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
-    text = Text.assemble((f"{change['change']} ", "bold"), path)
+    text = Text.assemble((f"{_CHANGE_WORDS.get(change['change'], change['change'])} ", "bold"), path)
     if change.get("from") and not brief:
         text.append(f" (from {one_line(change['from'], 120)})")
     if "added" in change:
@@ -101,7 +102,7 @@ def about_approval(approval: ApprovalData) -> list[Text]:
         Text(one_line(approval.reason), style="dim"),
     ]
     if approval.replaces:
-        lines.append(Text("Asked again: what it was about has changed since.", style="yellow"))
+        lines.append(Text("The effect changed since the first request.", style="yellow"))
     if approval.isolation:
         lines.append(Text(f"Isolation: {one_line(approval.isolation)}"))
     return lines
@@ -110,8 +111,8 @@ def about_approval(approval: ApprovalData) -> list[Text]:
 def given_arguments(shown: Any) -> list[Text]:
     """What a call is given."""
     lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
-    said = [Text("  " + one_line(line, 2_000)) for line in lines[:_MOST_ARGUMENT_LINES]]
-    if (more := len(lines) - _MOST_ARGUMENT_LINES) > 0:
+    said = [Text("  " + one_line(line, 2_000)) for line in lines[:_MAX_ARGUMENT_LINES]]
+    if (more := len(lines) - _MAX_ARGUMENT_LINES) > 0:
         said.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
     return [*said, Text()]
 
@@ -122,12 +123,12 @@ def proposed_changes(approval: ApprovalData) -> list[Text]:
         return [what_would_change(approval), Text()]
     lines: list[Text] = []
     for change in approval.changes:
-        if len(lines) >= _MOST_LINES:
-            lines.append(Text("… more is not shown here; the server has it all.", style="dim"))
+        if len(lines) >= _MAX_LINES:
+            lines.append(Text("… truncated. The web UI shows all changes.", style="dim"))
             break
         lines.append(_changed(change))
         diff = [line for line in str(change.get("diff") or "").split("\n") if line]
-        lines += [diff_line(line) for line in diff[: _MOST_LINES - len(lines)]]
+        lines += [diff_line(line) for line in diff[: _MAX_LINES - len(lines)]]
     return [*lines, Text()]
 
 
@@ -181,7 +182,7 @@ def expected(schema: Mapping[str, Any]) -> str:
 _VERBS = {"created": "restored", "deleted": "removed", "modified": "changed back", "moved": "moved back"}
 
 
-def tell_changes(found: Mapping[str, Any], *, undone: bool) -> None:
+def print_changes(found: Mapping[str, Any], *, undone: bool) -> None:
     """The changes, a line each, and what others did since."""
     console = Console()
     for line in change_lines(found, undone=undone):
@@ -196,7 +197,7 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
         verb = _VERBS.get(change["change"], change["change"])
         lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
     for clash in found["conflicts"]:
-        said = f"  left alone: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
+        said = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
         lines.append(Text(said, style="yellow"))
     count = len(found["changes"])
     files = "1 file" if count == 1 else f"{count:,} files"
@@ -211,11 +212,11 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
 _LENGTH = 140
 _NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
 _ENDINGS = {
-    "turn-limit": "Stopped: it took as many turns as it may.",
-    "budget": "Stopped: the model's context is full.",
-    "deadline": "Stopped: its time was over.",
-    "cancelled": "Stopped.",
-    "violation": "Stopped: the agent touched what is out of bounds.",
+    "turn-limit": "Stopped: turn limit reached.",
+    "budget": "Stopped: context limit reached.",
+    "deadline": "Stopped: time limit reached.",
+    "cancelled": "Cancelled.",
+    "violation": "Stopped: sandbox violation.",
 }
 
 

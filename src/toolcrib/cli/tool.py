@@ -24,19 +24,19 @@ TAKES_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def tool(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The tool; without one they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The tool. Without it, lists all tools.")] = None,
     json_args: Annotated[
-        str | None, typer.Option(help="All arguments as a JSON object; a dash reads them from standard input.")
+        str | None, typer.Option(help="All arguments as a JSON object; `-` reads standard input.")
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Show what the tool takes, and end.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Show the schema of the arguments.")] = False,
     as_json: JsonOption = False,
     directory: DirectoryOption = HERE,
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Call a tool yourself. Arguments are given as --name value; lists and objects as JSON.
+    """Call a tool. Pass arguments as --name value; lists and objects as JSON.
 
-    Ends with 1 if the tool failed or was refused. `toolcrib tool NAME --schema` shows what one takes.
+    Exits with 1 if the call failed or was denied. `toolcrib tool NAME --schema` shows the arguments.
 
     Example: toolcrib tool grep --pattern TODO --path /src
     """

@@ -15,11 +15,11 @@ from toolcrib.cli.command_options import (
     WorkspaceOption,
     open_workspace,
 )
-from toolcrib.cli.terminal_text import tell_changes
+from toolcrib.cli.terminal_text import print_changes
 from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would change.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Also files that others have changed since.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Also undo files that others changed.")]
 
 
 class UndoRange(StrEnum):
@@ -29,10 +29,10 @@ class UndoRange(StrEnum):
 
 
 def undo(
-    last: Annotated[UndoRange, typer.Argument(help="How much of the last.")] = UndoRange.RUN,
-    call: Annotated[list[UUID] | None, typer.Option(help="This call; may be repeated.")] = None,
-    run: Annotated[UUID | None, typer.Option(help="This run.")] = None,
-    session: Annotated[UUID | None, typer.Option(help="This session.")] = None,
+    last: Annotated[UndoRange, typer.Argument(help="What to undo.")] = UndoRange.RUN,
+    call: Annotated[list[UUID] | None, typer.Option(help="Undo this call; can be repeated.")] = None,
+    run: Annotated[UUID | None, typer.Option(help="Undo this run.")] = None,
+    session: Annotated[UUID | None, typer.Option(help="Undo this session.")] = None,
     dry_run: DryRunOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -42,7 +42,7 @@ def undo(
 ) -> None:
     """Undo the last run, call or session.
 
-    What others changed since is left alone and told. Ends with 1 if something was. `toolcrib log` shows ids.
+    Skips and lists files that others changed since, and then exits with 1. `toolcrib log` shows ids.
 
     Example: toolcrib undo --dry-run
     """
@@ -75,7 +75,7 @@ def _tell(found: dict[str, object], *, undone: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        tell_changes(found, undone=undone)
+        print_changes(found, undone=undone)
     raise typer.Exit(1 if found["conflicts"] else 0)
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(invoke_without_command=True)
 
-_LEAST_CHARACTERS = 12
+_MIN_PASSWORD_CHARACTERS = 12
 
 T = TypeVar("T")
 
-EmailArgument = Annotated[str, typer.Argument(help="Their address.")]
+EmailArgument = Annotated[str, typer.Argument(help="Email address of the account.")]
 
 
 @app.callback()
@@ -39,7 +39,7 @@ def shown(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show who you are here; with a command, see to the accounts in the database of TOOLCRIB_DATABASE_URL.
+    """Show your account. The subcommands manage accounts in the database at TOOLCRIB_DATABASE_URL.
 
     Example: toolcrib user create grace@example.com
     """
@@ -53,9 +53,9 @@ def shown(
 @app.command()
 def create(
     email: EmailArgument,
-    name: Annotated[str | None, typer.Option(help="Their name.")] = None,
+    name: Annotated[str | None, typer.Option(help="Full name.")] = None,
 ) -> None:
-    """Make an account. The password is asked for, or read from a pipe.
+    """Create an account. Prompts for the password, or reads it from a pipe.
 
     Example: toolcrib user create grace@example.com --name "Grace Hopper"
     """
@@ -67,7 +67,7 @@ def create(
     try:
         address = TypeAdapter(Email).validate_python(email)
     except ValidationError:
-        raise BadArguments({"email": f"{email!r} is no e-mail address"}) from None
+        raise BadArguments({"email": f"{email!r} is not an email address"}) from None
     hashed = _password_hash()
 
     async def make(database: "Database") -> str:
@@ -97,31 +97,31 @@ def listed(as_json: JsonOption = False) -> None:
 
 @app.command()
 def disable(email: EmailArgument) -> None:
-    """End all logins, API keys and open connections of a person at once, and let them in no more.
+    """Disable an account. Revokes its logins and API keys and closes its connections.
 
     Example: toolcrib user disable grace@example.com
     """
     from toolcrib.storage.user_admin import UserAdmin
 
     _in_database(lambda database: UserAdmin(database).disable(email.strip()))
-    typer.echo(f"{one_line(email, 200)} is disabled. Their logins and API keys have ended.")
+    typer.echo(f"{one_line(email, 200)} is disabled. All logins and API keys are revoked.")
 
 
 @app.command()
 def enable(email: EmailArgument) -> None:
-    """Let a person log in again. Logins and API keys that were ended stay ended.
+    """Enable a disabled account. Revoked logins and API keys stay revoked.
 
     Example: toolcrib user enable grace@example.com
     """
     from toolcrib.storage.user_admin import UserAdmin
 
     _in_database(lambda database: UserAdmin(database).enable(email.strip()))
-    typer.echo(f"{one_line(email, 200)} may log in again.")
+    typer.echo(f"{one_line(email, 200)} is enabled.")
 
 
 @app.command("set-password")
 def set_password(email: EmailArgument) -> None:
-    """Give a person a new password, asked for or read from a pipe. Their logins and API keys end.
+    """Set a password. Prompts for it, or reads it from a pipe. Revokes logins and API keys.
 
     Example: toolcrib user set-password grace@example.com
     """
@@ -129,7 +129,7 @@ def set_password(email: EmailArgument) -> None:
 
     hashed = _password_hash()
     _in_database(lambda database: UserAdmin(database).set_password(email.strip(), hashed))
-    typer.echo(f"{one_line(email, 200)} has a new password. Their logins and API keys have ended.")
+    typer.echo(f"{one_line(email, 200)} has a new password. All logins and API keys are revoked.")
 
 
 def _password_hash() -> str:
@@ -139,8 +139,8 @@ def _password_hash() -> str:
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
     else:
         password = sys.stdin.readline().rstrip("\n")
-    if len(password) < _LEAST_CHARACTERS:
-        raise BadArguments({"password": f"At least {_LEAST_CHARACTERS} characters are needed"})
+    if len(password) < _MIN_PASSWORD_CHARACTERS:
+        raise BadArguments({"password": f"Use at least {_MIN_PASSWORD_CHARACTERS} characters"})
     return asyncio.run(Passwords().hash(password))
 
 

@@ -19,7 +19,7 @@ def web(
 ) -> None:
     """Open the web UI: chat, approvals, files and history.
 
-    A link logs you in. It is good once and for two minutes; whoever sees it later can do nothing with it.
+    Prints a link that logs you in. It works once and expires after two minutes.
 
     Example: toolcrib web --no-open
     """
@@ -27,16 +27,14 @@ def web(
     from toolcrib.local.login_page import remove_login_pages
 
     with open_workspace(directory) as place:
-        _furnish(place)
+        _ensure_agent(place)
         while True:
             _show_link(place, opens=opens and sys.stdin.isatty())
             if place.served_elsewhere:
-                typer.echo("Another toolcrib serves this directory: the page is there for as long as that one runs.")
+                typer.echo("Another toolcrib process serves this directory. The page works while that process runs.")
                 return
             try:
-                typer.echo(
-                    "Enter shows a new link. Ctrl-C ends the page; what runs or waits goes on at the next start."
-                )
+                typer.echo("Press Enter for a new link, Ctrl-C to stop. Unfinished runs continue at the next start.")
                 _wait_for_enter()
             except KeyboardInterrupt:
                 return
@@ -56,7 +54,7 @@ def _wait_for_enter() -> None:
             time.sleep(1.0)
 
 
-def _furnish(place: WorkspaceLocation) -> None:
+def _ensure_agent(place: WorkspaceLocation) -> None:
     """Someone to talk to, as in the chat. Without a model the page is of use all the same."""
     try:
         resolve_agent(place, None)
@@ -70,7 +68,7 @@ def _show_link(place: WorkspaceLocation, *, opens: bool) -> None:
     assert place.login_link is not None
     assert place.notes is not None
     link = place.login_link()
-    typer.echo(f"Open this within two minutes. It logs you in, once:\n\n  {link}\n")
+    typer.echo(f"Open this link within two minutes. It logs you in once:\n\n  {link}\n")
     if opens:
         # Never the link itself: what a program is called with can be read by every user of this machine.
         webbrowser.open(write_login_page(place.notes, link).as_uri())

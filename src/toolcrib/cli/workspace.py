@@ -27,7 +27,7 @@ def listed(
     server: ServerOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List your workspaces; the one of this directory has a star.
+    """List your workspaces. A star marks the one of this directory.
 
     Example: toolcrib workspace rename website
     """
@@ -45,44 +45,47 @@ def listed(
 
 @app.command()
 def rename(context: typer.Context, name: Annotated[str, typer.Argument(help="The new name.")]) -> None:
-    """Give this workspace another name. The directory keeps its own.
+    """Rename this workspace. The directory keeps its name.
 
     Example: toolcrib workspace rename website
     """
     with open_workspace(**context.obj) as place:
         place.client.rename_workspace(place.id, name)
-    typer.echo(f"It is called {one_line(name, 200)} now.")
+    typer.echo(f"Renamed to {one_line(name, 200)}.")
 
 
 @app.command(name="max-trust")
 def max_trust(
     context: typer.Context,
-    level: Annotated[str, typer.Argument(help="supervised, guided or autonomous; `none` lifts the ceiling.")],
+    level: Annotated[str, typer.Argument(help="supervised, guided or autonomous; `none` removes the limit.")],
 ) -> None:
-    """Set the most that any session of this workspace may trust an agent. Only its owners may.
+    """Limit the trust level of all sessions in this workspace; owners only.
 
     Example: toolcrib workspace max-trust guided
     """
     if level not in (*TrustLevel, "none"):
         raise typer.BadParameter(
-            f"There is no trust {one_line(level, 40)!r}. There are: {', '.join(TrustLevel)}, none."
+            f"There is no trust level {one_line(level, 40)!r}. Trust levels: {', '.join(TrustLevel)}, none."
         )
     with open_workspace(**context.obj) as place:
         place.client.limit_trust(place.id, None if level == "none" else level)
-    typer.echo("There is no ceiling now." if level == "none" else f"Agents here are trusted {level} at most.")
+    typer.echo("Trust limit removed." if level == "none" else f"Trust limit: {level}.")
 
 
 @app.command()
 def delete(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask me.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Forget this directory's history, sessions and agents, for good. Its files stay as they are.
+    """Delete this workspace: its history, sessions and agents. The files stay.
 
     Example: toolcrib workspace delete
     """
     with open_workspace(**context.obj) as place:
         if not yes:
-            typer.confirm(f"Forget the history of {one_line(place.workspace.name, 200)}? Undo ends with it", abort=True)
+            typer.confirm(
+                f"Delete workspace {one_line(place.workspace.name, 200)}? You cannot undo its changes afterwards.",
+                abort=True,
+            )
         place.client.delete_workspace(place.id)
-    typer.echo("Forgotten. The files are still there.")
+    typer.echo("Deleted. The files are unchanged.")

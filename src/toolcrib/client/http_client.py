@@ -89,7 +89,7 @@ class HttpClient:
         except httpx2.TransportError as error:
             raise self._nobody(error) from None
         except ValueError:
-            raise ServerUnreachable(f"{self._server} does not answer as Toolcrib does. Is the address right?") from None
+            raise ServerUnreachable(f"{self._server} is not a Toolcrib server. Check the address.") from None
         if response.is_success:
             return told
         raise _error(response.status_code, told)
@@ -131,7 +131,7 @@ class HttpClient:
 
     def _nobody(self, error: Exception) -> ServerUnreachable:
         return ServerUnreachable(
-            f"Nobody answers at {self._server} ({error}). Start `toolcrib serve`, or name another."
+            f"Cannot connect to {self._server} ({error}). Start `toolcrib serve`, or use another server."
         )
 
 
@@ -183,8 +183,8 @@ _ERRORS: Mapping[int, type[ToolcribError]] = {
 def _error(status: int, told: Any) -> ToolcribError:
     """Convert an error response to the error that the server raised."""
     if not isinstance(told, Mapping):
-        return ToolcribError(f"The server answered {status}.")
-    message, fields = str(told.get("error") or f"The server answered {status}."), told.get("fields") or {}
+        return ToolcribError(f"The server responded with status {status}.")
+    message, fields = str(told.get("error") or f"The server responded with status {status}."), told.get("fields") or {}
     if status == 400 and fields:
         return BadArguments(fields, message)
     if told.get("code") in ("FORBIDDEN", None) or status != 403:

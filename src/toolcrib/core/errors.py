@@ -165,8 +165,8 @@ class GivenUp(CallDenied):
     @classmethod
     def after(cls, attempts: int) -> "GivenUp":
         return cls(
-            f"Given up after {attempts} attempts that ended the server. It is not tried again: find out what it does "
-            "to the server before asking for it anew."
+            f"Failed after {attempts} attempts, each of which stopped the server. It is not retried. Check the server "
+            "log before you repeat it."
         )
 
 
@@ -255,7 +255,7 @@ def few(fields: Mapping[str, str]) -> dict[str, str]:
     """Return the first wrong fields, shortened, and the number of the others."""
     told = {_short(name, _MOST_OF_A_NAME): _short(fields[name], _MOST_WORDS) for name in islice(fields, MOST_FIELDS)}
     if len(fields) > MOST_FIELDS:
-        told["…"] = f"{len(fields) - MOST_FIELDS:,} more fields are wrong."
+        told["…"] = f"{len(fields) - MOST_FIELDS:,} more fields are invalid."
     return told
 
 

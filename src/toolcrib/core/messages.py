@@ -106,7 +106,7 @@ def from_stored(record: StoredMessage) -> Message:
         case ToolResultMessage.role:
             call_id = ToolCallId(metadata["tool_call_id"])
             return ToolResultMessage(call_id, record.content, is_error=metadata.get("is_error", False))
-    raise ValueError(f"No message has the role {record.role!r}.")
+    raise ValueError(f"Unknown message role {record.role!r}.")
 
 
 def _assistant_metadata(message: AssistantMessage) -> dict[str, Any]:

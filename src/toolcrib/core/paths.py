@@ -134,7 +134,7 @@ def parse_mounted(text: str) -> WorkspacePath:
     mounted = _MOUNTED.fullmatch(_trimmed(text).removeprefix("./"))
     if mounted is None or mounted[1] not in _MOUNTS:
         mounts = ", ".join(f"@{mount}" for mount in Mount)
-        raise _outside(text, "it names no mount", f"Begin it with one of {mounts}.")
+        raise _outside(text, "it has no mount", f"Begin it with one of {mounts}.")
     if ".." in mounted[2].split("/"):
         raise _outside(text, "it contains '..'", "Write the path without it.")
     if _DRIVE.match(mounted[2]):
@@ -164,9 +164,9 @@ def _trimmed(text: str) -> str:
         raise _outside(text, "it contains a NUL byte", "Remove it.")
     trimmed = text.strip()
     if not trimmed:
-        raise BadArguments({"path": "A path is required; this one is empty. Name a file or folder."})
+        raise BadArguments({"path": "The path is empty. Give a file or directory."})
     if "\\" in trimmed:
-        raise _outside(text, "it contains a backslash", "Separate folders with '/'.")
+        raise _outside(text, "it contains a backslash", "Separate directories with '/'.")
     if _DRIVE.match(trimmed):
         raise _names_a_drive(text)
     return trimmed
@@ -182,7 +182,7 @@ def _resolved(trimmed: str) -> str:
             parts.append(part)
             continue
         if not parts:
-            raise _outside(trimmed, "it climbs above the root", "Use fewer '..'.")
+            raise _outside(trimmed, "it goes above the root", "Use fewer '..'.")
         parts.pop()
     if flaw := _flaw(parts):
         raise BadArguments({"path": flaw})
@@ -192,20 +192,20 @@ def _resolved(trimmed: str) -> str:
 def _flaw(parts: list[str]) -> str | None:
     """Return why these cannot be file names, or ``None``."""
     if len(parts) > _MOST_PARTS:
-        return f"The path is {len(parts)} folders deep; at most {_MOST_PARTS} are taken. Use a shorter one."
+        return f"The path is {len(parts)} directories deep; at most {_MOST_PARTS} are allowed. Use a shorter path."
     size = 0
     for part in parts:
         try:
             name_size = len(part.encode())
         except UnicodeEncodeError:
-            return f"{_quoted(part)} is not valid Unicode (a lone surrogate). Use a name that is."
+            return f"{_quoted(part)} is not valid Unicode (a lone surrogate). Use a valid name."
         if name_size > _MOST_BYTES_A_NAME:
             return f"{_quoted(part)} has {name_size} bytes; a name has at most {_MOST_BYTES_A_NAME}."
         if _CONTROL.search(part):
-            return f"{_quoted(part)} contains a control character. Use a name without."
+            return f"{_quoted(part)} contains a control character. Use a name without it."
         size += name_size + 1
     if size > _MOST_BYTES:
-        return f"The path has {size} bytes; at most {_MOST_BYTES} are taken. Use a shorter one."
+        return f"The path has {size} bytes; at most {_MOST_BYTES} are allowed. Use a shorter path."
     return None
 
 
@@ -214,7 +214,7 @@ def _outside(text: str, reason: str, remedy: str) -> PathOutsideMount:
 
 
 def _names_a_drive(text: str) -> PathOutsideMount:
-    return _outside(text, "it names a drive", "Begin at the root of the workspace.")
+    return _outside(text, "it contains a drive letter", "Begin at the root of the workspace.")
 
 
 def _quoted(text: str) -> str:

@@ -58,7 +58,7 @@ def _refuse_endless(value: Any) -> None:
         ]
         count += len(level)
         if count > MAX_VALUES:
-            raise TooLarge(f"The body has more than {MAX_VALUES:,} values, which is all that is taken at once.")
+            raise TooLarge(f"The body has more than {MAX_VALUES:,} values, the limit.")
         if not level:
             return
     raise _too_deep()

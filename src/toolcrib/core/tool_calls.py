@@ -66,7 +66,7 @@ def canonical_json(arguments: Mapping[str, Any]) -> str:
     try:
         return json.dumps(arguments, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError, TypeError):
-        raise BadArguments({"args": "These cannot be written as JSON."}) from None
+        raise BadArguments({"args": "The arguments cannot be encoded as JSON."}) from None
 
 
 def parse_canonical_json(text: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def parse_canonical_json(text: str) -> dict[str, Any]:
     return arguments
 
 
-UNSTORABLE_TEXT = "Holds a NUL character or half of a surrogate pair, which are no text."
+UNSTORABLE_TEXT = "Contains a NUL character or a lone surrogate. Remove it."
 
 
 def is_storable_text(text: str) -> bool:

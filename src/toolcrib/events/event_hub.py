@@ -109,7 +109,7 @@ class EventHub:
     async def _subscribed(self, tenant: Tenant, session_id: SessionId, after: int) -> AsyncIterator[Subscription]:
         session = await self._sessions.get(tenant, session_id)
         if not 0 <= after <= session.last_seq:
-            raise BadArguments({"after": f"Expected a number from 0 to {session.last_seq}, the session's newest"})
+            raise BadArguments({"after": f"Expected a number from 0 to {session.last_seq}, the session's last event"})
         key = (tenant.workspace_id, session_id)
         subscription = Subscription(
             tenant, session, after=after, sessions=self._sessions, so_far=lambda: self._partial_texts.of(key)

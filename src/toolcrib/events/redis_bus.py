@@ -164,7 +164,7 @@ class RedisBus:
             message = await pubsub.get_message(timeout=_SILENT_SECONDS)
             if message is None:
                 if is_asked:
-                    raise RedisConnectionError("Redis does not answer.")
+                    raise RedisConnectionError("Redis is not available.")
                 is_asked = True
                 await pubsub.ping()
                 continue

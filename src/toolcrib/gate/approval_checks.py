@@ -13,13 +13,13 @@ def rejection_error(approval: Approval, judgement: ApprovalDecision) -> Approval
     """Return the error that the caller receives after a rejection."""
     who = approval.decided_by_name or "A person"
     why = f": {judgement.reason.rstrip(' .')}" if judgement.reason else ", without giving a reason"
-    return ApprovalRejected(f"{who} denied this call{why}. Nothing was changed. Do not repeat it unchanged.")
+    return ApprovalRejected(f"{who} rejected this call{why}. Nothing was changed. Do not repeat it unchanged.")
 
 
 def require_person(tenant: Tenant) -> None:
     """Raise Forbidden unless a person decides."""
     if tenant.agent_id is not None or tenant.user_id is None:
-        raise Forbidden("Only a person decides on an approval. An agent's key cannot.")
+        raise Forbidden("Only a person can approve or reject a call. An agent's API key cannot.")
 
 
 def require_storable(judgement: ApprovalDecision) -> None:
@@ -43,9 +43,9 @@ def require_pending(approval: Approval) -> None:
             when = approval.decided_at.isoformat(timespec="seconds") if approval.decided_at else "some time ago"
             raise Conflict(f"Already {approval.state} by {approval.decided_by_name or 'someone'} at {when}.")
         case ApprovalState.STALE:
-            raise Conflict("What this was about has changed since. It is asked again; decide on the new approval.")
+            raise Conflict("The effect changed since the first request. Decide on the new approval.")
         case ApprovalState.WITHDRAWN:
-            raise Conflict("The call was withdrawn; there is nothing to decide any more.")
+            raise Conflict("The call was cancelled, so this approval is closed.")
 
 
 def stale_message(places: list[tuple[WorkspacePath, str]]) -> str:
@@ -53,6 +53,6 @@ def stale_message(places: list[tuple[WorkspacePath, str]]) -> str:
     place, who = places[0]
     others = f" and {len(places) - 1} more" if len(places) > 1 else ""
     return (
-        f"{shown(place)}{others} was changed by {who} since this was asked, so the answer would not be about the same "
-        "thing. It is asked again with the present content; decide on the new approval."
+        f"{shown(place)}{others} was changed by {who} since the approval was requested. Decide on the new approval, "
+        "which shows the current content."
     )

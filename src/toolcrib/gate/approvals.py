@@ -196,7 +196,7 @@ class Approvals:
 
     async def cancel(self, tenant: Tenant, call_id: CallId) -> Approval:
         """Withdraw a pending call at its caller's request."""
-        refusal = NotDecided("The call was withdrawn before anyone decided. Nothing was changed.")
+        refusal = NotDecided("The call was cancelled before it was approved. Nothing was changed.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             approval = await self._rows.latest_of_call(connection, tenant, call_id)
             found = await self._rows.lock(connection, tenant, approval.id)
@@ -215,7 +215,7 @@ class Approvals:
             found = await self._rows.lock(connection, tenant, approval.id)
             if found.approval.state in (ApprovalState.OPEN, ApprovalState.ALLOWED, ApprovalState.STALE):
                 allowed = found.approval.state is ApprovalState.ALLOWED
-                what = "this was carried out" if allowed else "anyone decided"
+                what = "this ran" if allowed else "this was approved"
                 refusal = NotDecided(f"The run ended before {what}. Nothing was changed.")
                 await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         self._wake(approval)
@@ -246,7 +246,7 @@ class Approvals:
             if await self._sessionless(connection, tenant, found) is None:
                 asked = found.approval.created_at.isoformat(timespec="minutes")
                 refusal = NotDecided(
-                    f"Nobody decided in time: it was asked at {asked}. Nothing was changed. Ask for it again if needed."
+                    f"The approval requested at {asked} expired. Nothing was changed. Repeat the call if needed."
                 )
                 await self._close(connection, tenant, found, ApprovalState.EXPIRED, refusal)
         self._wake(found.approval)
@@ -295,7 +295,7 @@ class Approvals:
         approval = found.approval
         if approval.session_id is None or await self._rows.session_exists(connection, approval):
             return None
-        refusal = NotDecided("The session of this call was deleted before anyone decided. Nothing was changed.")
+        refusal = NotDecided("The session of this call was deleted before it was approved. Nothing was changed.")
         await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
         return refusal.message
 
@@ -310,21 +310,19 @@ class Approvals:
         if judgement.scope is not GrantScope.ONCE and judgement.approved:
             await self._check_grant(found, judgement)
         if not arguments_unchanged(found):
-            return "The call's arguments are not those that were asked about. It is asked again."
+            return "The arguments of the call differ from those in the approval. Decide on the new approval."
         return None
 
     async def _check_grant(self, found: ApprovedCall, judgement: ApprovalDecision) -> None:
         approval, rule = found.approval, judgement.rule
         if approval.agent_id is None:
-            raise BadArguments({"scope": "Only an agent's calls can be allowed beforehand."})
+            raise BadArguments({"scope": "A grant is only possible for calls of an agent."})
         if judgement.scope is GrantScope.SESSION and approval.session_id is None:
-            raise BadArguments({"scope": "This call belongs to no session. Allow it `once` or `always`."})
+            raise BadArguments({"scope": "This call has no session. Use the scope `once` or `always`."})
         if approval.rule == PROTECTED_NAME:
-            raise BadArguments({"scope": "Names that are closed to agents are allowed one call at a time: `once`."})
+            raise BadArguments({"scope": "Calls on protected paths can only be approved `once`."})
         if rule is None:
-            raise BadArguments(
-                {"rule": "Say the rule that is to be stored: the one offered, or another you have read."}
-            )
+            raise BadArguments({"rule": "Give the rule to store: the suggested rule or another one."})
         registry = await self._registry.for_workspace(approval.workspace_id, approval.tool)
         tool = registry.require(approval.tool)
         check_rule(rule, tool, tool.effects(tool.parse(parse_canonical_json(found.arguments))))
@@ -333,7 +331,7 @@ class Approvals:
         self, connection: Connection, tenant: Tenant, approval: Approval, judgement: ApprovalDecision
     ) -> str | None:
         if judgement.arguments_sha256 is not None and judgement.arguments_sha256 != approval.arguments_sha256:
-            raise Conflict("What you were shown is not what this approval is about. Look at it again, then decide.")
+            raise Conflict("`arguments_sha256` does not match this approval. Fetch the approval again, then decide.")
         if not judgement.approved or approval.change_set_id is None:
             return None
         places = await changed_since_proposal(connection, tenant, approval.change_set_id)

@@ -85,21 +85,23 @@ class CheckpointSigner:
         """
         told = _parsed(text)
         if told.get("kind") != _CHECKPOINT:
-            raise UnreadableCheckpoint("It is not an audit checkpoint.")
+            raise UnreadableCheckpoint("not an audit checkpoint.")
         if not is_signed(told, self.public_key):
-            raise UnreadableCheckpoint("Its signature is not by this server's audit key, or it was changed.")
+            raise UnreadableCheckpoint(
+                "the signature does not match this server's audit key, or the checkpoint was changed."
+            )
         try:
             return Checkpoint(
                 int(told["number"]), bytes.fromhex(told["mac"]), int(told["top"]), datetime.fromisoformat(told["at"])
             )
         except (KeyError, TypeError, ValueError):
-            raise UnreadableCheckpoint("It lacks a part.") from None
+            raise UnreadableCheckpoint("a field is missing.") from None
 
     def read_all(self, text: str) -> Iterable[Checkpoint]:
         """Parse one checkpoint, or one per line, as ``CheckpointExporter`` appends them."""
         stripped = text.strip()
         if not stripped:
-            raise UnreadableCheckpoint("It is empty.")
+            raise UnreadableCheckpoint("the file is empty.")
         return [self.read(line) for line in stripped.splitlines() if line.strip()]
 
     def _sign(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def read_anchor(anchor: Path | None) -> AnchorNote | None:
         return None
     told = _parsed(anchor.read_text())
     if not isinstance(told.get("number"), int) or not isinstance(told.get("mac"), str):
-        raise UnreadableCheckpoint("It lacks a part.")
+        raise UnreadableCheckpoint("a field is missing.")
     return AnchorNote(told["number"], told["mac"])
 
 
@@ -169,9 +171,9 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         told = json.loads(text)
     except ValueError:
-        raise UnreadableCheckpoint("It is not JSON.") from None
+        raise UnreadableCheckpoint("not JSON.") from None
     if not isinstance(told, dict):
-        raise UnreadableCheckpoint("It is not a JSON object.")
+        raise UnreadableCheckpoint("not a JSON object.")
     return told
 
 

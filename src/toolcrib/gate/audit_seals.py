@@ -41,10 +41,10 @@ log = structlog.get_logger(__name__)
 _BATCH = 500
 _FIELDS = tuple(field.name for field in fields(StoredAuditRecord))
 ACCEPT_RESTORE = "audit.accept-restore"
-SPOILED = "This node's note of the newest seal cannot be read, so a cut at the chain's end would not be seen."
+SPOILED = "This node's copy of the last seal is unreadable, so a truncated audit log would not be detected."
 REMEDY = (
     "If the database was restored from a backup, run `toolcrib audit accept-restore`, which is recorded; if not, "
-    "someone has removed records. Until then nothing is sealed."
+    "records were removed. Until then no new seals are made."
 )
 START = AuditSeal(number=0, covered=(), open=(), top=0, records=0, mac=bytes(32))
 
@@ -80,7 +80,7 @@ class AuditSealer:
         except SealingRefused as refusal:
             log.critical("audit.seal_refused", reason=str(refusal))
         except Exception:
-            log.exception("audit.seal_failed", remedy="Records are kept and will be sealed at the next try.")
+            log.exception("audit.seal_failed", remedy="Records are stored and will be sealed at the next attempt.")
 
     async def seal(self) -> int:
         """Seal one batch and return how many records it covers.
@@ -108,7 +108,7 @@ class AuditSealer:
         try:
             noted = read_anchor(self._anchor)
         except UnreadableCheckpoint as error:
-            raise SealingRefused(f"{SPOILED} {error} {REMEDY}") from None
+            raise SealingRefused(f"{SPOILED} Reason: {error} {REMEDY}") from None
         if noted is None or noted.number == 0:
             return
         found = last if noted.number == last.number else await self._sealing.numbered(connection, noted.number)
@@ -141,7 +141,7 @@ async def accept_restore(
     else:
         is_broken = noted is not None and await contradiction(sealing, noted, newest) is not None
     if not is_broken:
-        raise Conflict("The audit log contains the newest seal of this node: there is no restore to accept.")
+        raise Conflict("The audit log contains the last seal of this node: there is no restore to accept.")
     given_up = {"number": noted.number, "mac": noted.mac} if noted else {"number": None, "mac": None}
     told = signer.signed_restore(given_up=given_up, chain={"number": newest.number, "mac": newest.mac.hex()})
     await audit.append([server_record(ACCEPT_RESTORE, {**told, "by": by})])
@@ -164,13 +164,11 @@ async def contradiction(sealing: AuditSealStore, noted: AnchorNote, last: AuditS
 
 def _differs(noted: AnchorNote, found: AuditSeal | None, last: AuditSeal) -> str | None:
     if noted.number > last.number:
-        return (
-            f"The chain ends at seal {last.number}, but there was a seal {noted.number}: it was cut off or rolled back."
-        )
+        return f"The audit log ends at seal {last.number}, but there was a seal {noted.number}: it was truncated."
     if found is None:
         return f"Seal {noted.number} is missing."
     if not hmac.compare_digest(noted.mac, found.mac.hex()):
-        return f"Seal {noted.number} is not the one that was noted: the chain was rolled back and sealed anew."
+        return f"Seal {noted.number} differs from the stored copy: the audit log was rolled back and sealed again."
     return None
 
 

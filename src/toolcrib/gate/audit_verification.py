@@ -85,7 +85,7 @@ async def verify(
     slipped_in = _among_sealed(outside, last)
     problems += _slipped_in(outside, last)
     if since and (missing := await sealing.missing()):
-        problems.append(f"{missing} sealed records are missing. `--full` says which.")
+        problems.append(f"{missing} sealed records are missing. `--full` lists them.")
     problems += [problem for claim in claims if (problem := await _contradicts(sealing, claim, last))]
     restores, forged = await _restores(sealing, signer)
     problems += forged
@@ -151,7 +151,7 @@ class AuditVerifier:
         try:
             noted = read_anchor(self._anchor)
         except UnreadableCheckpoint as error:
-            raise SealingRefused(f"{SPOILED} {error} {REMEDY}") from None
+            raise SealingRefused(f"{SPOILED} Reason: {error} {REMEDY}") from None
         if noted and noted.number and (problem := await contradiction(self._sealing, noted, newest)):
             raise SealingRefused(f"{problem} {REMEDY}")
         return self._signer.signed(Checkpoint.of(newest))
@@ -207,13 +207,13 @@ def _claims(
     try:
         noted = read_anchor(anchor)
     except UnreadableCheckpoint as error:
-        problems.append(f"{SPOILED} {error}")
+        problems.append(f"{SPOILED} Reason: {error}")
     else:
         claims += [("", noted)] if noted and noted.number else []
     try:
         verified = _read_mark(signer, mark)
     except UnreadableCheckpoint as error:
-        problems.append(f"The note of the last verification cannot be believed. {error}")
+        problems.append(f"The stored result of the last verification is invalid: {error}")
     else:
         claims += [("The last verification: ", AnchorNote(verified.number, verified.mac.hex()))] if verified else []
     claims += [
@@ -252,9 +252,7 @@ async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[
         by = given.get("by") if isinstance(given, dict) else None
         statement = {name: value for name, value in given.items() if name != "by"} if isinstance(given, dict) else None
         if statement is None or not signer.is_restore(statement):
-            forged.append(
-                f"The restore that is recorded at {at:%Y-%m-%d %H:%M:%S} was not accepted with the audit key."
-            )
+            forged.append(f"The restore recorded at {at:%Y-%m-%d %H:%M:%S} is not signed with the audit key.")
             continue
         before, after = statement["before"]["number"], statement["after"]["number"]
         told.append(f"{at:%Y-%m-%d %H:%M:%S}: {by} accepted a restore, from seal {before} back to seal {after}.")
@@ -269,12 +267,12 @@ async def _faults(sealing: AuditSealStore, key: bytes, last: AuditSeal, seal: Au
     if missing:
         return [f"Seal {seal.number}: records are missing: {_listed(runs(missing))}."]
     if seal.records != len(records):
-        return [f"Seal {seal.number} says that it covers {seal.records} records; there are {len(records)}."]
+        return [f"Seal {seal.number} covers {seal.records} records, but {len(records)} exist."]
     expected = signed_seal(key, last, records, seal.covered, seal.open, seal.top)
     if not hmac.compare_digest(expected.mac, seal.mac):
         return [
-            f"Seal {seal.number} does not fit: a record in {_listed(seal.covered)}, the seal itself or the one before "
-            "it was changed, or the key is not the one it was sealed with."
+            f"Seal {seal.number} does not match: a record in {_listed(seal.covered)}, the seal or the one before it "
+            "was changed, or the audit key differs."
         ]
     return []
 
@@ -286,7 +284,7 @@ def _among_sealed(outside: Iterable[int], newest: AuditSeal) -> list[int]:
 
 def _slipped_in(outside: Iterable[int], newest: AuditSeal) -> Iterable[str]:
     found = _among_sealed(outside, newest)
-    return [f"Records that no seal covers stand among sealed ones: {_listed(runs(found))}."] if found else []
+    return [f"Unsealed records between sealed ones: {_listed(runs(found))}."] if found else []
 
 
 def _listed(ranges: Iterable[range]) -> str:

@@ -197,7 +197,9 @@ class Gate:
             lost_database = isinstance(error, OperationalError) and entry.allowed is not None
             if not entry.committing and not lost_database:
                 with suppress(Exception):
-                    await self._recorder.fail(entry, ToolcribError("Our own fault. The server's log says more."))
+                    await self._recorder.fail(
+                        entry, ToolcribError("Internal server error. The server log has the details.")
+                    )
             raise
 
     async def _in_turn(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
@@ -275,7 +277,7 @@ class Gate:
         if allowed.is_stale:
             return await self._pause(heard, decision, entry, replaces=allowed)
         if not arguments_unchanged(allowed):
-            raise PermissionDenied("The call's arguments are not those that were approved. Nothing was done.")
+            raise PermissionDenied("The arguments of the call differ from the approved ones. Nothing was changed.")
         if allowed.begun_before and not heard.is_repeatable:
             return await self._recorder.mark_unknown(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
@@ -387,7 +389,7 @@ class Gate:
                 await self._workflows.check(context)
                 return result
         except TimeoutError:
-            raise TimedOut(f"`{heard.tool.name}` was ended after {seconds:.0f} s. Nothing was changed.") from None
+            raise TimedOut(f"`{heard.tool.name}` timed out after {seconds:.0f} s. Nothing was changed.") from None
 
     def _deadline(self, heard: ResolvedCall, caller: Caller) -> float:
         """Return when the call times out: the agent's own limit for the tool, or the server's."""
@@ -415,4 +417,4 @@ async def _plan_of(context: ToolContext, result: Any) -> ToolRun:
 
 
 def _others_keep_changing() -> Conflict:
-    return Conflict("Others keep changing the same files. Try again in a moment.")
+    return Conflict("Other calls keep changing the same files. Try again in a moment.")

@@ -146,8 +146,8 @@ class CallRecorder:
     async def mark_unknown(self, entry: CallRecording) -> Outcome:
         """Record a call that had started when its node died, has external effects and may not be repeated."""
         error = Interrupted(
-            "The server stopped while this ran, and nobody can tell whether it took effect. It was not repeated: "
-            "find out, then decide whether to call it again."
+            "The server stopped while this ran; it is unknown whether it took effect. It was not repeated: "
+            "check, then decide whether to call it again."
         )
         return await self.fail(entry, error, state=OutcomeState.UNKNOWN)
 
@@ -156,7 +156,7 @@ class CallRecorder:
         if entry.may_be_repeated:
             return await self.fail(entry, Interrupted("The call was cancelled while it ran. Nothing was changed."))
         error = Interrupted(
-            "The call was cancelled while it ran, and nobody can tell whether it took effect. Find out."
+            "The call was cancelled while it ran; it is unknown whether it took effect. Check before you repeat it."
         )
         return await self.fail(entry, error, state=OutcomeState.UNKNOWN)
 

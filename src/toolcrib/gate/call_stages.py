@@ -200,8 +200,8 @@ def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, st
     names = [shown(place) for place in plan.protected]
     others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return PROTECTED_NAME, (
-        f"It would write {', '.join(names[:_NAMED])}{others}: names that hold secrets or become code on a person's "
-        "machine. Only a person can let that pass."
+        f"It would write {', '.join(names[:_NAMED])}{others}: protected paths, which contain secrets or run as code. "
+        "Only a person can approve that."
     )
 
 

@@ -37,7 +37,7 @@ class CheckpointExporter:
             except SealingRefused as refusal:
                 log.critical("audit.checkpoint_refused", reason=str(refusal))
             except Exception:
-                log.exception("audit.checkpoint_failed", remedy="It is tried again.")
+                log.exception("audit.checkpoint_failed", remedy="It will be retried.")
             await asyncio.sleep(every_seconds)
 
     async def export(self) -> bool:

@@ -110,7 +110,7 @@ class ExecutionLog:
             await self._write(line, error)
             raise
         except Exception:
-            await self._write(line, ToolcribError("Our own fault."))
+            await self._write(line, ToolcribError("Internal server error."))
             raise
         if line.outcome is None or not line.outcome.is_waiting:
             await self._write(line, line.outcome.error if line.outcome else None)

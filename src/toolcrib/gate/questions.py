@@ -82,7 +82,7 @@ class Questions:
             Conflict: The question was answered, withdrawn or expired.
         """
         if tenant.agent_id is not None or tenant.user_id is None:
-            raise Forbidden("Only a person answers a question. An agent's key cannot.")
+            raise Forbidden("Only a person can answer a question. An agent's API key cannot.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.locked(connection, tenant, question_id)
             _refuse_unless_open(asked)
@@ -100,7 +100,7 @@ class Questions:
 
     async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> None:
         """Withdraw the question of a run that has ended. Does nothing if the call asked none."""
-        refusal = NotDecided("The run ended before anyone answered.")
+        refusal = NotDecided("The run ended before the question was answered.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.of_call(connection, tenant, call_id)
             if asked is None or asked.question.state is not QuestionState.OPEN:
@@ -123,7 +123,7 @@ class Questions:
             asked = await self._rows.locked(connection, tenant, question_id)
             if asked.question.state is not QuestionState.OPEN or asked.question.expires_at > datetime.now(UTC):
                 return False
-            refusal = NotDecided("Nobody answered in time. Go on without the answer, or ask again.")
+            refusal = NotDecided("The question expired without an answer. Continue without it, or ask again.")
             await self._end(connection, tenant, asked, QuestionState.EXPIRED, refusal=refusal)
         self._wake(asked.question)
         return True
@@ -210,7 +210,7 @@ def _refuse_unless_open(asked: PendingQuestion) -> None:
         case QuestionState.ANSWERED:
             raise Conflict(f"Already answered by {asked.answered_by_name or 'someone'}.")
         case QuestionState.WITHDRAWN:
-            raise Conflict("The question was withdrawn; there is nothing to answer any more.")
+            raise Conflict("The call was cancelled, so this question is closed.")
 
 
 async def _check(question: QuestionRequest, answers: Mapping[str, Any], by_button: Collection[str]) -> None:
@@ -218,7 +218,7 @@ async def _check(question: QuestionRequest, answers: Mapping[str, Any], by_butto
     if flaw := size_error(answers):
         raise BadArguments({"answers": flaw})
     flaws = {
-        f"answers.{name[:100]}": f"Nothing of this name was asked. Asked were {', '.join(items)}."
+        f"answers.{name[:100]}": f"There is no question with this name. Questions: {', '.join(items)}."
         for name in answers
         if name not in items
     }
@@ -239,5 +239,5 @@ async def _check(question: QuestionRequest, answers: Mapping[str, Any], by_butto
 def _no_button(item: Question | None, answer: Any) -> str | None:
     """Return why this answer cannot come from a button, or None if it can."""
     if item is None or not item.buttons:
-        return "This has no buttons."
+        return "This question has no buttons."
     return None if any(button.value == answer for button in item.buttons) else "No button has this value."

@@ -175,7 +175,7 @@ class ResumeWorker:
         except _CallerGone as gone:
             await self._approvals.abandon(allowed, NotDecided(str(gone)))
         except (Forbidden, Unauthenticated):
-            refusal = NotDecided("Whoever answers for this agent does not belong to the workspace any more.")
+            refusal = NotDecided("The user this agent acts for is no longer a member of the workspace.")
             await self._approvals.abandon(allowed, refusal)
         except Superseded:
             await self._rows.release(approval, self._node)
@@ -200,7 +200,7 @@ class ResumeWorker:
         try:
             return in_phase((await self._agents.get(tenant, approval.agent_id)).as_caller, phase)
         except NotFound:
-            raise _CallerGone("The agent that called was deleted. Nothing was changed.") from None
+            raise _CallerGone("The agent of this call was deleted. Nothing was changed.") from None
 
     async def _renew_loop(self) -> None:
         while True:
@@ -235,8 +235,8 @@ class ResumeWorker:
         self._poked.clear()
 
     async def _end(self, call: InterruptedCall) -> None:
-        known = " Nothing was changed." if call.repeatable else " Nobody can tell whether it took effect."
-        error = Interrupted(f"The server stopped while this ran.{known} Call it again if it is still wanted.")
+        known = " Nothing was changed." if call.repeatable else " It is unknown whether it took effect."
+        error = Interrupted(f"The server stopped while this ran.{known} Repeat the call if it is still needed.")
         state = OutcomeState.DONE if call.repeatable else OutcomeState.UNKNOWN
         agent = Agent(call.agent_id, "", AgentRules()) if call.agent_id else None
         caller = Caller(

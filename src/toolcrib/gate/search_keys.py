@@ -41,13 +41,13 @@ class SearchKeys:
     async def check(self, secret: str, *, ask: bool) -> None:
         """Raise BadArguments if the key is malformed or, with ``ask``, if the engine rejects it."""
         if not is_key(secret.strip()):
-            raise BadArguments({"secret": "Expected a key: not empty, without blanks and signs"})
+            raise BadArguments({"secret": "Expected a key without spaces or special characters"})
         if not ask:
             return
         try:
             await self._engine(secret).search("toolcrib", most=1, seconds=_CHECK_SECONDS)
         except EngineFailed as failure:
-            raise BadArguments({"secret": f"The search engine was asked, and {failure}"}) from None
+            raise BadArguments({"secret": f"The search engine rejected the key: {failure}"}) from None
 
     def _engine(self, secret: str) -> Brave:
         return Brave(SecretStr(secret), url=self._url, source="the key that you stored")

@@ -55,11 +55,11 @@ class WorkflowGuard:
         """Return the contents of the document after the draft."""
         put = [one for one in changes if one.after is not None and one.after.place == document]
         if not put or changes[-1].vacates_path:
-            raise refused(workflow, f"{WORKFLOW} is the run's own document and stays where it is.")
+            raise refused(workflow, f"{WORKFLOW} belongs to the run and cannot be moved or deleted.")
         after = put[-1].after
         assert after is not None
         if after.kind is not EntryKind.FILE or after.sha256 is None:
-            raise refused(workflow, f"{WORKFLOW} is a document, and this is none.")
+            raise refused(workflow, f"{WORKFLOW} must be a text document.")
         return put[-1].body if put[-1].body is not None else await self._blobs.get(tenant, after.sha256)
 
 

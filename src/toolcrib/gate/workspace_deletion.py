@@ -62,7 +62,7 @@ class WorkspaceDeletion:
             except OperationalError as error:
                 log.warning("workspace_deletion.database_error", error=str(error))
             except Exception:
-                log.exception("workspace_deletion.failed", remedy="It is tried again.")
+                log.exception("workspace_deletion.failed", remedy="It will be retried.")
             await self._deleted_or(_ROUND)
 
     async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
@@ -94,7 +94,7 @@ class WorkspaceDeletion:
             folder.rename(aside)
             remove_staging(aside)
             if aside.exists():
-                raise OSError(f"{aside} cannot be removed whole.")
+                raise OSError(f"{aside} cannot be removed completely.")
 
     def _drop_leftovers(self) -> None:
         """Remove what a dead process had moved aside."""

@@ -54,34 +54,34 @@ class ServerAddress:
 
 
 @contextmanager
-def serving(settings: Settings, whose: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
+def serving(settings: Settings, owner: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
     """A server that answers, for as long as the context lasts; ``tools`` are added to our own."""
-    thread = _ServerThread(settings, whose, tools)
+    thread = _ServerThread(settings, owner, tools)
     thread.start()
     try:
-        yield thread.standing()
+        yield thread.server_address()
     finally:
         thread.end()
 
 
 class _ServerThread(threading.Thread):
-    def __init__(self, settings: Settings, whose: ServerOwner, tools: Sequence["Tool"]) -> None:
+    def __init__(self, settings: Settings, owner: ServerOwner, tools: Sequence["Tool"]) -> None:
         super().__init__(name="toolcrib-server", daemon=True)
         self._settings = settings
-        self._whose = whose
+        self._owner = owner
         self._tools = tools
         self._ready = threading.Event()
-        self._standing: ServerAddress | None = None
+        self._server_address: ServerAddress | None = None
         self._failure: BaseException | None = None
         self._server: Listener | None = None
 
-    def standing(self) -> ServerAddress:
+    def server_address(self) -> ServerAddress:
         """Once it answers; raises what kept it from doing so."""
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
-        assert self._standing is not None
-        return self._standing
+        assert self._server_address is not None
+        return self._server_address
 
     def end(self) -> None:
         if self._server is not None:
@@ -104,33 +104,33 @@ class _ServerThread(threading.Thread):
 
         async with services(self._settings, tools=self._tools, binds_logins=True) as opened:
             with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-                self._standing = await _standing(opened, self._whose, port=listening.getsockname()[1])
+                self._server_address = await _server_address(opened, self._owner, port=listening.getsockname()[1])
                 self._server = listener(opened)
                 self._ready.set()
                 await self._server.serve(sockets=[listening])
 
 
-async def _standing(services: "ApiServices", whose: ServerOwner, *, port: int) -> ServerAddress:
+async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: int) -> ServerAddress:
     """The person and their directory, made known to the database if they are not yet."""
     from pwdlib.hashers.argon2 import Argon2Hasher
 
     from toolcrib.storage.users import ActingUser
 
-    login = await services.accounts.find_login(whose.email)
+    login = await services.accounts.find_login(owner.email)
     if login is None:
         # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in. Hashing it is
         # cheap, for there is nothing to guess: it is as long as a key, and at random.
-        nobodys = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
+        unusable = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
         # Another directory's first start may have been quicker.
         with suppress(Conflict):
-            await services.accounts.create_user(email=whose.email, full_name=whose.full_name, password_hash=nobodys)
-        login = await services.accounts.find_login(whose.email)
+            await services.accounts.create_user(email=owner.email, full_name=owner.full_name, password_hash=unusable)
+        login = await services.accounts.find_login(owner.email)
     assert login is not None
     person = ActingUser(login.user_id)
-    node, tree = services.settings.node_name, str(whose.tree)
+    node, tree = services.settings.node_name, str(owner.tree)
     workspace = await services.workspaces.find_by_tree(person, tree=tree, node=node)
     if workspace is None:
-        workspace = await services.workspaces.create(person, name=whose.name, node=node, tree=tree)
+        workspace = await services.workspaces.create(person, name=owner.name, node=node, tree=tree)
     secret = services.settings.jwt_secret.get_secret_value()
     return ServerAddress(f"http://127.0.0.1:{port}", secret, login.user_id, login.token_version, workspace.id)
 
@@ -145,7 +145,7 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
 
 # Where the server's own words go in local mode: to a file, so that the terminal is the conversation's alone.
 
-_MOST_BYTES = 5_000_000
+_MAX_BYTES = 5_000_000
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def log_to(path: Path) -> Iterator[None]:
 
     A program that has set up its own logging keeps it: there our words are part of its log.
     """
-    if path.exists() and path.stat().st_size > _MOST_BYTES:
+    if path.exists() and path.stat().st_size > _MAX_BYTES:
         path.unlink()
     with open(path, "a", buffering=1, opener=privately) as file, _standard_library(file), _structured(file):
         yield

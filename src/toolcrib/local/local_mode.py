@@ -114,33 +114,35 @@ class LocalServer:
     """A server for one directory, in this process or in another."""
 
     tree: Path
-    standing: ServerAddress
+    server_address: ServerAddress
     node: str
     serves: bool
     log: Path
 
     @property
     def address(self) -> str:
-        return self.standing.address
+        return self.server_address.address
 
     @property
     def workspace_id(self) -> WorkspaceId:
-        return self.standing.workspace_id
+        return self.server_address.workspace_id
 
     def login_link(self) -> str:
         """An address at which a browser is logged in as the directory's owner, once and within two minutes."""
         from toolcrib.api.access_tokens import LoginLinks
 
-        links = LoginLinks(self.standing.secret, node=self.node)
-        secret = links.issue(self.standing.user_id, self.standing.token_version)
-        origin = f"http://{_page_host(self.standing.secret)}:{urlsplit(self.address).port}"
+        links = LoginLinks(self.server_address.secret, node=self.node)
+        secret = links.issue(self.server_address.user_id, self.server_address.token_version)
+        origin = f"http://{_page_host(self.server_address.secret)}:{urlsplit(self.address).port}"
         return f"{origin}/w/{self.workspace_id}#login={secret}"
 
     def token(self) -> str:
         """A token of the directory's owner. It lives for minutes; ask again for every request."""
         from toolcrib.api.access_tokens import AccessTokens
 
-        return AccessTokens(self.standing.secret).issue(self.standing.user_id, self.standing.token_version)
+        return AccessTokens(self.server_address.secret).issue(
+            self.server_address.user_id, self.server_address.token_version
+        )
 
 
 @contextmanager
@@ -152,25 +154,29 @@ def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = la
     require_linux()
     tree = _tree(directory)
     directories = LocalDirectories.of_user()
-    _refuse_own_files(tree, directories)
+    _reject_own_files(tree, directories)
     secrets = LocalSecrets.kept(directories)
     project = directories.project(tree)
     lock, deadline = FileLock(project / "serving.lock"), time.monotonic() + _WAIT_SECONDS
     while not lock.try_take():
-        if standing := _other_servers(project):
+        if server_address := _other_servers(project):
             if tools:
-                raise Misconfigured(f"Another toolcrib serves {tree}, and it lacks your tools. End it, then try again.")
-            yield LocalServer(tree, standing, _node(secrets, tree), serves=False, log=project / "server.log")
+                raise Misconfigured(
+                    f"Another toolcrib process serves {tree} without your tools. Stop it, then try again."
+                )
+            yield LocalServer(tree, server_address, _node(secrets, tree), serves=False, log=project / "server.log")
             return
         if time.monotonic() > deadline:
-            raise Misconfigured(f"Another toolcrib holds {tree} and does not answer. End it, then try again.")
+            raise Misconfigured(
+                f"Another toolcrib process has locked {tree} and does not respond. Stop it, then try again."
+            )
         time.sleep(_LOOK_EVERY)
     try:
         with _ended_in_order(), _served(tree, directories, secrets, tools, tell) as local:
             yield local
     except OperationalError as error:
-        where = "TOOLCRIB_DATABASE_URL names" if named_in_environment() else "Toolcrib keeps for you"
-        raise Misconfigured(f"The database that {where} does not answer: {_first_line(error)}") from None
+        where = "at TOOLCRIB_DATABASE_URL" if named_in_environment() else f"in {directories.cluster}"
+        raise Misconfigured(f"Cannot connect to the database {where}: {_first_line(error)}") from None
     finally:
         lock.release()
 
@@ -190,17 +196,17 @@ def _served(
     loading = threading.Thread(target=_load_server, daemon=True)
     loading.start()
     if named_in_environment() is None and not directories.cluster.exists():
-        tell("Making a database for you. This is done once and takes a few seconds.")
+        tell("Creating a database. This happens once and takes a few seconds.")
     with database(directories, secrets) as urls:
         loading.join()
         settings = _settings(urls, secrets, tree, project)
         # We hold the directory's lock, so whoever served it before is dead, and their runs are ours.
         forget_those_of(settings.node_name, settings.system_url)
-        whose = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
-        with log_to(project / "server.log"), serving(settings, whose, tools) as standing:
-            _write_note(note, standing)
+        owner = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
+        with log_to(project / "server.log"), serving(settings, owner, tools) as server_address:
+            _write_note(note, server_address)
             try:
-                yield LocalServer(tree, standing, settings.node_name, serves=True, log=project / "server.log")
+                yield LocalServer(tree, server_address, settings.node_name, serves=True, log=project / "server.log")
             finally:
                 note.unlink(missing_ok=True)
 
@@ -214,25 +220,25 @@ def _tree(directory: Path) -> Path:
     try:
         tree = directory.resolve(strict=True)
     except OSError:
-        raise NotFound(f"There is no directory {directory}.") from None
+        raise NotFound(f"Directory {directory} does not exist.") from None
     if not tree.is_dir():
         raise NotFound(f"{tree} is not a directory.")
     try:
         str(tree).encode()
     except UnicodeEncodeError:
-        raise Misconfigured(f"The name {str(tree)!r} is not Unicode, so it cannot be kept. Rename it.") from None
+        raise Misconfigured(f"The path {str(tree)!r} is not valid Unicode. Rename the directory.") from None
     return tree
 
 
-def _refuse_own_files(tree: Path, directories: LocalDirectories) -> None:
+def _reject_own_files(tree: Path, directories: LocalDirectories) -> None:
     """An agent that could read our files would hold our secrets."""
     if directories.base.is_relative_to(tree):
         raise Misconfigured(
-            f"{tree} holds Toolcrib's own files ({directories.base}), which no agent may reach. "
-            "Go into a project directory below it, or move them: TOOLCRIB_HOME=…"
+            f"{tree} contains Toolcrib's own files ({directories.base}), which agents must not access. "
+            "Use a project directory below it, or move the files with TOOLCRIB_HOME=…"
         )
     if tree.is_relative_to(directories.base):
-        raise Misconfigured(f"{tree} belongs to Toolcrib itself. Go into a project directory of yours.")
+        raise Misconfigured(f"{tree} is part of Toolcrib's own files. Use a project directory.")
 
 
 def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Path) -> Settings:
@@ -262,7 +268,7 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         settings = Settings(**ours, **said)  # type: ignore[arg-type]
     except ValidationError as error:
         wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
-        raise Misconfigured(f"Settings are wrong: {wrong}") from None
+        raise Misconfigured(f"Invalid settings: {wrong}") from None
     # Whatever other names the environment gives: the links of `toolcrib web` lead to this one.
     return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(secret))})
 
@@ -288,24 +294,24 @@ def _name(tree: Path) -> str:
     return str(tree).encode(errors="replace").decode().replace("\x00", "")[-_NAME_CHARACTERS:]
 
 
-def _write_note(note: Path, standing: ServerAddress) -> None:
-    write_private(note, json.dumps(asdict(standing), default=str))
+def _write_note(note: Path, server_address: ServerAddress) -> None:
+    write_private(note, json.dumps(asdict(server_address), default=str))
 
 
 def _other_servers(project: Path) -> ServerAddress | None:
     """Where the process that holds the directory answers, if it does already."""
     try:
         said = json.loads((project / "server.json").read_text())
-        standing = ServerAddress(
+        server_address = ServerAddress(
             said["address"],
             said["secret"],
             UserId(UUID(said["user_id"])),
             said["token_version"],
             WorkspaceId(UUID(said["workspace_id"])),
         )
-        port = urlsplit(standing.address).port
+        port = urlsplit(server_address.address).port
         with socket.create_connection(("127.0.0.1", port or 0), timeout=2):
-            return standing if _is_listened_on_by_us(port or 0) else None
+            return server_address if _is_listened_on_by_us(port or 0) else None
     except (OSError, ValueError, KeyError):
         return None
 

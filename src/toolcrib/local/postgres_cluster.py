@@ -54,7 +54,7 @@ class PostgresCluster:
 
     def use(self) -> None:
         """It runs when this returns, and until everyone who uses it has left."""
-        _refuse_root()
+        _reject_root()
         with self._alone():
             if not self.is_made:
                 self._make(postgres_binaries.find())
@@ -117,7 +117,7 @@ class PostgresCluster:
         while not self._is_ready():
             if self._started.poll() is not None or time.monotonic() > deadline:
                 said = _end_of(log.read_text(errors="replace"))
-                raise Misconfigured(f"PostgreSQL did not start in {self._data}. It said:\n{said}")
+                raise Misconfigured(f"PostgreSQL did not start in {self._data}. Its log:\n{said}")
             time.sleep(_LOOK_EVERY)
 
     def _keep(self, over: threading.Event) -> None:
@@ -148,7 +148,7 @@ class PostgresCluster:
         sockets = str(self._directories.sockets).replace("'", "''")
         return "\n".join(
             (
-                "# Written anew by toolcrib at every start.",
+                "# Toolcrib overwrites this file at each start.",
                 "listen_addresses = ''",
                 f"unix_socket_directories = '{sockets}'",
                 "unix_socket_permissions = 0700",
@@ -231,13 +231,13 @@ def _is_postgres(stat: str) -> bool:
     return "postgres" in name and not facts.strip().startswith("Z")
 
 
-def _refuse_root() -> None:
+def _reject_root() -> None:
     """PostgreSQL does not run as root, and we do not become someone else behind a person's back."""
     if os.geteuid() == 0:
         raise Misconfigured(
-            "You are root, and PostgreSQL does not run as root. One of these mends it:\n"
-            "  run toolcrib as an ordinary user (what agents do is better not done as root)\n"
-            "  export TOOLCRIB_DATABASE_URL=postgresql://… (a database that runs already)"
+            "You are root, and PostgreSQL does not run as root. Do one of these:\n"
+            "  run toolcrib as an ordinary user (agents should not work as root)\n"
+            "  export TOOLCRIB_DATABASE_URL=postgresql://… (use an existing database)"
         )
 
 
@@ -253,7 +253,7 @@ def _initialise(programs: PostgresBinaries, directory: Path, password: Path) -> 
         if made.returncode == 0:
             return
         said = made.stderr.decode(errors="replace")
-    raise Misconfigured(f"PostgreSQL could not make a database in {directory}. It said:\n{_end_of(said)}")
+    raise Misconfigured(f"initdb failed in {directory}. Its output:\n{_end_of(said)}")
 
 
 def _end_of(said: str) -> str:

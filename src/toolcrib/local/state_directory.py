@@ -71,13 +71,13 @@ def private(directory: Path) -> None:
         found = directory.stat(follow_symlinks=False)
         if found.st_uid != os.getuid():
             raise Misconfigured(
-                f"{directory} belongs to another user. Remove it, or name another directory: TOOLCRIB_HOME=…"
+                f"{directory} belongs to another user. Remove it, or set TOOLCRIB_HOME to another directory."
             )
         if found.st_mode & 0o077:
             directory.chmod(0o700)
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise Misconfigured(
-            f"Toolcrib cannot keep its files in {directory} ({error.strerror}). Name another directory: TOOLCRIB_HOME=…"
+            f"Cannot write to {directory}: {error.strerror}. Set TOOLCRIB_HOME to another directory."
         ) from None
 
 
@@ -194,11 +194,11 @@ def _user_name() -> str:
 def _read(path: Path) -> LocalSecrets:
     found = path.stat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise Misconfigured(f"Others can read {path}, which holds secrets. Make it yours alone: chmod 600 {path}")
+        raise Misconfigured(f"Other users can read {path}, which contains secrets. Run: chmod 600 {path}")
     try:
         said = json.loads(path.read_text())
         return LocalSecrets(**{field.name: str(said[field.name]) for field in fields(LocalSecrets)})
     except (ValueError, KeyError, TypeError):
         raise Misconfigured(
-            f"{path} is damaged. Restore it from a backup, or move {path.parent} away and begin anew."
+            f"{path} is damaged. Restore it from a backup, or move {path.parent} away to start over."
         ) from None

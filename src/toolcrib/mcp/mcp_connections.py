@@ -78,8 +78,8 @@ class McpConnection:
         answer = await client.session.send_request(request, _ANSWER)
         if isinstance(answer, InputRequiredResult):
             raise ToolFailed(
-                f"The MCP server {self.server.name!r} wants to ask a person something, which is not passed on. "
-                "Ask with `ask_user`, then call the tool with what it needs."
+                f"The MCP server {self.server.name!r} sent an elicitation request, which is not supported. "
+                "Ask with `ask_user`, then call the tool with the answers."
             )
         return result_of(self.server.name, answer)
 
@@ -232,8 +232,8 @@ class McpConnectionPool:
             # It may hang forever: the next call gets a new one.
             self._retire(connection)
             raise TimedOut(
-                f"The MCP server {server.name!r} had not answered after {seconds:.0f} s. Whether it did what was asked "
-                "is not known here."
+                f"The MCP server {server.name!r} did not respond within {seconds:.0f} s. It is unknown whether "
+                "the call took effect."
             ) from None
         except MCPError as error:
             if connection.is_over:
@@ -266,9 +266,7 @@ class McpConnectionPool:
                 continue
             idle = [one for one in held if not one.users]
             if not idle:
-                raise ToolFailed(
-                    "Too many MCP servers are in use at once. Try again when others have ended their calls."
-                )
+                raise ToolFailed("Too many MCP servers are in use. Try again later.")
             oldest = min(idle, key=lambda one: one.used_at)
             oldest.stop()
             self._retire(oldest)
@@ -310,16 +308,16 @@ def _words(error: BaseException) -> str:
 
 def _cannot_connect(server: McpServer, error: Exception) -> ToolFailed:
     if isinstance(error, TimeoutError):
-        return TimedOut(f"The MCP server {server.name!r} had not answered after {_CONNECT_SECONDS:.0f} s.")
+        return TimedOut(f"The MCP server {server.name!r} did not respond within {_CONNECT_SECONDS:.0f} s.")
     return ToolFailed(
-        f"The MCP server {server.name!r} cannot be used: {_words(error)}. An owner of the workspace may look at it."
+        f"The MCP server {server.name!r} is unavailable: {_words(error)}. Ask an owner of the workspace to check it."
     )
 
 
 def _failed(server: McpServer, error: MCPError) -> ToolFailed:
-    return ToolFailed(f"The MCP server {server.name!r} answered with an error: {_words(error)}")
+    return ToolFailed(f"The MCP server {server.name!r} returned an error: {_words(error)}")
 
 
 def _malformed(server: McpServer, error: Exception) -> ToolFailed:
-    what = "an answer that is none of the protocol's" if isinstance(error, ValidationError) else _words(error)
-    return ToolFailed(f"The MCP server {server.name!r} gave {what}. It is connected to anew with the next call.")
+    what = "an invalid response" if isinstance(error, ValidationError) else _words(error)
+    return ToolFailed(f"The MCP server {server.name!r} sent {what}. The next call reconnects.")

@@ -39,12 +39,12 @@ def checked_url(url: str, *, private_hosts: Collection[str]) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise _no_address("This is no address.") from None
+        raise _no_address("Not a URL.") from None
     if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.fragment:
-        raise _no_address("Expected an address such as https://example.com/mcp, with no password in it.")
+        raise _no_address("Expected a URL such as https://example.com/mcp, without a password.")
     allowed = ANY_HOST in private_hosts or f"{host}:{port or (443 if parts.scheme == 'https' else 80)}" in private_hosts
     if parts.scheme == "http" and not allowed:
-        raise _no_address("Only https, unless the operator lists the host in TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS.")
+        raise _no_address("Use https, unless the operator lists the host in TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS.")
     return url
 
 
@@ -77,7 +77,7 @@ class _SizeLimitedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             left -= len(chunk)
             if left < 0:
-                raise httpx2.ReadError(f"The answer has more than {MOST_BYTES:,} bytes, which is all that is taken.")
+                raise httpx2.ReadError(f"The response has more than {MOST_BYTES:,} bytes, the limit.")
             yield chunk
 
     async def aclose(self) -> None:

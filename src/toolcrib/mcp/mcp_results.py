@@ -29,10 +29,10 @@ def result_of(server: str, answer: CallToolResult) -> dict[str, Any]:
     """
     text = strip_invisible("\n".join(filter(None, map(_text, answer.content))))
     if answer.is_error:
-        raise ToolFailed(f"The MCP server {server!r} answered with an error: {text[:_LONGEST_ERROR] or '(no text)'}")
+        raise ToolFailed(f"The MCP server {server!r} returned an error: {text[:_LONGEST_ERROR] or '(no text)'}")
     result: dict[str, Any] = {"text": text[:MOST_TEXT]}
     if len(text) > MOST_TEXT:
-        result["omitted"] = f"{len(text) - MOST_TEXT:,} more characters were not kept."
+        result["omitted"] = f"{len(text) - MOST_TEXT:,} more characters were truncated."
     if answer.structured_content is not None:
         result["structured"] = answer.structured_content
     if media := _media(answer.content):
@@ -60,7 +60,10 @@ def _media(content: list[ContentBlock]) -> list[dict[str, Any]]:
             continue
         size = len(medium.get("data") or medium.get("text") or "")
         if size > room:
-            medium = {"type": medium["type"], "left_out": f"{size:,} characters; {MOST_MEDIA:,} are kept of a result."}
+            medium = {
+                "type": medium["type"],
+                "left_out": f"{size:,} characters; the limit per result is {MOST_MEDIA:,}.",
+            }
         else:
             room -= size
         media.append(medium)

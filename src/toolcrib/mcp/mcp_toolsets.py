@@ -55,9 +55,9 @@ def _size_flaw(given: dict[str, Any]) -> str | None:
     try:
         size = len(json.dumps(given, allow_nan=False))
     except (ValueError, RecursionError):
-        return "These arguments cannot be written as JSON."
+        return "The arguments cannot be encoded as JSON."
     return (
-        f"{size:,} characters are too many; at most {MOST_CHARACTERS:,} are sent." if size > MOST_CHARACTERS else None
+        f"The arguments have {size:,} characters; the limit is {MOST_CHARACTERS:,}." if size > MOST_CHARACTERS else None
     )
 
 
@@ -95,7 +95,7 @@ class McpToolsets:
             ready = await self.rows.with_secrets(server)
             async with (await self._connections()).to(ready, seconds=_LOOK_SECONDS) as connection:
                 offered = await connection.offers()
-                problem = "; ".join(("Left out: " + "; ".join(connection.left_out),) if connection.left_out else ())
+                problem = "; ".join(("Skipped: " + "; ".join(connection.left_out),) if connection.left_out else ())
             await self.rows.saw(server, offered, problem or None)
         except ToolcribError as error:
             await self.rows.saw(server, None, error.message)
@@ -105,9 +105,9 @@ class McpToolsets:
         """Approve the tools whose list has this hash. Owners only."""
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
         if server.seen is None:
-            raise BadArguments({"sha256": "Nothing is known of this server's tools yet. Look at them first."})
+            raise BadArguments({"sha256": "The tools of this server are not known yet. Refresh it first."})
         if catalog_sha256(server.seen) != sha256:
-            raise BadArguments({"sha256": f"The list that was seen last has the hash {catalog_sha256(server.seen)}."})
+            raise BadArguments({"sha256": f"The current tool list has the hash {catalog_sha256(server.seen)}."})
         return await self.rows.approve(tenant, server)
 
     async def disconnect(self, server: McpServer) -> None:
@@ -177,6 +177,6 @@ def _is_off(server: McpServer, tool: McpTool) -> Callable[[Any, ToolContext], An
 
 def _changed(server: McpServer, tool: McpTool) -> ToolFailed:
     return ToolFailed(
-        f"`{server.toolset}/{tool.name}` is off: its server no longer describes it as when it was approved. "
-        f"An owner of the workspace may look at the new list and approve it (mcp-servers/{server.id})."
+        f"`{server.toolset}/{tool.name}` is disabled: its definition changed since it was approved. "
+        f"An owner of the workspace can approve the new list (mcp-servers/{server.id})."
     )

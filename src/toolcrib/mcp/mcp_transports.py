@@ -65,7 +65,7 @@ class StdioPrograms:
             if state is None:
                 raise
             said = await asyncio.to_thread(_last_words, home)
-            how = state.stopped or f"it ended with status {state.exit_code}"
+            how = state.stopped or f"it exited with status {state.exit_code}"
             raise ToolFailed(f"{how}{': ' if said else ''}{said}") from error
         finally:
             # The owner is this connection alone, so no other process is stopped.

@@ -52,11 +52,11 @@ def _flaw(tool: "ProtocolTool", found: dict[str, McpTool]) -> str | None:
     if not _NAME.fullmatch(tool.name):
         return "a name has 1 to 100 letters, digits, `_`, `.` or `-`."
     if tool.name in found:
-        return "it is offered twice."
+        return "the name is used twice."
     if len(found) >= MOST_TOOLS:
-        return f"at most {MOST_TOOLS} tools are taken from a server."
+        return f"a server can have at most {MOST_TOOLS} tools."
     if tool.input_schema.get("type") != "object":
-        return "its arguments are no object."
+        return "its input schema is not an object."
     return schema_error(tool.input_schema)
 
 

@@ -43,9 +43,9 @@ def rules_from_data(data: dict[str, Any]) -> AgentRules:
         rules = AgentRules.model_validate(data)
     except ValidationError as error:
         fields = {_path(detail): _expected(detail) for detail in error.errors(include_url=False)}
-        raise BadArguments(fields, "The agent's rules are not valid") from error
+        raise BadArguments(fields, "The agent's definition is not valid") from error
     if fields := dict(_mistakes(rules)):
-        raise BadArguments(fields, "The agent's rules are not valid")
+        raise BadArguments(fields, "The agent's definition is not valid")
     return rules
 
 
@@ -61,7 +61,7 @@ def render_definition(rules: AgentRules) -> str:
 
 def _parsed(text: str) -> Any:
     if len(text) > MAX_CHARACTERS:
-        raise _unreadable(f"{len(text):,} characters are too many; at most {MAX_CHARACTERS:,} are read.")
+        raise _unreadable(f"The definition has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}.")
     try:
         _refuse_bombs(text)
         return _loader().load(text)
@@ -78,10 +78,10 @@ def _refuse_bombs(text: str) -> None:
     depth = 0
     for event in _loader().parse(text):
         if isinstance(event, AliasEvent):
-            raise _unreadable("Aliases (`*name`) are not read; write the value out.")
+            raise _unreadable("Aliases (`*name`) are not supported; write the value out.")
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise _unreadable(f"Nested more than {MAX_DEPTH} levels deep; rules need four.")
+            raise _unreadable(f"Nested more than {MAX_DEPTH} levels deep.")
 
 
 def _loader() -> YAML:
@@ -89,7 +89,7 @@ def _loader() -> YAML:
 
 
 def _unreadable(what: str) -> BadArguments:
-    return BadArguments({"yaml": what}, "The agent's rules cannot be read")
+    return BadArguments({"yaml": what}, "The agent's definition cannot be parsed")
 
 
 def _path(detail: ErrorDetails) -> str:
@@ -106,18 +106,21 @@ def _expected(detail: ErrorDetails) -> str:
             model = Phase
         case _:
             model = ToolPermission
-    return f"Unknown field. Known are {_listed(model.model_fields)}."
+    return f"Unknown field. Known fields: {_listed(model.model_fields)}."
 
 
 def _mistakes(rules: AgentRules) -> Iterator[tuple[str, str]]:
     if rules.trust.exceeds(rules.max_trust):
-        yield "trust", f"`{rules.trust}` is beyond `max_trust`, which is `{rules.max_trust}`."
+        yield "trust", f"`{rules.trust}` is higher than `max_trust`, which is `{rules.max_trust}`."
     for number, glob in enumerate(rules.unprotected_paths):
         if glob not in PATTERNS:
-            yield f"unprotected_paths.{number}", f"`{glob}` is no protected pattern. There are {_listed(PATTERNS)}."
+            yield (
+                f"unprotected_paths.{number}",
+                f"`{glob}` is not a protected pattern. Protected patterns: {_listed(PATTERNS)}.",
+            )
     yield from _permission_mistakes("tool_permissions", rules.tool_permissions or {})
     if rules.phases and rules.tool_permissions is not None:
-        yield "tool_permissions", "With `phases`, each phase states its own. Move these into the phases."
+        yield "tool_permissions", "With `phases`, each phase has its own. Move these into the phases."
     names = [phase.name for phase in rules.phases]
     for number, phase in enumerate(rules.phases):
         if phase.name in names[:number]:
@@ -131,7 +134,7 @@ def _permission_mistakes(field: str, permissions: Mapping[str, ToolPermission]) 
             if not _HOST.fullmatch(host):
                 yield (
                     f"{field}.{name}.hosts.{number}",
-                    f"`{host}` is no host. Expected one such as `example.com`, `*.example.org` or `example.org:8080`.",
+                    f"`{host}` is not a host. Use one such as `example.com`, `*.example.org` or `example.org:8080`.",
                 )
         if flaw := globs_flaw(permission.paths or ()):
             yield f"{field}.{name}.paths", flaw

@@ -42,7 +42,7 @@ def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str 
     if tool.name == _WRITES_PLANS and effects.writes and all(p.name.endswith(PLAN_SUFFIX) for p in effects.writes):
         return None
     return (
-        f"The session is in plan mode: `{tool.name}` may not be used, and `write` only for *{PLAN_SUFFIX}. "
+        f"The session is in plan mode: `{tool.name}` is not available, and `write` only for *{PLAN_SUFFIX}. "
         "Write the plan, ask with `ask_user` whether it is accepted, then call `exit_plan_mode`."
     )
 
@@ -94,7 +94,7 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
             return Authorization(
                 AuthorizationAction.DENY, objection.rule, error.message, role, error, tuple(rules_checked)
             )
-        rules_checked.append(f"{rule}: no objection")
+        rules_checked.append(f"{rule}: not denied")
     verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
     if caller.agent and closed:
         # Regardless of trust and grants: an approval of another call does not cover code on a person's machine.
@@ -102,7 +102,7 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
     elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
         rules_checked.append(f"{rule}: {verdict}")
         verdict, rule = AuthorizationAction.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
-        reason = f"A person has allowed this before: {rule}. Nobody is asked."
+        reason = f"A saved approval covers this call: {rule}."
     supervised = caller.agent is not None and caller.agent.rules.trust is TrustLevel.SUPERVISED
     rules_checked.append(f"{rule}: {verdict}")
     return Authorization(verdict, rule, reason, role, None, tuple(rules_checked), is_supervised=supervised)
@@ -149,8 +149,8 @@ def _toolset(agent: Agent, tool: ToolMetadata) -> Denial | None:
     if has_toolset(agent.rules, tool):
         return None
     message = (
-        f"Agent {agent.name!r} does not have the toolset `{tool.toolset}`, to which `{tool.name}` belongs. "
-        "A workspace owner may add it under `toolsets`."
+        f"Agent {agent.name!r} does not have the toolset `{tool.toolset}` of `{tool.name}`. "
+        "A workspace owner can add it under `toolsets`."
     )
     return Denial("agent.toolsets", PermissionDenied(message))
 
@@ -161,11 +161,11 @@ def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | 
     acts = bool(effects.writes or effects.command)
     if is_permitted(agent.rules, tool.name, tool.danger) and not (read_only and acts):
         return None
-    why = "without `tool_permissions` it only reads" if read_only else "its `tool_permissions` do not allow it"
-    other = ", or a person may choose another phase for the session" if agent.phase else ""
+    why = "without `tool_permissions` it can only read" if read_only else "its `tool_permissions` do not allow it"
+    other = ", or a person can choose another phase for the session" if agent.phase else ""
     message = (
-        f"{agent.described} may not use `{tool.name}`: {why}. "
-        f"A workspace owner may add `tool_permissions: {{{tool.name}: {{allowed: true}}}}`{other}."
+        f"{agent.described} cannot use `{tool.name}`: {why}. "
+        f"A workspace owner can add `tool_permissions: {{{tool.name}: {{allowed: true}}}}`{other}."
     )
     rule = f"{agent.permissions_rule}.{'absent' if read_only else tool.name}"
     return Denial(rule, PermissionDenied(message))
@@ -175,8 +175,8 @@ def _closed(agent: Agent, place: WorkspacePath) -> str:
     glob = ProtectedPaths(agent.rules.unprotected_paths).protects_writing(place)
     assert glob is not None
     return (
-        f"A person must approve what writes {place}, whatever the agent's trust and grants: `{glob}` "
-        f"{PATTERNS[glob].why}. A workspace owner may lift `{glob}` for this agent under `unprotected_paths`."
+        f"Writing {place} always needs a person's approval: `{glob}` "
+        f"{PATTERNS[glob].why}. A workspace owner can unprotect `{glob}` for this agent under `unprotected_paths`."
     )
 
 
@@ -185,12 +185,12 @@ def _by_trust(agent: Agent, tool: ToolMetadata) -> tuple[AuthorizationAction, st
         return (
             AuthorizationAction.ALLOW,
             "people.asked",
-            f"`{tool.name}` asks a person itself; nobody is asked whether it may.",
+            f"`{tool.name}` asks a person itself and needs no approval.",
         )
     trust, danger = agent.rules.trust, tool.danger
     verdict = AuthorizationAction.ASK if _asks(trust, danger) else AuthorizationAction.ALLOW
-    then = "a person must approve the call" if verdict is AuthorizationAction.ASK else "nobody is asked"
-    ceiling = f" (at most {agent.max_trust}, by its ceiling)" if agent.max_trust is not None else ""
+    then = "a person must approve the call" if verdict is AuthorizationAction.ASK else "no approval is needed"
+    ceiling = f" (limited by `max_trust: {agent.max_trust}`)" if agent.max_trust is not None else ""
     reason = f"Agent {agent.name!r} is {trust}{ceiling} and `{tool.name}` is {danger}: {then}."
     return verdict, f"trust.{trust}.{danger}", reason
 
@@ -208,7 +208,7 @@ def _asks(trust: TrustLevel, danger: Danger) -> bool:
 
 
 def _by_role(role: WorkspaceRole, tool: ToolMetadata) -> tuple[AuthorizationAction, str, str]:
-    reason = f"A person acts by role and is not asked: `{tool.name}` needs the role {role} or higher."
+    reason = f"Calls of people need no approval: `{tool.name}` needs the role {role} or higher."
     return AuthorizationAction.ALLOW, f"role.{role}", reason
 
 
@@ -258,7 +258,7 @@ def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
     permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
     if effects.command is None or permission is None or permission.paths is None:
         return ""
-    return f" It sees and changes only what its paths cover: {', '.join(permission.paths) or 'nothing'}."
+    return f" It is limited to its paths: {', '.join(permission.paths) or 'nothing'}."
 
 
 def _denied_files(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:

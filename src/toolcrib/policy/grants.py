@@ -57,18 +57,18 @@ def suggest_rule(tool: ToolMetadata, effects: Effects) -> GrantRule:
 def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
     """Raise ``BadArguments`` unless the rule is for this tool, is valid and covers this call."""
     if rule.tool != tool.name:
-        raise BadArguments({"rule.tool": f"The call is of `{tool.name}`; a rule about another tool is not its answer."})
+        raise BadArguments({"rule.tool": f"The rule must be about `{tool.name}`, the tool of this call."})
     if tool.drafts:
-        raise BadArguments({"scope": f"What `{tool.name}` changes differs from call to call. Allow it `once`."})
+        raise BadArguments({"scope": f"`{tool.name}` changes different files in each call. Approve it `once`."})
     if flaw := globs_flaw(rule.paths or ()):
         raise BadArguments({"rule.paths": flaw})
     for number, glob in enumerate(rule.paths or ()):
         if not is_glob(glob):
             raise BadArguments({f"rule.paths.{number}": f"`{glob}` matches nothing. Expected a glob such as `src/**`."})
     if effects.command is not None and rule.commands is None:
-        raise BadArguments({"rule.commands": "Name the commands that are allowed; a rule for any command is not kept."})
+        raise BadArguments({"rule.commands": "List the allowed commands; a rule for any command is not possible."})
     if not grant_covers(rule, tool.name, effects):
-        raise BadArguments({"rule": "It does not cover the call that was asked about. Use the one that was offered."})
+        raise BadArguments({"rule": "The rule does not cover this call. Use the suggested rule."})
 
 
 def _glob(place: WorkspacePath) -> str:

@@ -28,9 +28,9 @@ def schema_error(schema: Mapping[str, Any]) -> str | None:
     try:
         text = _text(schema)
     except ValueError:
-        return "The schema cannot be written as JSON."
+        return "The schema cannot be encoded as JSON."
     if len(text) > MAX_SCHEMA_CHARACTERS:
-        return f"The schema has {len(text):,} characters; at most {MAX_SCHEMA_CHARACTERS:,} are taken."
+        return f"The schema has {len(text):,} characters; the limit is {MAX_SCHEMA_CHARACTERS:,}."
     if not is_storable_text(json.dumps(schema, ensure_ascii=False)) or "\\u0000" in text:
         return UNSTORABLE_TEXT
     try:
@@ -57,9 +57,9 @@ def size_error(answers: Mapping[str, Any]) -> str | None:
     try:
         text = json.dumps(answers, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return "These cannot be written as JSON."
+        return "The answers cannot be encoded as JSON."
     if len(text) > MAX_ANSWER_CHARACTERS:
-        return f"The answers have {len(text):,} characters; at most {MAX_ANSWER_CHARACTERS:,} are taken."
+        return f"The answers have {len(text):,} characters; the limit is {MAX_ANSWER_CHARACTERS:,}."
     return None if is_storable_text(text) and "\\u0000" not in text else UNSTORABLE_TEXT
 
 
@@ -103,7 +103,7 @@ def _validator(text: str) -> Any:
 
 
 def _fetch_nothing(uri: str) -> Any:
-    raise ValueError(f"A schema may not refer to other documents ({uri}).")
+    raise ValueError(f"A schema cannot refer to other documents ({uri}).")
 
 
 def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
@@ -117,7 +117,7 @@ def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
     except ValueError as error:
         return str(error)
     if weight > _MOST_SCHEMAS:
-        return f"With its references followed the schema has {weight:,} parts; at most {_MOST_SCHEMAS:,} are taken."
+        return f"With resolved references the schema has {weight:,} subschemas; the limit is {_MOST_SCHEMAS:,}."
     return None
 
 
@@ -128,7 +128,7 @@ def _weight(part: Any, whole: Mapping[str, Any], known: dict[str, int], followin
     weight = 1 + sum(_weight(inner, whole, known, following) for inner in _inside(part))
     for pointer in _references(part):
         if pointer in following:
-            raise ValueError(f"The schema refers to itself ({pointer}), which no form can show.")
+            raise ValueError(f"The schema refers to itself ({pointer}). Recursive schemas are not supported.")
         if pointer not in known:
             known[pointer] = _weight(_at(whole, pointer), whole, known, (*following, pointer))
         weight += known[pointer]
@@ -148,11 +148,11 @@ def _references(part: Mapping[str, Any] | list[Any]) -> Iterator[str]:
         return
     for name in ("$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor"):
         if isinstance(part.get(name), str):
-            raise ValueError(f"`{name}` is not taken. Refer with `$ref` to `#/$defs/…`.")
+            raise ValueError(f"`{name}` is not supported. Use `$ref` with `#/$defs/…`.")
     pointer = part.get("$ref")
     if isinstance(pointer, str):
         if not pointer.startswith("#"):
-            raise ValueError(f"A schema may not refer to other documents ({pointer[:200]}).")
+            raise ValueError(f"A schema cannot refer to other documents ({pointer[:200]}).")
         yield pointer
 
 

@@ -74,7 +74,7 @@ def text_piece(text: str, offset: int, call_id: UUID, *, limit_bytes: int = MODE
 
 def _how_to_read_on(call_id: UUID, offset: int, characters: int) -> str:
     return (
-        f"truncated: true. The whole has {characters:,} characters. Read on with `{READ_RESULT}`: "
+        f"truncated: true. The full result has {characters:,} characters. Continue with `{READ_RESULT}`: "
         f'call_id "{call_id}", offset {offset}.'
     )
 
@@ -122,7 +122,7 @@ def _without_data(medium: Any) -> Any:
     if not isinstance(medium, Mapping) or not isinstance(data := medium.get("data"), str):
         return medium
     left = {key: value for key, value in medium.items() if key != "data"}
-    return {**left, "left_out": f"{len(data):,} characters of base64. A person sees them with the call."}
+    return {**left, "left_out": f"{len(data):,} characters of base64. A person can see them in the call."}
 
 
 def _in_kept_order(value: Any, level: int = 0) -> Any:

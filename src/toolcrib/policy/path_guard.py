@@ -95,8 +95,8 @@ class PathGuard:
             return None
         tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
         message = (
-            f"{self._agent.described} may not {access} {place} with `{tool}`: its paths are {globs}. "
-            "Use a path that these cover, or let a workspace owner add one."
+            f"{self._agent.described} cannot {access} {place} with `{tool}`: its paths are {globs}. "
+            "Use a path that they cover, or ask a workspace owner to add one."
         )
         return Denial(f"{self._agent.permissions_rule}.{tool}.paths", PermissionDenied(message))
 
@@ -113,7 +113,7 @@ class PathGuard:
         if glob is None:
             return None
         message = (
-            f"Agents may not {access} {place}: `{glob}` is protected, because it {PATTERNS[glob].why}. "
-            f"Do without it; a workspace owner may lift `{glob}` for this agent under `unprotected_paths`."
+            f"Agents cannot {access} {place}: `{glob}` is protected because it {PATTERNS[glob].why}. "
+            f"Work without it; a workspace owner can unprotect `{glob}` for this agent under `unprotected_paths`."
         )
         return Denial(f"protected-name:{glob}", ProtectedPath(message))

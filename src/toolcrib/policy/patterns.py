@@ -55,9 +55,7 @@ class ExpressionSet:
         """Return the numbers of the expressions that match, in no order."""
         found = self._set.Match(text.encode("utf-8", "replace"))
         if not found:
-            raise PatternTooLargeError(
-                f"The {self._count} patterns need more memory than they get. Write simpler ones."
-            )
+            raise PatternTooLargeError(f"The {self._count} patterns exceed the memory limit. Use simpler patterns.")
         return [number for number in found if number != self._always]
 
     def any(self, text: str) -> bool:
@@ -119,12 +117,12 @@ def check_size(patterns: Iterable[str]) -> None:
         wildcards += pattern.count("*") + pattern.count("?") + pattern.count("[")
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             raise PatternTooLargeError(
-                f"`{pattern[:60]}…` has {len(pattern):,} characters; a pattern may have {MAX_PATTERN_CHARACTERS:,}."
+                f"`{pattern[:60]}…` has {len(pattern):,} characters; the limit is {MAX_PATTERN_CHARACTERS:,}."
             )
     if count > MAX_PATTERNS:
-        raise PatternTooLargeError(f"There are {count:,} patterns; at most {MAX_PATTERNS:,} are taken.")
+        raise PatternTooLargeError(f"There are {count:,} patterns; the limit is {MAX_PATTERNS:,}.")
     if wildcards > MAX_WILDCARDS:
-        raise PatternTooLargeError(f"The patterns have {wildcards:,} wildcards; at most {MAX_WILDCARDS:,} are taken.")
+        raise PatternTooLargeError(f"The patterns have {wildcards:,} wildcards; the limit is {MAX_WILDCARDS:,}.")
 
 
 def literal_expression(text: str) -> str:
@@ -207,5 +205,5 @@ def _code(char: str) -> str:
 def _too_large(expressions: Sequence[str]) -> PatternTooLargeError:
     size = sum(map(len, expressions))
     return PatternTooLargeError(
-        f"The {len(expressions):,} patterns of {size:,} characters need more memory than they get. Write simpler ones."
+        f"The {len(expressions):,} patterns of {size:,} characters exceed the memory limit. Use simpler patterns."
     )

@@ -137,7 +137,7 @@ def is_glob(glob: str) -> bool:
 def globs_flaw(globs: Sequence[str]) -> str | None:
     """Return why a list of globs is too large to check on every call, or ``None``."""
     if len(globs) > MAX_GLOBS:
-        return f"There are {len(globs):,} globs; at most {MAX_GLOBS} are taken."
+        return f"There are {len(globs):,} globs; the limit is {MAX_GLOBS}."
     try:
         for mount in Mount:
             GitIgnoreRules(_globs_of(tuple(globs), mount))

@@ -81,7 +81,7 @@ READING: Final = (
 
 # Readable, but written only after a person approved: such a file becomes code on their machine.
 WRITING_ONLY: Final = (
-    ProtectedPattern(".git", "decides which repository, and so whose programs, git uses", itself_only=True),
+    ProtectedPattern(".git", "selects the repository, and so the programs, that git uses", itself_only=True),
     ProtectedPattern(".git/hooks", _GIT),
     ProtectedPattern(".git/commondir", "decides which configuration git uses"),
     ProtectedPattern(".git/worktrees", "decides which configuration git uses"),

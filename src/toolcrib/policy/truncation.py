@@ -111,7 +111,7 @@ def _cut_text(text: str, budget: int) -> str:
 
 
 def _gap(missing: int) -> str:
-    return f"\n[… {missing:,} bytes cut …]\n"
+    return f"\n[… {missing:,} bytes truncated …]\n"
 
 
 def _prefix(text: str, room: int) -> str:
@@ -141,7 +141,7 @@ def _cut_object(entries: dict[Any, Any], budget: int, level: int) -> dict[str, A
 
 
 def _more(missing: int, what: str) -> str:
-    return f"[… {missing:,} more {what} cut …]"
+    return f"[… {missing:,} more {what} truncated …]"
 
 
 def _shares(parts: Iterable[tuple[int, Any]], room: int, floor: int) -> tuple[list[int], int]:

@@ -49,13 +49,13 @@ def refuse_beyond_ceiling(
         return
     if trust.exceeds(ceiling):
         raise Forbidden(
-            f"A session here may be trusted {ceiling} at most: an owner has set that ceiling (`max_trust`). "
-            f"Choose {ceiling} or less, or let an owner raise it."
+            f"The trust of a session here is limited to {ceiling} (`max_trust`). "
+            f"Choose {ceiling} or lower, or ask an owner to raise the limit."
         )
     if rules is not None and rules.max_trust is None and role is not WorkspaceRole.OWNER and trust.exceeds(rules.trust):
         raise Forbidden(
-            f"The agent is {rules.trust}: only an owner of the workspace may trust it further. "
-            f"Choose {rules.trust} or less, or let an owner set the agent's `max_trust`."
+            f"The agent is {rules.trust}: only an owner of the workspace can set a higher trust. "
+            f"Choose {rules.trust} or lower, or ask an owner to set the agent's `max_trust`."
         )
 
 

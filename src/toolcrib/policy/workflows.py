@@ -17,7 +17,7 @@ def require_step(workflow: Workflow, before: Mapping[str, Any] | None, after: Ma
         raise mismatch(flaw)
     origin, target = _node(workflow, before), _node(workflow, after)
     if before is None and target != workflow.start:
-        raise refused(workflow, f"Without a document that can be read, the workflow begins at {workflow.start!r}.")
+        raise refused(workflow, f"Without a readable document, the workflow starts at {workflow.start!r}.")
     if target not in workflow.nodes:
         raise refused(workflow, f"The workflow has no step {target[:200]!r}.", origin)
     if before is not None and target != origin and (origin, target) not in workflow.edges:
@@ -28,22 +28,22 @@ def require_step(workflow: Workflow, before: Mapping[str, Any] | None, after: Ma
 def shape_flaw(document: Mapping[str, Any]) -> str | None:
     """Return why no workflow can have this frontmatter, whatever its schema, or ``None``."""
     if not isinstance(document.get("currentNodeId"), str | None):
-        return "`currentNodeId` is no text"
+        return "`currentNodeId` is not a string"
     steps = document.get("stepsCompleted")
     if steps is not None and not (isinstance(steps, list) and all(isinstance(step, str) for step in steps)):
-        return "`stepsCompleted` is no list of texts"
+        return "`stepsCompleted` is not a list of strings"
     return None
 
 
 def mismatch(flaw: str) -> SchemaMismatch:
-    return SchemaMismatch(f"The workflow's frontmatter does not fit its schema: {flaw}. Nothing was changed.")
+    return SchemaMismatch(f"The workflow's frontmatter does not match its schema: {flaw}. Nothing was changed.")
 
 
 def refused(workflow: Workflow, why: str, origin: str | None = None) -> InvalidTransition:
     """Build the error, with the possible next steps."""
     allowed = (workflow.start,) if origin is None else workflow.next_after(origin)
-    following = ", ".join(allowed[:20]) or "nothing: it is the last step"
-    error = InvalidTransition(f"{why} Nothing was changed. What may follow: {following}.")
+    following = ", ".join(allowed[:20]) or "none, this is the last step"
+    error = InvalidTransition(f"{why} Nothing was changed. Next steps: {following}.")
     error.allowed = allowed
     return error
 
@@ -61,6 +61,6 @@ def _steps(document: Mapping[str, Any] | None) -> frozenset[str]:
 
 def _require_steps(workflow: Workflow, before: frozenset[str], after: frozenset[str], origin: str) -> None:
     if missing := sorted(before - after):
-        raise refused(workflow, f"A step that was completed stays completed: {missing[0][:200]!r} is missing.", origin)
+        raise refused(workflow, f"Completed steps cannot be removed: {missing[0][:200]!r} is missing.", origin)
     if unknown := sorted(after - before - workflow.nodes):
         raise refused(workflow, f"The workflow has no step {unknown[0][:200]!r} to complete.", origin)

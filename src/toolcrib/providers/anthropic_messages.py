@@ -135,7 +135,7 @@ class AnthropicEventReader:
 
     def finish(self) -> Iterator[StreamEvent]:
         if not self.done:
-            raise stream_error("The answer broke off before the model had finished.")
+            raise stream_error("The response ended before the model had finished.")
         reason = self._calls.reason(self._said or FinishReason.STOP)
         for block in self._blocks.values():
             if block.call:
@@ -152,7 +152,7 @@ class AnthropicEventReader:
 
     def _begin(self, index: int, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
         if index in self._blocks:
-            raise stream_error(f"The answer begins its block {index} twice.")
+            raise stream_error(f"The response starts block {index} twice.")
         block = self._blocks[index] = _ContentBlock(text_of(started.get("type")))
         match block.kind:
             case "text":
@@ -170,7 +170,7 @@ class AnthropicEventReader:
     def _go_on(self, index: int, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
         block = self._blocks.get(index)
         if block is None:
-            raise stream_error(f"The answer goes on with a block {index} that never began.")
+            raise stream_error(f"The response continues block {index}, which it never started.")
         match delta.get("type"):
             case "text_delta":
                 yield from block.text(delta.get("text"))
@@ -249,7 +249,7 @@ def _turns(messages: Sequence[Message], names: ToolNameEncoder, provider: str, m
     if not turns or turns[0]["role"] != "user":
         turns.insert(0, _said_by_user("(The conversation begins here.)"))
     if turns[-1]["role"] != "user":
-        turns.append(_said_by_user("Go on."))
+        turns.append(_said_by_user("Continue."))
     return turns
 
 
@@ -341,7 +341,7 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
 
 def _told(error: Any) -> Exception:
     if not isinstance(error, Mapping):
-        return stream_error("The provider broke the answer off with an error.")
+        return stream_error("The provider ended the response with an error.")
     return response_error(
         _STATUS_OF.get(str(error.get("type")), 500), text_of(error.get("message")) or json.dumps(error)
     )

@@ -126,7 +126,7 @@ class ChatCompletionReader:
 
     def finish(self) -> Iterator[StreamEvent]:
         if self._said is None:
-            raise stream_error("The answer broke off before the model had finished.")
+            raise stream_error("The response ended before the model had finished.")
         reason = self._calls.reason(FinishReason.REFUSAL if self._refusal else self._said)
         yield from self._calls.end_all(reason)
         yield StreamFinish(reason, self._note())
@@ -154,7 +154,7 @@ class ChatCompletionReader:
             yield from self._call(piece)
         if said := choice.get("finish_reason"):
             if said == "error":
-                raise stream_error("The provider broke the answer off with an error.")
+                raise stream_error("The provider ended the response with an error.")
             self._said = _REASONS.get(said, FinishReason.STOP)
 
     def _content(self, content: object) -> Iterator[StreamEvent]:

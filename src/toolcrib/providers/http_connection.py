@@ -89,7 +89,7 @@ class HttpConnection(asyncio.Protocol):
                     while not self._is_writable and self._ended is None and self._answer.status is None:
                         await self._something()
         except TimeoutError:
-            raise httpx2.WriteTimeout("The server does not take the question") from None
+            raise httpx2.WriteTimeout("The server does not accept the request") from None
         self._is_spent = not self._is_writable
 
     async def _more(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ class HttpConnection(asyncio.Protocol):
             with self._alarm.after(seconds):
                 await self._something()
         except TimeoutError:
-            raise httpx2.ReadTimeout("The server went silent") from None
+            raise httpx2.ReadTimeout("The server stopped sending data") from None
 
     async def _something(self) -> None:
         self._news = self._loop.create_future()
@@ -121,7 +121,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None or answer.is_whole:
-            self._ended = self._ended or httpx2.RemoteProtocolError("The server speaks unasked")
+            self._ended = self._ended or httpx2.RemoteProtocolError("The server sent data without a request")
             self._transport.abort()
             return
         try:
@@ -138,7 +138,11 @@ class HttpConnection(asyncio.Protocol):
         if self._answer is not None and error is None:
             self._answer.end()
         if self._ended is None:
-            why = f"The connection broke: {error}" if error else "The server hung up before its answer was whole"
+            why = (
+                f"The connection failed: {error}"
+                if error
+                else "The server closed the connection before the response was complete"
+            )
             self._ended = httpx2.ReadError(why) if error else httpx2.RemoteProtocolError(why)
         self._tell()
 
@@ -191,9 +195,9 @@ class _HttpResponse:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            raise httptools.HttpParserError("it wants to speak something else") from None
+            raise httptools.HttpParserError("it asks to switch protocols") from None
         if self._frame > _MOST_FRAME:
-            raise httptools.HttpParserError("too much that is no content")
+            raise httptools.HttpParserError("too many header bytes")
 
     def taken(self) -> bytes:
         """Return and clear the received content."""
@@ -254,11 +258,11 @@ class _ResponseBody(httpx2.AsyncByteStream):
 
 def _head(request: httpx2.Request) -> bytes:
     if "transfer-encoding" in request.headers:
-        raise httpx2.LocalProtocolError("A question's length has to be known before it is sent")
+        raise httpx2.LocalProtocolError("A request needs a Content-Length")
     lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
     lines += [b"%b: %b" % header for header in request.headers.raw]
     if any(b"\r" in line or b"\n" in line for line in lines):
-        raise httpx2.LocalProtocolError("A line of the question's head holds a line end")
+        raise httpx2.LocalProtocolError("A request header contains a line end")
     return b"\r\n".join([*lines, b"", b""])
 
 

@@ -35,7 +35,7 @@ class NetworkPolicy:
         found = await _looked_up(host, port)
         if self._allowed.isdisjoint((ANY_HOST, f"{host}:{port}")) and not all(map(_is_public, found)):
             raise httpx2.UnsupportedProtocol(
-                f"{host}:{port} lies inside the server's network. If users may reach it, the operator sets "
+                f"{host}:{port} is in the server's private network. To allow it, the operator sets "
                 f"{self._setting}={host}:{port}"
             )
         return found
@@ -49,7 +49,7 @@ async def _looked_up(host: str, port: int) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise httpx2.ConnectError(f"{host} cannot be looked up: {error}") from error
+        raise httpx2.ConnectError(f"Cannot resolve {host}: {error}") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -117,7 +117,7 @@ class HttpPool(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(seconds):
                 addresses = await self._network.addresses(host, port)
         except TimeoutError:
-            raise httpx2.ConnectTimeout(f"{host} could not be looked up in time") from None
+            raise httpx2.ConnectTimeout(f"Resolving {host} timed out") from None
         failed: OSError | None = None
         for address in addresses:
             try:
@@ -127,7 +127,7 @@ class HttpPool(httpx2.AsyncBaseTransport):
             except OSError as error:
                 failed = error
         if isinstance(failed, TimeoutError):
-            raise httpx2.ConnectTimeout(f"{host}:{port} does not answer")
+            raise httpx2.ConnectTimeout(f"{host}:{port} does not respond")
         raise httpx2.ConnectError(str(failed or f"{host} has no address"))
 
     async def _connected_to(self, address: str, origin: Origin) -> HttpConnection:
@@ -168,7 +168,7 @@ class _PooledStream(httpx2.AsyncByteStream):
 
 def _origin(url: httpx2.URL) -> Origin:
     if url.scheme not in ("http", "https"):
-        raise httpx2.UnsupportedProtocol(f"{url.scheme}: is not spoken here")
+        raise httpx2.UnsupportedProtocol(f"The scheme {url.scheme}: is not supported")
     # The host in its ASCII form, because internationalized names can be written in several ways.
     return url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
 

@@ -102,7 +102,7 @@ class Ollama:
         except httpx2.TransportError as error:
             raise interrupted(error) from error
         except (TypeError, AttributeError, KeyError, httpx2.HTTPError) as error:
-            raise stream_error(f"The answer has another shape than it should: {error}.") from error
+            raise stream_error(f"The response has an unexpected format: {error}.") from error
 
     @asynccontextmanager
     async def _answer(
@@ -189,7 +189,7 @@ class OllamaLineReader:
 
     def finish(self) -> Iterator[StreamEvent]:
         if not self.done:
-            raise stream_error("The answer broke off before the model had finished.")
+            raise stream_error("The response ended before the model had finished.")
         yield from self._calls.end_all(self._said)
         yield StreamFinish(self._calls.reason(self._said))
 

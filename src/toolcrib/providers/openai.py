@@ -106,10 +106,10 @@ async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
         raise (
             interrupted(cause)
             if isinstance(cause, httpx2.TransportError)
-            else stream_error(f"No connection to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
+            else stream_error(f"Cannot connect to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
         ) from error
     except (openai.OpenAIError, httpx2.HTTPError) as error:
-        raise stream_error(f"The provider's answer cannot be read: {error}.") from error
+        raise stream_error(f"The provider's response is invalid: {error}.") from error
 
 
 def _json(response: httpx2.Response) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ def _json(response: httpx2.Response) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise stream_error("The provider's list of models is no JSON object.", fault=ProviderErrorKind.REQUEST)
+        raise stream_error("The provider's model list is not a JSON object.", fault=ProviderErrorKind.REQUEST)
     return found
 
 

@@ -111,7 +111,7 @@ def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
     """
     if not _VALUE.fullmatch(credentials.secret):
         raise stream_error(
-            "The key holds what no key can hold, such as a line end or an accent. Copy it again.",
+            "The key contains an invalid character, such as a line end. Copy it again.",
             fault=ProviderErrorKind.CREDENTIALS,
         )
     for name, value in credentials.headers.items():
@@ -123,7 +123,7 @@ def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
     if not _is_address(address):
         # Not repeated in the message: it may contain a password.
         raise stream_error(
-            "This is no address of a model server. Give one such as http://127.0.0.1:8000/v1, with no password in it.",
+            "Not the URL of a model server. Use one such as http://127.0.0.1:8000/v1, without a password.",
             fault=ProviderErrorKind.REQUEST,
         )
     return address.rstrip("/")

@@ -20,13 +20,13 @@ PASSING: Final = frozenset(
 )
 
 _REMEDIES: Final[Mapping[ProviderErrorKind, str]] = {
-    ProviderErrorKind.CREDENTIALS: "Check the key that is stored for this provider, and whether it may use this model.",
-    ProviderErrorKind.QUOTA: "The account has no credit left; add some at the provider.",
+    ProviderErrorKind.CREDENTIALS: "Check the stored API key and whether it has access to this model.",
+    ProviderErrorKind.QUOTA: "The account has no credit left; add credit at the provider.",
     ProviderErrorKind.RATE_LIMIT: "Wait a little, then try again.",
     ProviderErrorKind.OVERLOADED: "The provider is overloaded; try again later or use another model.",
-    ProviderErrorKind.UNAVAILABLE: "The provider cannot be reached or has a fault; try again later.",
+    ProviderErrorKind.UNAVAILABLE: "The provider is unavailable; try again later.",
     ProviderErrorKind.BROKEN_STREAM: "Try again.",
-    ProviderErrorKind.TIMEOUT: "Try again, or allow a turn more time.",
+    ProviderErrorKind.TIMEOUT: "Try again, or increase the turn timeout.",
     ProviderErrorKind.CONTEXT_TOO_LONG: "Shorten the conversation or use a model with a larger context window.",
     ProviderErrorKind.TOOLS_UNSUPPORTED: "Use this model without tools, or another model.",
     ProviderErrorKind.UNKNOWN_MODEL: "Choose one of the models that the provider lists.",

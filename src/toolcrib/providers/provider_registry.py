@@ -125,7 +125,7 @@ class ProviderRegistry:
         """
         if name not in self._loaded:
             if name not in _CLASSES:
-                raise NotFound(f"There is no provider {name!r}. There are: {', '.join(NAMES)}.")
+                raise NotFound(f"There is no provider {name!r}. Providers: {', '.join(NAMES)}.")
             # In a thread, so that other sessions' streams continue.
             self._loaded[name] = await asyncio.to_thread(_load, name, self._http)
         return self._loaded[name]
@@ -193,7 +193,7 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(_QUESTION_SECONDS):
             yield
     except TimeoutError:
-        said = f"The provider had not answered after {_QUESTION_SECONDS:g} s."
+        said = f"The provider did not respond within {_QUESTION_SECONDS:g} s."
         raise stream_error(said, fault=ProviderErrorKind.TIMEOUT) from None
 
 

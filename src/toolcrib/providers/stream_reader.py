@@ -64,7 +64,7 @@ async def read_answer(
     except httpx2.TransportError as error:
         yield StreamFailed(interrupted(error))
     except httpx2.HTTPError as error:
-        yield StreamFailed(stream_error(f"The answer cannot be read: {error}."))
+        yield StreamFailed(stream_error(f"The response is invalid: {error}."))
 
 
 def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
@@ -89,7 +89,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     except ValueError:
         value = _parsed_slowly(data)
     if not isinstance(value, dict):
-        raise stream_error(f"The answer holds JSON that is no object: {data[:80]!r}.")
+        raise stream_error(f"The response contains JSON that is not an object: {data[:80]!r}.")
     return value
 
 
@@ -98,7 +98,7 @@ def _parsed_slowly(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise stream_error(f"The answer holds what is not JSON: {data[:80]!r}.") from None
+        raise stream_error(f"The response contains invalid JSON: {data[:80]!r}.") from None
 
 
 def text_of(value: object) -> str:
@@ -143,14 +143,12 @@ def interrupted(error: httpx2.TransportError) -> ProviderError:
     """Return the error for a connection that could not be made, timed out or broke."""
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
-            return stream_error(f"No connection to the provider: {_said(error)}.", fault=ProviderErrorKind.UNAVAILABLE)
+            return stream_error(f"Cannot connect to the provider: {_said(error)}.", fault=ProviderErrorKind.UNAVAILABLE)
         case httpx2.TimeoutException():
-            return stream_error("The provider went silent.", fault=ProviderErrorKind.TIMEOUT)
+            return stream_error("The provider stopped sending data.", fault=ProviderErrorKind.TIMEOUT)
         case httpx2.UnsupportedProtocol():
-            return stream_error(
-                f"The provider's address cannot be used: {_said(error)}.", fault=ProviderErrorKind.REQUEST
-            )
-    return stream_error(f"The connection to the provider broke: {_said(error)}.")
+            return stream_error(f"The provider's URL is invalid: {_said(error)}.", fault=ProviderErrorKind.REQUEST)
+    return stream_error(f"The connection to the provider failed: {_said(error)}.")
 
 
 def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[StreamEvent]:
@@ -161,7 +159,7 @@ def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[
                 return
     except (TypeError, AttributeError, KeyError, ValueError) as error:
         # The value's type is not what the wire format says: the answer is wrong, not this program.
-        raise stream_error(f"The answer has another shape than it should: {error}.") from error
+        raise stream_error(f"The response has an unexpected format: {error}.") from error
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
@@ -236,7 +234,7 @@ class LineSplitter:
         """Count received bytes against the limit."""
         self._left -= len(chunk)
         if self._left < 0:
-            raise stream_error("The answer is longer than any answer may be.")
+            raise stream_error("The response exceeds the size limit.")
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the complete lines."""
@@ -250,7 +248,7 @@ class LineSplitter:
         self._waiting = 0
         for line in (first, *whole[1:]):
             if len(line) > self._max_line:
-                raise stream_error("The answer holds a line that is longer than any may be.")
+                raise stream_error("The response contains a line that exceeds the size limit.")
             yield line.removesuffix(b"\r")
         self._keep(rest)
 
@@ -261,7 +259,7 @@ class LineSplitter:
     def _keep(self, rest: bytes) -> None:
         self._waiting += len(rest)
         if self._waiting > self._max_line:
-            raise stream_error("The answer holds a line that is longer than any may be.")
+            raise stream_error("The response contains a line that exceeds the size limit.")
         if rest:
             self._pieces.append(rest)
 
@@ -291,7 +289,7 @@ class SseSplitter:
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
                 self._size += len(line)
                 if self._size > MAX_LINE:
-                    raise stream_error("The answer holds an event that is longer than any may be.")
+                    raise stream_error("The response contains an event that exceeds the size limit.")
 
     def finish(self) -> Iterator[bytes]:
         """Yield nothing: an event without its empty line was cut."""

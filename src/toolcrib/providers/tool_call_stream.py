@@ -53,7 +53,7 @@ class PartialToolCalls:
     def begin(self, wire_id: str) -> PartialToolCall:
         """Start a call."""
         if len(self._calls) >= MAX_CALLS:
-            raise stream_error(f"The answer asks for more than {MAX_CALLS} calls at once.")
+            raise stream_error(f"The response requests more than {MAX_CALLS} tool calls.")
         # Some servers give no id, or repeat ids in every message; a conversation needs unique ones.
         fresh = not wire_id or wire_id in self._used
         call_id = ToolCallId(f"call_{new_id().hex}" if fresh else wire_id)
@@ -83,7 +83,7 @@ class PartialToolCalls:
         if not arguments:
             return
         if call.ended:
-            raise stream_error("The answer goes on with a call that had ended.")
+            raise stream_error("The response continues a tool call that had ended.")
         call.parts.append(arguments)
         if call.name:
             yield ToolCallDelta(call.index, arguments)
@@ -101,7 +101,7 @@ class PartialToolCalls:
         """End the open calls at the end of the message. A call that the token limit cut off gets no end."""
         for call in self._calls:
             if not call.name:
-                raise stream_error("The answer asks for a call and does not name the tool.")
+                raise stream_error("The response requests a tool call without a tool name.")
             if call.ended or (reason is FinishReason.LENGTH and not _is_whole(call.arguments)):
                 continue
             call.ended = True

@@ -16,7 +16,7 @@ from toolcrib.core.messages import (
 )
 from toolcrib.providers.provider import ToolSpec
 
-NO_RESULT = "No result: the call was interrupted. Whether it took effect is not known; look before you repeat it."
+NO_RESULT = "No result: the call was interrupted. It is unknown whether it took effect; check before you repeat it."
 NO_OUTPUT = "(no output)"
 
 

@@ -76,7 +76,7 @@ def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Itera
     for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
         view = calls.get(call_id)
         if view is None or view.state is not RequestedCallState.ENDED:
-            text, failed = "The call was not carried out.", True
+            text, failed = "The call did not run.", True
         else:
             text, failed = view.result_text
         yield ToolResultMessage(ToolCallId(call["id"]), text or "(nothing)", is_error=failed)
@@ -178,7 +178,9 @@ class ModelTurn:
 def _request(story: LoadedRun, *, conclude: bool) -> ModelRequest:
     rules = story.agent.rules
     if not rules.provider or not rules.model:
-        raise BadArguments({"agent": f"Agent {story.agent.name!r} names no `provider` and `model`. Add them."})
+        raise BadArguments(
+            {"agent": f"Agent {story.agent.name!r} has no `provider` and `model`. Add them to its definition."}
+        )
     prompt = system_prompt(story.agent, () if conclude else story.offered, story.mode)
     return ModelRequest(
         rules.model,

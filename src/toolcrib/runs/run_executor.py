@@ -99,10 +99,10 @@ class RunFinisher:
         entry = CallRecording(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
         entry.tool = self._registry.get(call.name)
         if call.state is RequestedCallState.BEGUN and not call.repeatable:
-            why = f"The run ended ({ending}) while this ran, and nobody can tell whether it took effect."
+            why = f"The run ended ({ending}) while this ran; it is unknown whether it took effect."
             state = OutcomeState.UNKNOWN
         else:
-            why = f"The run ended ({ending}) before this was carried out. Nothing was changed."
+            why = f"The run ended ({ending}) before this call ran. Nothing was changed."
             state = OutcomeState.DONE
         error = Interrupted(why)
         result = entry.tool.encode_error(error) if entry.tool and entry.tool.encode_error else None
@@ -118,7 +118,7 @@ def _caller(run: Run, call: RequestedCall) -> Caller:
 
 log = structlog.get_logger(__name__)
 
-_OUR_FAULT = "It failed inside the server, whose log says more."
+_OUR_FAULT = "Internal server error; the server log has the details."
 
 
 # Between two model turns without tool calls, a run may be taken over this many times as often before it is given up: a
@@ -175,7 +175,7 @@ class RunExecutor:
             raise
         except Exception:
             log.exception("run.failed", run_id=str(run.id))
-            await self._fail(run, ToolcribError(f"The run cannot go on. {_OUR_FAULT} Send the message again."))
+            await self._fail(run, ToolcribError(f"The run cannot continue. {_OUR_FAULT} Send the message again."))
 
     async def _fail(self, run: Run, error: ToolcribError) -> None:
         try:
@@ -303,7 +303,7 @@ def _why(ending: RunEnding, story: LoadedRun) -> dict[str, str] | None:
             said = f"Stopped after {story.violations.counted} violations of the sandbox."
             return {"code": "VIOLATION", "message": said}
         case RunEnding.DEADLINE:
-            return {"code": "DEADLINE", "message": "Stopped: the run's time at work was over."}
+            return {"code": "DEADLINE", "message": "Stopped: the time limit of the run was reached."}
         case _:
             return None
 

@@ -49,7 +49,7 @@ class CredentialResolver:
         if provider in _WITHOUT:
             return ProviderCredentials()
         raise NotFound(
-            f"You have stored no credentials for {provider!r}. "
+            f"You have no credentials for {provider!r}. "
             f"Store them with PUT /api/v1/credentials/{provider}, then send the message again."
         )
 
@@ -117,9 +117,9 @@ class RunLoader:
 
     async def _load_rules(self, run: Run, terms: RunAuthorization) -> tuple[Agent, SessionMode]:
         if not _may_go_on(terms):
-            raise Forbidden("Whoever sent the message is no member of this workspace any more.")
+            raise Forbidden("The sender of the message is no longer a member of this workspace.")
         if run.agent_id is None:
-            raise NotFound("This session has no agent, so there is no model to answer. Give it one.")
+            raise NotFound("This session has no agent. Set one.")
         tenant = Tenant(run.workspace_id)
         agent = (await self._agents.get(tenant, run.agent_id)).as_caller
         session = await self._sessions.get(tenant, run.session_id)

@@ -83,7 +83,7 @@ class FairQueue:
             self._held[key] += 1
             return
         if self._waiting >= self._most_waiting or (queue and len(queue) >= self._most_waiting_of_one):
-            raise Overloaded(f"Too many {self._what} wait for their turn already. Try again in a moment.")
+            raise Overloaded(f"Too many {self._what} are queued. Try again in a moment.")
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(key, deque()).append(turn)
         self._waiting += 1

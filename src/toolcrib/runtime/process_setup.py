@@ -19,7 +19,6 @@ def require_linux() -> None:
     if sys.platform == "linux":
         return
     raise Misconfigured(
-        f"Toolcrib serves files on Linux only, and this is {sys.platform}: neither workspaces nor `bash` could be held "
-        "here as they must be. Run it in a Linux virtual machine or container; from here, use that server: "
-        "toolcrib --help shows --server."
+        f"Toolcrib runs on Linux only, and this is {sys.platform}: workspaces and `bash` cannot be isolated here. "
+        "Run the server in a Linux virtual machine or container, and use it from here with --server."
     )

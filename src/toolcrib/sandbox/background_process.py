@@ -76,7 +76,7 @@ class BackgroundSandbox:
 
     async def close(self) -> None:
         """Stop all processes."""
-        await self._end(list(self._processes.values()), "the server ends")
+        await self._end(list(self._processes.values()), "the server stops")
 
     async def start(
         self,
@@ -95,7 +95,7 @@ class BackgroundSandbox:
         isolation = await self._sandbox.probe()
         isolation.require()
         if command.hosts:
-            raise ToolFailed("A background process gets no network yet. Run it without hosts.")
+            raise ToolFailed("Background processes have no network. Run it without hosts.")
         process = _SandboxedProcess(name or uuid4().hex, owner, command, guard, emit)
         await process.begin(self._sandbox, zones, self._staging)
         self._processes[process.id] = process
@@ -127,7 +127,7 @@ class BackgroundSandbox:
         """Close the standard input of a process."""
         self._require(process, owner).end_input()
 
-    async def stop(self, process: str, *, owner: str, reason: str = "it was asked to stop") -> ProcessStatus:
+    async def stop(self, process: str, *, owner: str, reason: str = "stopped on request") -> ProcessStatus:
         """Kill a process and wait for its end."""
         found = self._require(process, owner)
         await self._end([found], reason)
@@ -155,7 +155,7 @@ class BackgroundSandbox:
         found = self._processes.get(process)
         # A process of another owner is reported like an unknown one.
         if found is None or found.owner != owner:
-            raise NotFound(f"No background process {process} is known here. List them to see which are.")
+            raise NotFound(f"There is no background process {process}. List them with `bash_list`.")
         return found
 
     async def _end(self, processes: Sequence["_SandboxedProcess"], reason: str) -> None:
@@ -307,7 +307,7 @@ class _SandboxedProcess:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            raise ToolFailed(f"Process {self.id} reads no input any more.") from None
+            raise ToolFailed(f"Process {self.id} no longer reads input.") from None
 
     def end_input(self) -> None:
         if self._contained:

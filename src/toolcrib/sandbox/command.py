@@ -38,7 +38,7 @@ class CommandOutput:
         if not self.dropped:
             return (self.head + self.tail).decode(errors="replace")
         return (
-            f"{self.head.decode(errors='replace')}\n[… {self.dropped} bytes left out …]\n"
+            f"{self.head.decode(errors='replace')}\n[… {self.dropped} bytes omitted …]\n"
             f"{self.tail.decode(errors='replace')}"
         )
 
@@ -127,11 +127,11 @@ class SandboxCommand:
         """Raise ``ToolFailed`` if the text cannot be passed to a shell."""
         if len(os.fsencode(self.text)) > LONGEST_COMMAND:
             raise ToolFailed(
-                f"The command has {len(self.text)} characters; {LONGEST_COMMAND} bytes are the most. "
+                f"The command has {len(self.text)} characters; the limit is {LONGEST_COMMAND} bytes. "
                 "Write it to a file and run that."
             )
         if "\0" in self.text:
-            raise ToolFailed("The command holds a NUL byte, which no shell takes. Remove it.")
+            raise ToolFailed("The command contains a NUL byte. Remove it.")
 
     def argv(self, *, reads_input: bool = False) -> list[str]:
         """Build the shell command with its limits.

@@ -111,8 +111,8 @@ class CopyView:
                 size += os.lstat(os.path.join(place, name)).st_size
             if size > self._largest or count > MOST_ENTRIES:
                 raise TooLarge(
-                    f"No overlay can be mounted here, and the tree is too large to copy for a command (more than "
-                    f"{self._largest >> 20} MiB or {MOST_ENTRIES} files). Make overlays possible (see `toolcrib "
+                    f"Overlays cannot be mounted here, and the tree is too large to copy for a command (more than "
+                    f"{self._largest >> 20} MiB or {MOST_ENTRIES} files). Enable overlays (see `toolcrib "
                     "doctor`) or make the tree smaller."
                 )
 
@@ -131,7 +131,7 @@ def _raise(error: OSError) -> None:
 
 def _below(folder: int, path: str, depth: int, *, relock: bool) -> Iterator[tuple[str, _CopiedEntry]]:
     if depth > DEEPEST:
-        raise TooLarge(f"There are folders more than {DEEPEST} deep. Make them shallower.")
+        raise TooLarge(f"Directories are nested more than {DEEPEST} levels deep. Flatten them.")
     for name in sorted(os.listdir(folder)):
         here = f"{path}/{name}" if path else name
         state = _state(folder, name)

@@ -123,7 +123,7 @@ class EgressProxy:
         try:
             address = await self._judge(target)
         except RejectedHello as refused:
-            await _say_no(writer, target, f"{refused}. Ask for the host to be granted")
+            await _say_no(writer, target, f"{refused}. Ask an owner to grant the host")
             return
         if request.is_tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -110,5 +110,5 @@ def open_beneath(root: Path, path: str) -> BinaryIO:
         os.close(folder)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise ToolFailed(f"{path} is not a regular file any more.")
+        raise ToolFailed(f"{path} is no longer a regular file.")
     return open(file, "rb")

@@ -103,9 +103,7 @@ def spawn(what: SpawnRequest, *, stdin: int, output: int, inherit: Sequence[int]
     except (ConnectionError, TimeoutError) as error:
         # A late answer would be taken for the answer to the next request.
         _of_this_thread.stager = None
-        raise ToolFailed(
-            f"The process that starts commands does not answer ({error}). Try again in a moment."
-        ) from error
+        raise ToolFailed(f"The fork server does not respond ({error}). Try again in a moment.") from error
 
 
 _of_this_thread = threading.local()

@@ -51,7 +51,7 @@ class LiveView:
         """Return the working directory. Raises ``ToolFailed`` if it is outside the mounts."""
         cwd = wanted or self._zones[0].target
         if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{zone.target}/") for zone in self._zones):
-            raise ToolFailed(f"The working directory {cwd!r} is outside the zones.")
+            raise ToolFailed(f"The working directory {cwd!r} is outside the mounts.")
         return cwd
 
     def layers(self) -> list[ViewLayer]:
@@ -77,7 +77,7 @@ class LiveView:
         laid = [(zone, path, os.stat(self.folder / _blank(was))) for zone, path, was in self._covers]
         for zone, path, wanted in [*laid, *self._fixed]:
             if not _is_same(_found_below(Path(f"/proc/{first}/root{zone.target}"), path), wanted):
-                raise ToolFailed(f"{path} was moved or replaced while the process was about to start. Try again.")
+                raise ToolFailed(f"{path} was moved or replaced while the process started. Try again.")
 
     def uncovered(self) -> str | None:
         """Return the first covered or read-only path that was replaced."""

@@ -91,7 +91,7 @@ class _LayerComparison:
 
     def folder(self, upper: int, lower: int | None, path: str, *, opaque: bool, depth: int) -> Iterator[ChangedEntry]:
         if depth > DEEPEST:
-            raise TooLarge(f"The command made folders more than {DEEPEST} deep. Make them shallower.")
+            raise TooLarge(f"The command created directories more than {DEEPEST} levels deep. Flatten them.")
         names = sorted(os.listdir(upper))
         if opaque and lower is not None:
             kept = set(names)
@@ -158,7 +158,7 @@ class _LayerComparison:
     def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[ChangedEntry]:
         """Yield the deletion of a path and everything below it, deepest first."""
         if depth > 2 * DEEPEST:
-            raise TooLarge(f"The tree has folders more than {2 * DEEPEST} deep. Make it shallower.")
+            raise TooLarge(f"The tree has directories more than {2 * DEEPEST} levels deep. Flatten them.")
         before = stat_in(lower, name)
         if before is None:
             return
@@ -256,8 +256,8 @@ def locked(error: PermissionError) -> ToolFailed:
     The command has the same owner and could unlock it, so its effect is unknown.
     """
     return ToolFailed(
-        f"The tree holds {error.filename!r}, which its owner has locked: what a command does there cannot be seen. "
-        "Unlock it (chmod -R u+rwX) and run the command again."
+        f"{error.filename!r} is not accessible to its owner, so changes of a command there cannot be detected. "
+        "Make it accessible (chmod -R u+rwX), then run the command again."
     )
 
 

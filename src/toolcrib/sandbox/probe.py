@@ -92,7 +92,9 @@ class _ProbeSetup:
             fact = f"a write in an overlay did not come back: {result.output.text.strip()[:200]}"
         except (ToolcribError, OSError) as error:
             fact = f"no overlay could be mounted: {error}"
-        remedy = "Commands run on a copy, refused above a size. A kernel of 5.11 or newer mounts overlays for users."
+        remedy = (
+            "Commands run on a copy of the tree, up to a size limit. Linux 5.11 or newer supports overlays for users."
+        )
         gaps.append(IsolationGap("overlay", f"{fact[:1].upper()}{fact[1:]}", remedy, open=False))
         return False
 
@@ -188,11 +190,11 @@ def _note_cgroups(held: list[str], gaps: list[IsolationGap]) -> None:
     gaps.append(
         IsolationGap(
             "cgroups",
-            "No control groups with limits can be made; a watcher ends what uses too much, within 2 seconds.",
-            "A group that holds processes can delegate nothing (cgroup v2), so the server needs one of its own inside "
-            "the delegated one. With systemd 254 or newer: Delegate=cpu memory pids and DelegateSubgroup=server. "
-            "Elsewhere: make a group, give it, its cgroup.procs and its cgroup.subtree_control to the server's user, "
-            "and start the server in a group below it; no process may be left in the upper one.",
+            "Control groups with limits are not available; a monitor stops processes over a limit within 2 seconds.",
+            "In cgroup v2, a group with processes cannot delegate, so the server needs its own group inside the "
+            "delegated one. With systemd 254 or newer: Delegate=cpu memory pids and DelegateSubgroup=server. "
+            "Otherwise: create a group, give it, its cgroup.procs and its cgroup.subtree_control to the server's user, "
+            "and start the server in a subgroup; the group itself must not contain processes.",
             open=False,
         )
     )

@@ -166,7 +166,9 @@ class Transaction:
         inside = any(cwd == zone.target or cwd.startswith(f"{zone.target}/") for zone in self._zones)
         if not inside or ".." in parts or "\0" in cwd:
             targets = ", ".join(zone.target for zone in self._zones)
-            raise ToolFailed(f"The working directory {cwd!r} is outside the zones. Choose one below: {targets}")
+            raise ToolFailed(
+                f"The working directory {cwd!r} is outside the mounts. Choose a directory below: {targets}"
+            )
 
 
 Dispose = Callable[[Path], Awaitable[None]]
@@ -191,7 +193,7 @@ async def begin(
 ) -> AsyncIterator[Transaction]:
     """Start a transaction with a new staging folder below ``staging``, which is always disposed of at the end."""
     if not zones:
-        raise ToolFailed("A command needs at least one zone to run in.")
+        raise ToolFailed("A command needs at least one mount.")
     folder = make_staging_dir(staging)
     try:
         transaction = Transaction(

@@ -31,7 +31,7 @@ ApproveCallback = Callable[[ApprovalData], CallbackDecision]
 # Returns a value for each question, by its name.
 AnswerCallback = Callable[[QuestionData], Mapping[str, Any]]
 
-NOBODY = Reject("Nobody can be asked here.")
+NOBODY = Reject("There is no approval callback.")
 
 
 class NoAnswerCallback(ToolcribError):
@@ -89,7 +89,7 @@ class ApprovalCallbacks:
             return
         if self._answer is None:
             asked = "; ".join(str(item["question"]) for item in question.questions)
-            raise NoAnswerCallback(f"The agent asks: {asked} Give Toolcrib a function for this: answer=…")
+            raise NoAnswerCallback(f"The agent asks: {asked} Pass a callback: Toolcrib(answer=…)")
         answers = self._answer(question)
         self._place.client.answer(self._place.id, question_id, answers, by_button=_pressed(question, answers))
 

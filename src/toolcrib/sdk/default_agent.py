@@ -43,11 +43,11 @@ def resolve_agent(place: WorkspaceLocation, name: str | None) -> AgentData:
             return agent
     known = ", ".join(agent.name for agent in agents) or "none"
     if name is not None:
-        raise NotFound(f"There is no agent {name!r} here. There are: {known}. `toolcrib agents add` adds one.")
+        raise NotFound(f"There is no agent {name!r}. Agents: {known}. `toolcrib agents add` adds one.")
     if place.notes is None and len(agents) == 1:
         return agents[0]
     if place.notes is None:
-        raise Misconfigured(f"Say which agent: --agent NAME. There are: {known}.")
+        raise Misconfigured(f"Choose an agent with --agent NAME. Agents: {known}.")
     return place.client.create_agent(place.id, name=wanted, definition=definition(first_choice(place.client)))
 
 
@@ -66,7 +66,7 @@ def defined_agent(place: WorkspaceLocation, *, model: str | None, tools: Sequenc
 def make_default(place: WorkspaceLocation, name: str) -> None:
     """Make this agent the default of the directory."""
     if place.notes is None:
-        raise Misconfigured("A default agent is for a directory of yours. With a server, say --agent NAME.")
+        raise Misconfigured("Only a local directory has a default agent. With a server, use --agent NAME.")
     note = place.notes / "default-agent"
     note.touch(mode=0o600)
     note.write_text(name)

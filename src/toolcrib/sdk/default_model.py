@@ -9,9 +9,9 @@ from toolcrib.client import Client, ModelData
 from toolcrib.core.errors import Misconfigured, ToolcribError
 
 NO_MODEL = (
-    "No model is configured. One of these mends it:\n"
+    "No model is configured. Do one of these:\n"
     "  export ANTHROPIC_API_KEY=…   (or OPENAI_API_KEY=…, or OLLAMA_HOST=127.0.0.1:11434)\n"
-    "  toolcrib models login anthropic   keeps a key, encrypted, for all your directories"
+    "  toolcrib models login anthropic   stores a key, encrypted, for all directories"
 )
 
 
@@ -91,9 +91,9 @@ def first_choice(client: Client) -> ModelChoice:
             continue
         if model := preferred(models):
             return ModelChoice(provider, model.id)
-        failures.append(f"{provider}: it has no model that can use tools.")
+        failures.append(f"{provider}: no model supports tools.")
     if failures:
-        raise Misconfigured("No model can be reached.\n  " + "\n  ".join(failures))
+        raise Misconfigured("No model is available.\n  " + "\n  ".join(failures))
     raise Misconfigured(NO_MODEL)
 
 

@@ -70,16 +70,16 @@ class RunUnfinished(ToolcribError):
 
     def __init__(self, result: RunResult) -> None:
         reason = (result.error or {}).get("message") or _REASONS.get(result.ending, f"It ended with {result.ending}.")
-        super().__init__(f"The run is not done. {reason}")
+        super().__init__(f"The run did not finish. {reason}")
         self.result = result
 
 
 _REASONS = {
-    "turn-limit": "It took as many turns as it may (max_turns).",
-    "budget": "The model's context is full.",
-    "deadline": "Its time was over (run_timeout).",
-    "cancelled": "It was stopped.",
-    "violation": "The agent touched what is out of bounds.",
+    "turn-limit": "The turn limit was reached (max_turns).",
+    "budget": "The context limit was reached.",
+    "deadline": "The time limit was reached (run_timeout).",
+    "cancelled": "It was cancelled.",
+    "violation": "The agent violated the sandbox.",
 }
 
 

@@ -67,9 +67,7 @@ class Toolcrib:
         self._run: RunData | None = None
         self._is_shaped = bool(model or instructions or self._tools)
         if self._is_shaped and (agent is not None or server is not None):
-            raise Misconfigured(
-                "An agent that exists, or a server's, has its model, its instructions and its tools. Leave them out."
-            )
+            raise Misconfigured("An existing agent has its own model, instructions and tools. Leave them out.")
 
     def __enter__(self) -> Self:
         self._place = self._opened.enter_context(
@@ -190,7 +188,7 @@ class Toolcrib:
     @property
     def _there(self) -> WorkspaceLocation:
         if self._place is None:
-            raise Misconfigured("A Toolcrib is opened before it is used: with Toolcrib(…) as crib: …")
+            raise Misconfigured("Open it before use: with Toolcrib(…) as crib: …")
         return self._place
 
     def _begun(self, *, plan: bool) -> SessionClient:

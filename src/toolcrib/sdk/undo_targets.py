@@ -51,7 +51,7 @@ def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTar
     for record in _standing(place):
         if record.tool != "undo":
             return UndoTarget(_arguments(record, whole))
-    raise NotFound("There is nothing to undo: no call that stands has changed a file here.")
+    raise NotFound("Nothing to undo: no call has changed a file.")
 
 
 def last_undo(place: WorkspaceLocation) -> UndoTarget:
@@ -67,7 +67,7 @@ def last_undo(place: WorkspaceLocation) -> UndoTarget:
             break
         if not undos & set(map(str, record.input.get("calls") or ())):
             return UndoTarget({"calls": [str(record.call_id)]})
-    raise NotFound("There is nothing to redo: the last change was no undo.")
+    raise NotFound("Nothing to redo: the last change was not an undo.")
 
 
 def run_undo(

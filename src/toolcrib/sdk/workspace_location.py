@@ -52,7 +52,7 @@ def open_workspace_at(
     added = tuple(tools)
     if server is not None:
         if added:
-            raise Misconfigured("Tools are added where the server runs, and that is elsewhere. Leave out `tools`.")
+            raise Misconfigured("Custom tools are not available with a remote server. Leave out `tools`.")
         with Client(server, _token()) as client:
             yield WorkspaceLocation(client, _chosen(client, workspace), None)
         return
@@ -72,7 +72,7 @@ def open_workspace_at(
 def _token() -> str:
     token = os.environ.get("TOOLCRIB_TOKEN")
     if not token:
-        raise Misconfigured("Say who you are to the server: set TOOLCRIB_TOKEN to an API key or access token of yours.")
+        raise Misconfigured("TOOLCRIB_TOKEN is not set. Set it to your API key or access token.")
     return token
 
 
@@ -83,5 +83,5 @@ def _chosen(client: Client, said: str | None) -> WorkspaceData:
         return fitting[0]
     names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
     if not fitting:
-        raise NotFound(f"You belong to no workspace called {said!r} there. Yours: {names}.")
-    raise Misconfigured(f"Say which workspace: --workspace NAME. Yours: {names}.")
+        raise NotFound(f"You are not a member of a workspace {said!r}. Your workspaces: {names}.")
+    raise Misconfigured(f"Choose a workspace with --workspace NAME. Your workspaces: {names}.")

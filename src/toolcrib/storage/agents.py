@@ -67,7 +67,7 @@ class GrantStore:
                 (tenant.user_id, tenant.workspace_id, grant_id),
             )
             if cursor.rowcount == 0:
-                raise NotFound(f"Grant {grant_id} not found in this workspace, or it was revoked already.")
+                raise NotFound(f"Grant {grant_id} not found in this workspace, or already revoked.")
 
 
 def grants_from(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Grant, ...]:
@@ -286,7 +286,7 @@ def _no_agent(agent_id: AgentId) -> NotFound:
 
 
 def _name_taken(name: str | None) -> Conflict:
-    return Conflict(f"An agent named {name!r} is in this workspace already. Choose another name.")
+    return Conflict(f"An agent named {name!r} already exists. Choose another name.")
 
 
 async def _rules(definition: str) -> AgentRules:

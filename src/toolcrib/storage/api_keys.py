@@ -133,7 +133,7 @@ class ApiKeyStore:
         await one_at_a_time(connection, user_id)
         rows = "select from toolcrib.api_keys where user_id = %s and revoked_at is null"
         if await has_all(connection, rows, (user_id,), most=self._most):
-            raise Conflict(f"You have {self._most} API keys, which is the most. Revoke one first.")
+            raise Conflict(f"You have {self._most} API keys, the limit. Revoke one first.")
 
 
 _COLUMNS = "id, name, hint, workspace_id, agent_id, created_at, expires_at"

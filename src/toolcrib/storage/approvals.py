@@ -65,8 +65,7 @@ class ApprovalStore(ApprovedCallStore):
             rows = "select from toolcrib.approvals where workspace_id = %s and state = 'open'"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most_open):
                 raise ToolFailed(
-                    f"{self._most_open} calls of this workspace wait for a person, which is the most. "
-                    "Decide some of them first."
+                    f"{self._most_open} calls are pending in this workspace, the limit. Decide some of them first."
                 )
         await connection.execute(
             """
@@ -122,7 +121,7 @@ class ApprovalStore(ApprovedCallStore):
         )
         row = await cursor.fetchone()
         if row is None or not _visible(row, tenant):
-            raise NotFound(f"No approval was asked for call {call_id} in this workspace.")
+            raise NotFound(f"Call {call_id} has no approval in this workspace.")
         return approval_from(row)
 
     async def page(
@@ -232,7 +231,7 @@ class ApprovalStore(ApprovedCallStore):
         )
         row = await cursor.fetchone()
         if row is None:
-            raise Superseded("This approval was asked again already.")
+            raise Superseded("This approval was already replaced by a new one.")
         if row[0] is not None:
             await drop_proposal(connection, tenant, row[0])
 

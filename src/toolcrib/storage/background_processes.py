@@ -78,7 +78,7 @@ class BackgroundProcessStore:
                 },
             )
             if cursor.rowcount == 0:
-                raise Conflict(f"{most} background processes run already, which is all that may. Stop one first.")
+                raise Conflict(f"{most} background processes are running, the limit. Stop one first.")
 
     async def end(self, tenant: Tenant, id_: BackgroundId, *, at_ns: int, code: int | None, why: str | None) -> None:
         """Record how it ended."""
@@ -116,7 +116,7 @@ class BackgroundProcessStore:
             row = await cursor.fetchone()
         if row is None:
             # A process of someone else gets the same answer as an unknown one.
-            raise NotFound(f"No background process {id_} is known here. List them to see which are.")
+            raise NotFound(f"There is no background process {id_}. List them with `bash_list`.")
         return _process(row)
 
     async def ask_to_end(self, caller: Caller, id_: BackgroundId) -> None:

@@ -141,10 +141,10 @@ class LockedCommit:
             )
         except UniqueViolation:
             # Only possible for a file that had left its path, so that no path lock protected it.
-            raise BaseChanged("One of these files was changed by someone else meanwhile.") from None
+            raise BaseChanged("One of these files was changed concurrently.") from None
         except ForeignKeyViolation:
             # A stored but unused blob was collected at this moment: it must be stored again.
-            raise BaseChanged("A content was collected meanwhile.") from None
+            raise BaseChanged("A content was deleted concurrently.") from None
 
     async def mark_applied(self, settled: Sequence[AppliedFile]) -> None:
         """Mark the change as applied to disk, and release the locks."""

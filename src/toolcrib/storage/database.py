@@ -139,8 +139,8 @@ class Database:
             if is_super or bypasses or owns:
                 why = "is a superuser" if is_super else "bypasses row-level security" if bypasses else "owns the tables"
                 raise Misconfigured(
-                    f"The database role {name!r} {why}, so row-level security would not bind the server. "
-                    "Serve with the role `toolcrib_app`, which `toolcrib db upgrade` makes."
+                    f"The database role {name!r} {why}, so row-level security would not apply. "
+                    "Use the role `toolcrib_app`, which `toolcrib db upgrade` creates."
                 )
             cursor = await connection.execute("select version_num from toolcrib.alembic_version")
             found = await cursor.fetchone()
@@ -184,15 +184,15 @@ def translate_error() -> Iterator[None]:
     except psycopg.Error as error:
         match error.sqlstate:
             case "TC401":
-                raise Unauthenticated("This token has ended. Log in again.") from None
+                raise Unauthenticated("This token was revoked. Log in again.") from None
             case "TC409":
-                raise Superseded("Another node holds this workspace's files by now. Call it there.") from None
+                raise Superseded("This workspace moved to another node. Call that node.") from None
             case "TC404":
                 raise NotFound("There is no such session in this workspace.") from None
             case "TC410":
-                raise Superseded("This call has ended already. Fetch its outcome by its id.") from None
+                raise Superseded("This call has already ended. Fetch its outcome by its id.") from None
             case "55P03":
-                raise Conflict("Others are changing these files just now. Try again in a moment.") from None
+                raise Conflict("Other calls are changing these files. Try again in a moment.") from None
         raise
 
 

@@ -38,9 +38,7 @@ class WorkspaceHome:
     def require(self, node: str) -> None:
         """Raise Superseded unless this node has the tree: another node's disk does not show the workspace."""
         if self.node not in (None, node):
-            raise Superseded(
-                f"Another node holds this workspace's files: {self.node!r}, and this is {node!r}. Ask there."
-            )
+            raise Superseded(f"This workspace is on node {self.node!r}, and this is {node!r}. Call that node.")
 
 
 @dataclass(frozen=True, slots=True)

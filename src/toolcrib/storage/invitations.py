@@ -47,7 +47,7 @@ class InvitationStore:
             cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
             row = await cursor.fetchone()
             if row is not None and row[0] is not None:
-                raise Conflict(f"{email} has an account on this server. Make them a member instead.")
+                raise Conflict(f"{email} already has an account on this server. Add them as a member instead.")
             await connection.execute(
                 """
                 update toolcrib.invitations set revoked_at = now()
@@ -57,7 +57,7 @@ class InvitationStore:
             )
             rows = f"select from toolcrib.invitations where {_OPEN}"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
-                raise Conflict(f"This workspace has {self._most} open invitations, the most. Revoke one first.")
+                raise Conflict(f"This workspace has {self._most} open invitations, the limit. Revoke one first.")
             cursor = await connection.execute(
                 f"""
                 insert into toolcrib.invitations (workspace_id, id, email, role, secret_hash, invited_by, expires_at)
@@ -109,7 +109,7 @@ class InvitationStore:
             )
             row = await cursor.fetchone()
             if row is None:
-                raise Forbidden("This invitation was used, revoked or is too old. Ask whoever sent it for another.")
+                raise Forbidden("This invitation was used, revoked or has expired. Ask for a new one.")
             workspace_id, email, role = row
             profile = await insert_user(connection, user_id, email, full_name, password_hash)
             await connection.execute(

@@ -59,11 +59,9 @@ class McpServerStore:
                 )  # fmt: skip
                 row = await cursor.fetchone()
         except UniqueViolation:
-            raise Conflict(f"An MCP server named {name!r} is in this workspace already. Choose another name.") from None
+            raise Conflict(f"An MCP server named {name!r} already exists. Choose another name.") from None
         if row is None:
-            raise Conflict(
-                f"This workspace has {MOST_SERVERS} MCP servers, which is all that it can. Remove one first."
-            )
+            raise Conflict(f"This workspace has {MOST_SERVERS} MCP servers, the limit. Remove one first.")
         return _server(row)
 
     async def list(self, tenant: Tenant) -> list[McpServer]:
@@ -133,7 +131,7 @@ class McpServerStore:
             )
             row = await cursor.fetchone()
         if row is None:
-            raise Conflict("The server's tools have changed since you looked. Look at the list again, then approve it.")
+            raise Conflict("The server's tools changed since you fetched them. Review the new list, then approve it.")
         return _server(row)
 
     async def delete(self, tenant: Tenant, server_id: McpServerId) -> None:

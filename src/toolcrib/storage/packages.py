@@ -23,7 +23,7 @@ class PackageStore:
             await _lock(connection, tenant)
             known = await _named(connection, tenant)
             if known not in (None, contents.name):
-                raise Conflict(f"The package {known!r} is installed here, and @pkg shows one. Remove it first.")
+                raise Conflict(f"Package {known!r} is already installed; a workspace has at most one. Remove it first.")
             agents = await put_packaged(connection, tenant, contents.name, contents.agents)
             workflow = None if contents.workflow is None else json_text(contents.workflow.as_json())
             cursor = await connection.execute(

@@ -83,7 +83,7 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
     )
     row = await cursor.fetchone()
     if row is None:
-        raise NotFound(f"Change set {change_set_id} is not proposed any more.")
+        raise NotFound(f"Change set {change_set_id} is no longer proposed.")
     cursor = await connection.execute(
         """
         select file_id, version_id, type, base_version_id, before, after, sha256 from toolcrib.proposed_changes

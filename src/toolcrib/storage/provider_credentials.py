@@ -47,16 +47,16 @@ class Encryptor:
         key = self._keys.get(locked.key_id)
         if key is None:
             raise Misconfigured(
-                f"Stored credentials were locked with the key {locked.key_id}, which is not configured. Set "
-                "TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY to it, or TOOLCRIB_CREDENTIALS_PREVIOUS_ENCRYPTION_KEY while keys "
-                "are being changed."
+                f"Stored credentials were encrypted with the key {locked.key_id}, which is not configured. Set "
+                "TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY to it, or TOOLCRIB_CREDENTIALS_PREVIOUS_ENCRYPTION_KEY during a "
+                "key rotation."
             )
         try:
             return key.decrypt(locked.data[:_NONCE], locked.data[_NONCE:], owner.encode()).decode()
         except (InvalidTag, ValueError):
             raise ProviderError(
                 0,
-                "The stored credentials cannot be opened: they were changed, or belong to another.",
+                "The stored credentials cannot be decrypted.",
                 fault=ProviderErrorKind.CREDENTIALS,
                 remedy="Enter the key of the provider again.",
             ) from None
@@ -131,7 +131,7 @@ class ProviderCredentialStore:
                 "delete from toolcrib.credentials where user_id = %s and provider = %s", (person.user_id, provider)
             )
             if cursor.rowcount == 0:
-                raise NotFound(f"You have stored no credentials for {provider!r}.")
+                raise NotFound(f"You have no credentials for {provider!r}.")
 
     async def has(self, user_id: UserId, provider: str) -> bool:
         """Return whether a person has stored credentials for a provider, with the system role."""

@@ -51,7 +51,7 @@ async def bounded_matching(connection: Connection, pattern: str, *, seconds: flo
         BadArguments: The pattern is invalid.
     """
     if not _is_text(pattern):
-        raise BadArguments({"pattern": "Not valid Unicode: it has half a character (a lone surrogate)."})
+        raise BadArguments({"pattern": "Not valid Unicode: it contains a lone surrogate."})
     try:
         await connection.execute(
             "select set_config('statement_timeout', %s, true)", (str(max(1, int(seconds * 1000))),)
@@ -61,7 +61,7 @@ async def bounded_matching(connection: Connection, pattern: str, *, seconds: flo
         raise TimedOut("The pattern takes too long on these files. Use a simpler one, or fewer files.") from None
     except psycopg.errors.InvalidRegularExpression as error:
         reason = (error.diag.message_primary or "").removeprefix("invalid regular expression: ")
-        raise BadArguments({"pattern": f"Not a regular expression that can be read: {reason}."}) from None
+        raise BadArguments({"pattern": f"Invalid regular expression: {reason}."}) from None
 
 
 def without_nul(text: str) -> str:

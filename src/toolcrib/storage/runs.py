@@ -139,7 +139,7 @@ class RunStore(RunStepStore):
             )
             run = await one_run(connection, tenant, run_id)
             if cursor.rowcount == 0:
-                raise Conflict(f"The run has ended already: {run.ending}.")
+                raise Conflict(f"The run has already ended: {run.ending}.")
             if run.state is RunState.WAITING:
                 # The process that claims it sees that it was cancelled, and ends it properly.
                 await connection.execute("select toolcrib.wake_run(%s, %s)", (tenant.workspace_id, run_id))

@@ -79,7 +79,7 @@ class SessionStore:
             by_owner = await _refuse_beyond_ceiling(connection, tenant, agent_id, trust)
             rows = "select from toolcrib.sessions where workspace_id = %s"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
-                raise Conflict(f"This workspace has {self._most} sessions, which is the most. Delete one first.")
+                raise Conflict(f"This workspace has {self._most} sessions, the limit. Delete one first.")
             cursor = await connection.execute(
                 f"""
                 insert into toolcrib.sessions
@@ -208,7 +208,7 @@ class SessionStore:
                 {"workspace": tenant.workspace_id, "session": session.id, "user": tenant.user_id},
             )
             if cursor.rowcount == 0:
-                raise Forbidden("Only who began a session, or an owner of the workspace, may delete it.")
+                raise Forbidden("Only the creator of a session or an owner of the workspace can delete it.")
 
     # Events
 
@@ -448,10 +448,10 @@ class PlanModeStore:
             )
             row = await cursor.fetchone()
             if row is None:
-                return "There is no such session."
+                return "Session not found."
             mode, accepted = row
             if mode == "build":
-                return "The session is in build mode already."
+                return "The session is already in build mode."
             if not accepted:
                 return (
                     "No person has accepted this plan by button in this session since it was last changed. "

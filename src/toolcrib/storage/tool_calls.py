@@ -83,7 +83,7 @@ class ToolCallStore:
             )
             row = await cursor.fetchone()
         if row is None:
-            raise NotFound(f"Call {call_id} is not kept in this workspace.")
+            raise NotFound(f"Call {call_id} not found in this workspace.")
         return StoredCall(*row)
 
     async def record(

@@ -64,7 +64,7 @@ async def _user_id(connection: Connection, email: str) -> UserId:
     )
     row = await cursor.fetchone()
     if row is None:
-        raise NotFound(f"Nobody has an account as {email}. `toolcrib user list` shows who has.")
+        raise NotFound(f"There is no account {email}. `toolcrib user list` lists all accounts.")
     return UserId(row[0])
 
 

@@ -113,7 +113,7 @@ class UserStore:
             # Of two concurrent requests the second waits here, and then finds the first.
             await connection.execute("select pg_advisory_xact_lock(hashtext('toolcrib.first_user'))")
             if await _anyone(connection):
-                raise Forbidden("This setup link was used already: the first account exists. Log in instead.")
+                raise Forbidden("This setup link was already used: the first account exists. Log in instead.")
             return await insert_user(connection, user_id, email, full_name, password_hash)
 
     async def anyone(self) -> bool:
@@ -208,7 +208,7 @@ class UserStore:
             refreshed = await self._rotate(connection, secret, lifetime, overlap)
         # Raised after the transaction: inside it would roll back the revocation.
         if refreshed is None:
-            raise Unauthenticated("This refresh token is not valid, or no longer. Log in again.")
+            raise Unauthenticated("This refresh token is invalid or expired. Log in again.")
         return refreshed
 
     async def revoke_family(self, secret: str) -> None:
@@ -239,7 +239,7 @@ class UserStore:
             return None
         token_id, user_id, family_id, token_version, is_spent, is_expired, was_spent_just_now = row
         if was_spent_just_now:
-            raise Conflict("This login was refreshed a moment ago, by another tab perhaps. Ask again.")
+            raise Conflict("This login was refreshed a moment ago, perhaps by another tab. Try again.")
         if is_spent:
             await connection.execute("select toolcrib.revoke_family(%s)", (family_id,))
             return None
@@ -289,7 +289,7 @@ async def insert_user(
             (user_id, email, full_name, password_hash),
         )
     except UniqueViolation:
-        raise Conflict(f"An account for {email} exists already. Log in instead.") from None
+        raise Conflict(f"An account for {email} already exists. Log in instead.") from None
     row = await cursor.fetchone()
     assert row is not None
     return UserProfile(*row)
@@ -346,5 +346,5 @@ class TicketStore:
             )
             row = await cursor.fetchone()
         if row is None or row[3] is None:
-            raise Unauthenticated("This ticket is not valid, or no longer. Fetch a new one; it opens one connection.")
+            raise Unauthenticated("This ticket is invalid, used or expired. Fetch a new one; it opens one connection.")
         return RedeemedTicket(*row)

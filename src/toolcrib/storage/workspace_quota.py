@@ -97,6 +97,6 @@ def _added_by(change_set: ChangeSet) -> tuple[int, int]:
 
 def _full(most: str, setting: str) -> TooLarge:
     return TooLarge(
-        f"This workspace is full: it may keep {most}. Nothing was changed. Remove what is not needed, or let the "
-        f"operator raise {setting}."
+        f"This workspace is full: the limit is {most}. Nothing was changed. Delete files, or ask the "
+        f"operator to raise {setting}."
     )

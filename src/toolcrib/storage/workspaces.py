@@ -59,7 +59,7 @@ class WorkspaceStore:
             await one_at_a_time(connection, person.user_id)
             rows = "select from toolcrib.workspaces where created_by = %s"
             if await has_all(connection, rows, (person.user_id,), most=self._most):
-                raise Conflict(f"You have founded {self._most} workspaces, which is the most. Delete one first.")
+                raise Conflict(f"You have created {self._most} workspaces, the limit. Delete one first.")
             await connection.execute(
                 """
                 insert into toolcrib.workspaces (id, name, tree, home_node, created_by)
@@ -169,7 +169,7 @@ class WorkspaceStore:
             cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
             row = await cursor.fetchone()
             if row is None or row[0] is None:
-                raise NotFound(f"Nobody has registered as {email}. They need an account first.")
+                raise NotFound(f"There is no account {email}. Create one first.")
             user_id = UserId(row[0])
             try:
                 await connection.execute(
@@ -177,7 +177,7 @@ class WorkspaceStore:
                     (tenant.workspace_id, user_id, role),
                 )
             except UniqueViolation:
-                raise Conflict(f"{email} is a member already. Change their role instead.") from None
+                raise Conflict(f"{email} is already a member. Change their role instead.") from None
             return await _member(connection, tenant, user_id)
 
     async def change_role(self, tenant: Tenant, user_id: UserId, role: WorkspaceRole) -> Member:
@@ -259,7 +259,7 @@ async def _refuse_last_owner(connection: Connection, tenant: Tenant, user_id: Us
         (tenant.workspace_id, WorkspaceRole.OWNER),
     )
     if [owner for (owner,) in await cursor.fetchall()] == [user_id]:
-        raise Conflict("This is the workspace's last owner. Make another member owner first.")
+        raise Conflict("This is the workspace's last owner. Make another member an owner first.")
 
 
 def _user(tenant: Tenant) -> UserId:

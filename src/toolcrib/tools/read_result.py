@@ -29,8 +29,7 @@ def read_result_with(calls: ToolCallStore) -> Tool:
         text, _ = model_text(call.result, call.error)
         if arguments.offset >= len(text):
             raise ToolFailed(
-                f"Offset {arguments.offset:,} is past the end: the result has {len(text):,} characters, and that is "
-                "all that is kept of it."
+                f"Offset {arguments.offset:,} is past the end: the stored result has {len(text):,} characters."
             )
         piece, end = text_piece(text, arguments.offset, call.id)
         return {

@@ -92,7 +92,7 @@ class Tool:
             raise BadArguments(_wrong_fields(error, self.arguments)) from None
         except RecursionError:
             # An enum was expected, and the value is nested too deeply to be shown.
-            raise BadArguments({"args": "Nested more deeply than any argument of this tool."}) from None
+            raise BadArguments({"args": "Nested too deeply."}) from None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _refuse_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -
     if len(arguments) <= len(model.model_fields) + MOST_FIELDS or model.model_config.get("extra") != "forbid":
         return
     unknown = islice((name for name in arguments if name not in model.model_fields), MOST_FIELDS)
-    fields = dict.fromkeys(unknown, f"Unknown field. This tool takes: {', '.join(model.model_fields)}.")
+    fields = dict.fromkeys(unknown, f"Unknown field. Fields of this tool: {', '.join(model.model_fields)}.")
     raise BadArguments(fields | {"…": f"{len(arguments):,} fields were given."})
 
 
@@ -124,7 +124,7 @@ def _wrong_fields(error: ValidationError, model: type[BaseModel]) -> dict[str, s
             case "missing":
                 fields[name] = "This field is required."
             case "extra_forbidden" if len(detail["loc"]) == 1:
-                fields[name] = f"Unknown field. This tool takes: {', '.join(model.model_fields)}."
+                fields[name] = f"Unknown field. Fields of this tool: {', '.join(model.model_fields)}."
             case _:
                 fields[name] = f"{detail['msg']} (got {type(detail['input']).__name__})"
     return fields
@@ -194,13 +194,13 @@ def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise Misconfigured(
-                f"The tool {function.__name__!r} takes the parameter {parameter.name!r} by position only. "
-                "Arguments come by name: remove the `/`."
+                f"The tool {function.__name__!r} has the positional-only parameter {parameter.name!r}. "
+                "Arguments are passed by name: remove the `/`."
             )
         if hint is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise Misconfigured(
                 f"The tool {function.__name__!r} has the parameter {parameter.name!r} without a type. "
-                "Annotate every parameter: the tool's schema is made from them."
+                "Annotate every parameter: the tool's schema is built from them."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hint, Field(default, description=words.get(parameter.name)))

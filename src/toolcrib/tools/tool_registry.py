@@ -47,7 +47,7 @@ class ToolRegistry:
         """Add a tool. Raises ``Misconfigured`` if its name is taken."""
         with self._lock:
             if tool.name in self._tools:
-                raise Misconfigured(f"There is a tool named {tool.name!r} already. Give the new one another name.")
+                raise Misconfigured(f"A tool named {tool.name!r} already exists. Choose another name.")
             # A new dict, so that iterations over the old one are not affected.
             self._tools = {**self._tools, tool.name: tool}
 

@@ -24,7 +24,7 @@ class Brave:
         self._key = SecretStr(key.get_secret_value().strip())
         self._url = _secured(url)
         if not is_key(self._key.get_secret_value()):
-            raise Misconfigured(f"{source} is not a key: it is empty or has blanks or signs in it.")
+            raise Misconfigured(f"{source} is not a key: it is empty, or has spaces or special characters.")
 
     @property
     def host(self) -> str:
@@ -32,7 +32,7 @@ class Brave:
 
     async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
         if len(query.split()) > _MOST_WORDS:
-            raise EngineFailed(f"it takes at most {_MOST_WORDS} words; shorten the query")
+            raise EngineFailed(f"the limit is {_MOST_WORDS} words; shorten the query")
         params = {
             "q": query,
             "count": str(min(most, _MOST_RESULTS)),
@@ -55,9 +55,9 @@ class Brave:
     def _refusal(self, answer: EngineResponse) -> str:
         code, detail = _error(answer)
         if answer.status in (401, 403) or code == "SUBSCRIPTION_TOKEN_INVALID":
-            return f"it refuses the key (HTTP {answer.status}); check {self._source} and its plan"
+            return f"it rejected the key (HTTP {answer.status}); check {self._source} and its plan"
         if answer.status == 429:
-            return "its limit of requests is reached; wait, or take a larger plan"
+            return "its rate limit is reached; wait, or use a larger plan"
         said = ": ".join(filter(None, (code, detail)))
         return f"{answer.refusal} ({said})" if said else answer.refusal
 

@@ -61,9 +61,9 @@ class EngineResponse:
         try:
             value = from_json(self.body)
         except ValueError:
-            raise EngineFailed("the answer is not JSON") from None
+            raise EngineFailed("the response is not JSON") from None
         if not isinstance(value, dict):
-            raise EngineFailed("the answer is JSON, but not an object")
+            raise EngineFailed("the response is JSON, but not an object")
         return value
 
     @property
@@ -71,8 +71,8 @@ class EngineResponse:
         """Return why the response is not a success."""
         if 300 <= self.status < 400:
             target = to_plain_text(self.location or "nowhere", most=200)
-            return f"it answered HTTP {self.status} and points to {target}; redirects are not followed"
-        return f"it answered HTTP {self.status}"
+            return f"it redirected to {target} (HTTP {self.status}); redirects are not followed"
+        return f"it returned HTTP {self.status}"
 
 
 async def ask(
@@ -92,7 +92,7 @@ async def ask(
             body = await _bounded(response)
             return EngineResponse(response.status_code, body, response.headers.get("location"))
     except (TimeoutError, httpx2.TimeoutException):
-        raise EngineFailed(f"no answer within {seconds:.3g} s") from None
+        raise EngineFailed(f"no response within {seconds:.3g} s") from None
     except httpx2.ConnectError as error:
         if "certificate" in str(error).lower():
             raise EngineFailed("its certificate is not trusted; install its issuer's on this machine") from None
@@ -110,9 +110,9 @@ async def _bounded(response: httpx2.Response) -> bytes:
         try:
             body += unpack.decompress(piece, MOST_BYTES + 1 - len(body)) if unpack else piece
         except zlib.error:
-            raise EngineFailed("the answer is packed and cannot be unpacked") from None
+            raise EngineFailed("the response cannot be decompressed") from None
         if len(body) > MOST_BYTES:
-            raise EngineFailed(f"the answer is larger than {MOST_BYTES:,} bytes")
+            raise EngineFailed(f"the response is larger than {MOST_BYTES:,} bytes")
     return bytes(body)
 
 
@@ -123,7 +123,7 @@ def _unpacking(encoding: str) -> "zlib._Decompress | None":
         case "gzip" | "x-gzip":
             return zlib.decompressobj(zlib.MAX_WBITS | 16)
         case _:
-            raise EngineFailed("the answer is packed in a way that was not asked for")
+            raise EngineFailed("the response has an unsupported content encoding")
 
 
 @cache

@@ -106,5 +106,5 @@ class FallbackSearch:
             nothing = nothing or engine.name
         if nothing is None:
             said = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-            raise ToolFailed(f"The web could not be searched. {said}.")
+            raise ToolFailed(f"The web search failed. {said}.")
         return SearchResults(nothing, (), failures)

@@ -33,14 +33,14 @@ class SearXNG:
         found = pages(told.get("results"), title="title", address="url", snippet="content", most=most)
         if not found and (silent := _silent(told.get("unresponsive_engines"))):
             # It answers 200 even if every engine behind it failed. That is not the same as finding nothing.
-            raise EngineFailed(f"none of the engines behind it answered ({silent})")
+            raise EngineFailed(f"none of its engines responded ({silent})")
         return found
 
 
 def _search_address(url: str) -> httpx2.URL:
     address = parsed(url)
     if address is None:
-        raise Misconfigured("TOOLCRIB_SEARXNG_URL is not an address of the web. Set one such as http://127.0.0.1:8080.")
+        raise Misconfigured("TOOLCRIB_SEARXNG_URL is not a URL. Set one such as http://127.0.0.1:8080.")
     path = address.path.rstrip("/")
     return address.copy_with(path=path if path.endswith("/search") else f"{path}/search")
 
@@ -53,9 +53,9 @@ def _without_commands(query: str) -> str:
 def _refusal(answer: EngineResponse) -> str:
     match answer.status:
         case 403:
-            return "it does not give JSON; add `json` to `search.formats` in its settings.yml"
+            return "it does not return JSON; add `json` to `search.formats` in its settings.yml"
         case 429:
-            return "it takes us for a robot; allow this server in its limiter"
+            return "its bot detection blocks this server; allow it in its limiter"
         case status if 300 <= status < 400:
             return f"{answer.refusal}: set TOOLCRIB_SEARXNG_URL to its final address"
         case _:

@@ -93,7 +93,7 @@ MOST_SNIPPET = 1_000
 def pages(results: Any, *, title: str, address: str, snippet: str, most: int) -> list[SearchResult]:
     """Return the first ``most`` valid pages. The keywords are the engine's field names; broken entries are skipped."""
     if not isinstance(results, list):
-        raise EngineFailed("the answer holds no list of results")
+        raise EngineFailed("the response contains no list of results")
     found: list[SearchResult] = []
     # More than any engine returns on a page; a hostile list must not keep the server busy.
     for result in results[:500]:

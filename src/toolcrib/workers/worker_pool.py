@@ -68,7 +68,7 @@ class _Job:
         worker = _workers_of_this_thread()
         with self._lock:
             if self._is_over:
-                raise Overloaded("Nobody waits for this any more.")
+                raise Overloaded("The caller no longer waits for this.")
             self._worker = worker
         clock = threading.Timer(self._seconds * _BY_THE_CLOCK, self.end)
         clock.start()
@@ -78,7 +78,7 @@ class _Job:
             _own.worker = None
             worker.bury()
             raise TooCostly(
-                f"This takes more than the {self._seconds:.0f} s or the memory that one call has."
+                f"This exceeds the time limit of {self._seconds:.0f} s or the memory limit of one call."
             ) from None
         finally:
             clock.cancel()
@@ -146,7 +146,7 @@ def _workers_of_this_thread() -> _Worker:
     try:
         worker = _own.worker = _Worker()
     except OSError as error:
-        raise Overloaded(f"No process could be started for this: {error.strerror}. Try again in a moment.") from None
+        raise Overloaded(f"Cannot start a worker process: {error.strerror}. Try again in a moment.") from None
     return worker
 
 
@@ -157,7 +157,7 @@ def _result_of(answer: Any) -> Any:
         case ("failed", str(kind), str(message), dict(fields)):
             raise _error(kind, message, fields)
         case ("costly",):
-            raise TooCostly("This takes more memory than one call has.")
+            raise TooCostly("This exceeds the memory limit of one call.")
         case _:
             raise RuntimeError(f"A worker failed: {answer}")
 

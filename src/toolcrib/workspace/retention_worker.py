@@ -41,7 +41,7 @@ class RetentionWorker:
                         trashed=collected.trashed,
                     )
             except Exception:
-                log.exception("retention.failed", remedy="Nothing is lost; it is tried again.")
+                log.exception("retention.failed", remedy="Nothing is lost; it will be retried.")
             await asyncio.sleep(every_seconds)
 
     async def collect(self, *, grace: timedelta = GRACE) -> CollectedGarbage:

@@ -164,7 +164,7 @@ class WorkspaceTree:
             if found is not None:
                 return replace(parse_relative(found), mount=mount)
         raise PathOutsideMount(
-            f"{path[:80]!r} is outside the workspace: it lies in neither of its zones. "
+            f"{path[:80]!r} is outside the workspace: it is in none of its mounts. "
             "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
 

@@ -15,7 +15,7 @@ from tests.acceptance.terminal.tmux import COLUMNS, Screen, settled
 
 _DIRECTORY = Path(__file__).parent / "screens"
 _IMAGES = Path(__file__).parents[3] / "docs" / "images"
-_SHOWN_IN_DOCS = ("allowed", "approval", "plan", "question", "undo")
+_SHOWN_IN_DOCS = ("approval", "plan", "question", "undo")
 _WRITES = "TOOLCRIB_WRITE_SCREENS" in os.environ
 
 

@@ -22,14 +22,14 @@ WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
 EDITS = ("edit", {"path": "/haiku.md", "old_string": "frog", "new_string": "toad"})
 ASKS = {
     "name": "season",
-    "question": "Which season shall it be?",
+    "question": "Which season?",
     "schema": {"type": "string"},
     "buttons": [{"label": "Spring", "value": "spring"}, {"label": "Autumn", "value": "autumn"}],
 }
 PLAN = {"title": "Sea", "content": "1. Look at the sea\n2. Write it down\n", "path": "/plans/calm-blue-sea.plan"}
 REVIEW = {
     "name": "approval",
-    "question": "Shall I build what stands in /plans/calm-blue-sea.plan?",
+    "question": "Shall I build /plans/calm-blue-sea.plan?",
     "schema": {"type": "string"},
     "buttons": [{"label": "Accept", "value": "Accept"}, {"label": "Reject", "value": "Reject"}],
 }
@@ -52,40 +52,40 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
     project = own.project("pond", below="home")
     haiku = project / "haiku.md"
     own.model.script = [
-        says("I shall write a **haiku**:\n\n- short\n- about a pond", WRITES),
-        says("It stands in `haiku.md`."),
+        says("I will write a **haiku**:\n\n- short\n- about a pond", WRITES),
+        says("I wrote it to `haiku.md`."),
         says("", EDITS),
         says("Then the frog stays."),
         says("", ("ask_user", {"questions": [ASKS]})),
         says("Autumn it is."),
     ]
     with tmux(own, at=project) as chat:
-        looks_like(chat, "begin", "Say what you want", "ready")
+        looks_like(chat, "begin", "Message the agent…", "ready")
         assert COLOUR.search(chat.coloured())
         chat.says("Write a haiku")
-        looks_like(chat, "approval", "+A frog jumps into the pond", "y allow")
+        looks_like(chat, "approval", "+A frog jumps into the pond", "y approve")
         assert not haiku.exists()
         chat.press("y")
-        looks_like(chat, "allowed", "✓ write /haiku.md", "It stands in haiku.md.", "ready")
+        looks_like(chat, "approved", "✓ write /haiku.md", "I wrote it to haiku.md.", "ready")
         assert haiku.read_text() == HAIKU
 
         chat.says("Make it a toad")
         chat.shows("+A toad jumps into the pond")
         chat.press("a")
-        looks_like(chat, "rule", "in this session, unasked: any call of edit", "n no, back")
+        looks_like(chat, "rule", "Always approve in this session: any call of edit", "n back")
         chat.press("n", "n")
-        chat.shows("Why not?")
+        chat.shows("Reason (the agent sees it)")
         chat.says("Frogs are better")
-        looks_like(chat, "denied", "✗ edit /haiku.md", "Then the frog stays.", "ready")
+        looks_like(chat, "rejected", "✗ edit /haiku.md", "Then the frog stays.", "ready")
         assert haiku.read_text() == HAIKU
 
         chat.says("Ask me")
-        looks_like(chat, "question", "Which season shall it be?", "1. Spring", "2. Autumn")
+        looks_like(chat, "question", "Which season?", "1. Spring", "2. Autumn")
         chat.press("2")
         chat.shows("Autumn it is.", "ready")
 
         chat.press("C-z")
-        looks_like(chat, "undo", "would be removed: /haiku.md", "y do it")
+        looks_like(chat, "undo", "would be removed: /haiku.md", "y yes")
         assert haiku.exists()
         chat.press("y")
         chat.shows("Undone: 1 file.")
@@ -117,11 +117,11 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
         looks_like(again, "resumed", "Now I build.", "Written.", "ready")
         assert not COLOUR.search(again.coloured())
         again.says("Tell me a story")
-        again.shows("Once upon", "Esc stop")
+        again.shows("Once upon", "Esc cancel")
         again.press("Escape")
-        again.shows("Stopped.", "ready")
+        again.shows("Cancelled.", "ready")
         again.press("C-d")
-        assert "Go on with: toolcrib chat --resume" in again.ends()
+        assert "Continue with: toolcrib chat --resume" in again.ends()
 
     assert haiku.read_text() == HAIKU
     assert not (own.data / "postgres" / "postmaster.pid").exists()
@@ -139,20 +139,20 @@ def test_another_terminal_takes_over_and_a_killed_database_restarts(own: Laptop)
             first.shows("Hello from the first.", "ready")
             first.press("C-d")
             first.ends()
-            second.shows("has ended. Going on here.", "ready")
+            second.shows("has stopped. Continuing in this terminal.", "ready")
             second.says("Are you there?")
             second.shows("I am still with you.", "ready")
 
             os.kill(database_process(own), signal.SIGKILL)
             second.says("And now?")
-            second.shows("The database does not answer just now.")
+            second.shows("The database is temporarily unavailable.")
             # The database restarts without a command, and the unsent message is still in the input.
             second.until(lambda _: own.run("sessions", at=project).status == 0, "The database, running again")
             second.press("Enter")
             second.shows("And now too.", "ready")
             # SIGTERM leaves the terminal and the database in the same state as a normal exit.
             os.kill(second.process, signal.SIGTERM)
-            assert "Go on with: toolcrib chat --resume" in second.ends()
+            assert "Continue with: toolcrib chat --resume" in second.ends()
     assert not (own.data / "postgres" / "postmaster.pid").exists()
 
 

@@ -26,11 +26,11 @@ async def test_an_owner_adds_looks_at_changes_and_removes_a_server(
     shown = made.json()
     assert "hush" not in made.text, "what was entrusted is not shown again"
     assert shown["toolset"] == "mcp:far"
-    assert "inside the server's network" in shown["problem"]
+    assert "in the server's private network" in shown["problem"]
     assert (await client.post(servers, json=given, headers=ada.headers)).status_code == 409
     one = f"{servers}/{shown['id']}"
     early = await client.post(f"{one}/approve", json={"sha256": "0" * 64}, headers=ada.headers)
-    assert early.json()["fields"]["sha256"].startswith("Nothing is known")
+    assert early.json()["fields"]["sha256"].startswith("not known yet")
     off = await client.patch(one, json={"enabled": False}, headers=ada.headers)
     assert off.json()["enabled"] is False
     assert [found["name"] for found in (await client.get(servers, headers=ada.headers)).json()["items"]] == ["far"]

@@ -61,5 +61,5 @@ async def test_the_engine_is_asked_whether_it_accepts_the_key(services: ApiServi
         with pytest.raises(BadArguments) as wrong:
             await keys.check("BSA-wrong", ask=True)
 
-    assert "refuses the key" in wrong.value.fields["secret"]
+    assert "rejected the key" in wrong.value.fields["secret"]
     assert "BSA-wrong" not in wrong.value.fields["secret"]

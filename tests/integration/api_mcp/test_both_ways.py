@@ -42,7 +42,7 @@ async def test_a_workspace_uses_another_as_an_mcp_server(served: Served) -> None
     assert (await held._client()).protocol_version == "2026-07-28"
     refused = await call(served, "mcp:other/read", path="/../x")
     assert refused.error is not None
-    assert "answered with an error" in refused.error.message
+    assert "returned an error" in refused.error.message
 
 
 async def test_a_server_that_is_switched_off_or_removed_has_no_tools(served: Served) -> None:

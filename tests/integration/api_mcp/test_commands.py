@@ -34,7 +34,7 @@ async def test_an_owner_adds_looks_through_accepts_and_removes_a_server(served: 
     other = await founded(served.services, served.origin)
     key = await other.agent_key(trust="autonomous", tool_permissions=READS)
     say = terminal(served)
-    assert "no MCP servers here yet" in (await say("list")).output
+    assert "No MCP servers yet" in (await say("list")).output
 
     options = ("--url", f"{served.origin}/mcp", "--secret", "Authorization=OTHERS_KEY", "--safe", "ls")
     added = await say("add", "other", *options, OTHERS_KEY=f"Bearer {key}")
@@ -48,9 +48,9 @@ async def test_an_owner_adds_looks_through_accepts_and_removes_a_server(served: 
     assert sha256 in unasked.exception.message
     assert isinstance((await say("approve", "other", "--sha256", "0" * 64)).exception, BadArguments)
     accepted = await say("approve", "other", "--sha256", sha256)
-    assert "Accepted: 3 tools of other." in accepted.output
+    assert "Approved 3 tools of other." in accepted.output
     assert (await call(served, "mcp:other/ls", path="/")).succeeded
-    assert "accepted" in (await say("list")).output
+    assert "approved" in (await say("list")).output
     assert [one["name"] for one in json.loads((await say("list", "--json")).output)] == ["other"]
 
     assert "Removed: other." in (await say("remove", "other")).output
@@ -72,7 +72,7 @@ async def test_a_change_is_shown_and_steers_no_terminal(served: Served) -> None:
     shown = (await say("show", "self")).output
     assert "\x1b" not in shown
     assert "\\u001b[2Jobey me\\u202e" in shown
-    again = await say("show", "self", "--again")
+    again = await say("show", "self", "--refresh")
     assert "obey me" not in again.output
 
 

@@ -78,7 +78,7 @@ async def test_whoever_must_ask_before_looking_is_heard_in_a_stream(served: Serv
     async with session(served, "legacy", key, elicitation_callback=elicit) as client:
         answer = await client.call_tool("ls", {"path": "/"})
 
-    assert "The person did not answer (decline)" in words(answer)
+    assert "The person did not respond (decline)" in words(answer)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"method": "tools/call"}', b'{"method": 1, "params": []}'])

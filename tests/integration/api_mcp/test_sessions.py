@@ -264,7 +264,7 @@ async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
 async def test_our_own_fault_is_logged_and_its_words_are_not_told(served: Served, mode: str) -> None:
     with capture_logs() as logged:
         async with session(served, mode) as client:
-            with pytest.raises(MCPError, match="It is logged as") as told:
+            with pytest.raises(MCPError, match="under id") as told:
                 await client.call_tool("our_own_fault", {})
     assert "secret" not in str(told.value)
     (entry,) = [one for one in logged if one["event"] == "internal_error"]
@@ -303,7 +303,7 @@ async def test_only_a_key_in_the_header_opens_the_door(served: Served) -> None:
         key = await served.agent_key(tool_permissions={"ls": {"allowed": True}})
     async with session(served, "auto", key, url=f"{served.origin}/mcp") as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["ls", "read_result"], "an agent's key knows its workspace"
+        assert names == ["ls", "read_result"], "an agent's key implies its workspace"
 
 
 def test_what_was_not_given_out_is_no_state() -> None:

@@ -23,7 +23,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"
     [
         ({"tools": [TOOL]}, "an agent has its own"),
         ({"functions": [{"name": "f"}]}, "an agent has its own"),
-        ({"n": 2}, "answers once"),
+        ({"n": 2}, "gives one answer"),
         ({"response_format": {"type": "json_object"}}, "answers in text"),
         ({"logprobs": True}, "no `logprobs`"),
         ({"modalities": ["text", "audio"]}, "text only"),
@@ -122,7 +122,7 @@ async def test_a_namesake_gets_no_conversation(office: Office, guided: Office) -
     await services.workspaces.add_member(there, email=office.email, role=WorkspaceRole.MEMBER)
     sure = f"{office.tenant.workspace_id}/clerk"
 
-    with pytest.raises(openai.NotFoundError, match="2 agents are called") as unsure:
+    with pytest.raises(openai.NotFoundError, match="2 agents are named") as unsure:
         await office.ask(user("A secret."))
     office.model.say(says("It is safe here."))
     answer = await office.ask(user("A secret."), model=sure)

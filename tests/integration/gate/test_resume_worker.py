@@ -301,7 +301,7 @@ async def test_arguments_that_were_altered_after_the_yes_are_not_executed(crib: 
     [outcome] = await carried_out(crib)
 
     assert outcome.error is not None
-    assert "not those that were approved" in outcome.error.message
+    assert "differ from the approved ones" in outcome.error.message
     assert list(crib.project.iterdir()) == []
     assert await open_rows(crib) == []
 

@@ -78,7 +78,7 @@ async def test_a_program_sees_neither_the_workspace_nor_the_servers_environment(
     command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
     server = await added(crib, "spy", command=command, approve=False)
     assert server.problem is not None
-    assert "ended with status 4: 0" in server.problem
+    assert "exited with status 4: 0" in server.problem
     assert "DATABASE" not in server.problem
 
 

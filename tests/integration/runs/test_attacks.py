@@ -367,7 +367,7 @@ async def test_a_run_that_fails_through_our_own_fault_ends_and_says_so(office: O
     run = await office.run(run_id)
     assert run.ending is RunEnding.FAILED
     assert run.error is not None
-    assert "inside the server" in run.error["message"]
+    assert "Internal server error" in run.error["message"]
 
 
 # People and rules that change meanwhile
@@ -425,7 +425,7 @@ async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: O
         row = await cursor.fetchone()
     assert row is not None
     assert row[0] == "failed"
-    assert "no member" in row[1]["message"]
+    assert "no longer a member" in row[1]["message"]
     assert len(office.model.received) == 1
 
 

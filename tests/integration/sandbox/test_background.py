@@ -83,7 +83,7 @@ async def test_stop_ends_it_and_all_its_children(background: BackgroundSandbox, 
     process = await background.start(SandboxCommand(outliver.STUBBORN), zones(tmp_path), owner=SESSION)
     await until(background, process, b"up")
     state = await background.stop(process.id, owner=SESSION)
-    assert (state.running, state.exit_code, state.stopped) == (False, None, "it was asked to stop")
+    assert (state.running, state.exit_code, state.stopped) == (False, None, "stopped on request")
     assert len(list(descendants(os.getpid()))) == before
 
 
@@ -158,7 +158,7 @@ async def test_too_much_written_to_the_live_tree_ends_it(background: BackgroundS
 
 
 async def test_working_directory_outside_is_refused(background: BackgroundSandbox, tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="outside the zones"):
+    with pytest.raises(ToolFailed, match="outside the mounts"):
         await background.start(SandboxCommand("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
 
 

@@ -21,7 +21,7 @@ def test_doctor_tells_a_person_what_holds() -> None:
     told = doctor()
     assert told.returncode == 0, told.stdout + told.stderr
     assert told.stdout.startswith("Commands are on: isolation is 'namespaces'")
-    assert "Remedy: " in told.stdout
+    assert "Fix: " in told.stdout
 
 
 @pytest.mark.req("SY-8", part="doctor says what delegation needs")

@@ -226,4 +226,4 @@ async def test_a_call_that_was_our_own_fault_has_a_line(crib: Crib) -> None:
             raise ZeroDivisionError
 
     [line] = journal_of(crib, crib.caller)
-    assert line["output"] == {"error": {"code": "INTERNAL_ERROR", "message": "Our own fault."}}
+    assert line["output"] == {"error": {"code": "INTERNAL_ERROR", "message": "Internal server error."}}

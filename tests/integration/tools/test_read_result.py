@@ -64,4 +64,4 @@ async def test_a_small_result_is_read_whole_and_nothing_follows_it(crib: Crib) -
 
     assert whole.result["metadata"]["next_offset"] is None
     assert isinstance(past.error, ToolFailed)
-    assert "all that is kept" in past.error.message
+    assert "the stored result has" in past.error.message

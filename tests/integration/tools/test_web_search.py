@@ -67,7 +67,7 @@ async def test_both_providers_fail_is_error_true(crib: Crib) -> None:
     result = await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
 
     assert result["is_error"]
-    assert result["output"].startswith("The web could not be searched. searxng: it cannot be reached")
+    assert result["output"].startswith("The web search failed. searxng: it cannot be reached")
     assert "brave: it cannot be reached" in result["output"]
     assert result["metadata"] == {"code": "TOOL_FAILED"}
 
@@ -95,7 +95,7 @@ async def test_brave_api_returns_error_status_is_error_true(crib: Crib) -> None:
         result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert result["is_error"]
-    assert "brave: its limit of requests is reached" in result["output"]
+    assert "brave: its rate limit is reached" in result["output"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 20])
@@ -191,7 +191,7 @@ async def test_200_empty_and_unresponsive_engines_count_as_failure(crib: Crib) -
     assert alone["is_error"]
     assert "(bing: timeout, brave: Suspended: too many requests)" in alone["output"]
     assert both["metadata"]["provider"] == "brave"
-    assert "none of the engines behind it answered" in both["metadata"]["failures"]["searxng"]
+    assert "none of its engines responded" in both["metadata"]["failures"]["searxng"]
 
 
 async def test_some_results_and_some_unresponsive_engines_count_as_found(crib: Crib) -> None:
@@ -300,7 +300,7 @@ async def test_the_key_reaches_brave_and_no_message_log_or_record(crib: Crib, ca
     assert [request.headers["x-subscription-token"] for request in brave.requests] == [KEY, wrong]
     assert "x-subscription-token" not in searxng.requests[0].headers
     assert good.succeeded
-    assert "it refuses the key (HTTP 422); check TOOLCRIB_BRAVE_API_KEY" in bad.result["output"]
+    assert "it rejected the key (HTTP 422); check TOOLCRIB_BRAVE_API_KEY" in bad.result["output"]
     records = [*await book_of(crib, good.call_id), *await book_of(crib, bad.call_id)]
     said = repr((good, bad, bad.error, logs, caplog.records, caplog.text, records, there.settings))
     assert KEY not in said

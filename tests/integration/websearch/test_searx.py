@@ -79,7 +79,7 @@ async def test_its_only_engine_fails_and_that_is_a_failure(crib: Crib, running: 
         both = await told(searching(crib, searxng=running.url, brave=brave), "web_search", query="fails")
 
     assert alone["is_error"]
-    assert "none of the engines behind it answered (ours: " in alone["output"]
+    assert "none of its engines responded (ours: " in alone["output"]
     assert both["metadata"]["provider"] == "brave"
 
 

@@ -183,7 +183,7 @@ async def test_what_is_no_pattern_is_refused_with_the_reason(crib: Crib, pattern
     outcome = await crib.call("grep", pattern=pattern)
 
     assert isinstance(outcome.error, BadArguments)
-    assert "Not a regular expression" in outcome.error.fields["pattern"]
+    assert "Invalid regular expression" in outcome.error.fields["pattern"]
 
 
 async def test_more_matches_than_any_result_holds_are_cut_and_said_to_be(

@@ -185,7 +185,7 @@ async def test_what_others_did_to_it_since_is_a_conflict(crib: Crib) -> None:
 
     result = await crib.result("undo", calls=[call])
 
-    assert [conflict["reason"] for conflict in result["conflicts"]] == ["Changed by someone else since."]
+    assert [conflict["reason"] for conflict in result["conflicts"]] == ["Changed by someone else."]
     assert holds(crib.project / "moved.bin", b"another")
 
 
@@ -258,7 +258,7 @@ async def test_one_that_not_even_the_trash_can_keep_is_left_where_it_is(
     outcome = await crib.call(tool, path="/big.bin", **({} if tool == "rm" else {"content": "x", "overwrite": True}))
 
     assert isinstance(outcome.error, TooLarge)
-    assert "could never be brought back" in outcome.error.message
+    assert "could not be restored" in outcome.error.message
     assert holds(crib.project / "big.bin")
     await done(crib, "mv", source="/big.bin", destination="/elsewhere.bin")
     assert holds(crib.project / "elsewhere.bin")
@@ -279,7 +279,7 @@ async def test_what_is_kept_shorter_than_others_does_not_push_them_out(database:
     assert holds(crib.project / "big.bin")
     [conflict] = result["conflicts"]
     assert conflict["path"] == "/ignored"
-    assert "too large for the trash, so it was not kept" in conflict["reason"]
+    assert "too large for the trash, so it was not stored" in conflict["reason"]
 
 
 # What ignore rules keep out of the history
@@ -391,7 +391,7 @@ async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: py
 
     said = await asyncio.to_thread(CliRunner().invoke, db.app, ["gc"], catch_exceptions=False)
 
-    assert "and 1 expired things in the trash" in said.output
+    assert "and 1 expired trash entries" in said.output
     assert trash(crib) == []
 
 
@@ -402,9 +402,7 @@ async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: 
 
     result = await crib.result("undo", calls=[call])
 
-    assert [conflict["reason"] for conflict in result["conflicts"]] == [
-        "The version before is too old and was let go of."
-    ]
+    assert [conflict["reason"] for conflict in result["conflicts"]] == ["The previous version has expired."]
     assert (crib.project / "a").read_text() == "two"
 
 

@@ -225,7 +225,7 @@ async def test_a_deleted_file_does_not_come_back_onto_another_that_took_its_plac
 
     result = await crib.result("undo", calls=[call])
 
-    assert [conflict["reason"] for conflict in result["conflicts"]] == ["Another file stands where it was."]
+    assert [conflict["reason"] for conflict in result["conflicts"]] == ["Another file exists at its old path."]
     assert (crib.project / "a").read_text() == "new\n"
 
 

@@ -72,9 +72,9 @@ def test_the_default_agent_is_guided_and_may_use_its_tools() -> None:
 
 def heard(*told: Mapping[str, object]) -> str:
     out = io.StringIO()
-    narrator = SessionPrinter(out, quiet=True)
+    printer = SessionPrinter(out, quiet=True)
     for one in told:
-        narrator.tell(StreamMessage.model_validate(one))
+        printer.show(StreamMessage.model_validate(one))
     return out.getvalue()
 
 

@@ -102,7 +102,7 @@ async def test_a_full_queue_rejects_one_account_and_not_another() -> None:
     for _ in range(3):
         await office.ask("a")
 
-    with pytest.raises(Overloaded, match="Too many commands wait"):
+    with pytest.raises(Overloaded, match="Too many commands are queued"):
         async with turns.turn("a"):
             pass
     await office.ask("b")

@@ -123,7 +123,7 @@ def test_the_database_of_the_users_project_is_not_used(
 
 
 def test_a_cluster_of_another_version_is_reported_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Misconfigured, match="made by PostgreSQL 9, which is not on this machine"):
+    with pytest.raises(Misconfigured, match="needs PostgreSQL 9, which is no longer installed"):
         postgres_binaries.find(major=9)
 
 

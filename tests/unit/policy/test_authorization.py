@@ -127,13 +127,13 @@ def test_files_of_a_batch_are_left_to_the_path_guard() -> None:
 @pytest.mark.req("PO-5", part="every rule considered is listed")
 def test_the_evaluated_rules_are_listed_in_order_with_their_results() -> None:
     passed = [
-        "mount.read-only: no objection",
-        "state.logs: no objection",
-        "session.mode: no objection",
-        "agent.toolsets: no objection",
-        "agent.tool_permissions.write: no objection",
-        "agent.tool_permissions.write.paths: no objection",
-        "protected-name: no objection",
+        "mount.read-only: not denied",
+        "state.logs: not denied",
+        "session.mode: not denied",
+        "agent.toolsets: not denied",
+        "agent.tool_permissions.write: not denied",
+        "agent.tool_permissions.write.paths: not denied",
+        "protected-name: not denied",
     ]
     asked, refused = _decided("/src/a.py"), _decided("/.env")
     assert list(asked.rules_checked) == [*passed, "trust.guided.dangerous: ask"]

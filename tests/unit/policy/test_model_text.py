@@ -21,7 +21,7 @@ pytestmark = pytest.mark.req("TL-3", part="what a model reads, by dialect")
         ({"output": 'a "b"', "metadata": {"x": 1}, "is_error": False}, 'a "b"'),
         ({"output": 'a "b"'}, 'a "b"'),
         ({"text": 'a "b"'}, 'a "b"'),
-        ({"text": "a", "omitted": "9 more characters were not kept."}, "a\n[9 more characters were not kept.]"),
+        ({"text": "a", "omitted": "9 more characters were truncated."}, "a\n[9 more characters were truncated.]"),
         ({"text": '{"n": 1}', "structured": {"n": 1}}, '{"n":1}'),
         ({"text": "", "structured": {"n": 1}}, '{"n":1}'),
         ({"text": "One.", "structured": {"n": 1}}, '{"text":"One.","structured":{"n":1}}'),

@@ -36,9 +36,9 @@ def test_the_rest_of_state_is_writable() -> None:
 def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
     PathGuard(person(), "read").check_read(project("/.env"))
     PathGuard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
-    with pytest.raises(ProtectedPath, match=r"may not read @project/\.env: `\.env` is protected.*`unprotected_paths`"):
+    with pytest.raises(ProtectedPath, match=r"cannot read @project/\.env: `\.env` is protected.*`unprotected_paths`"):
         PathGuard(agent(), "read").check_read(project("/.env"))
-    with pytest.raises(ProtectedPath, match="may not write"):
+    with pytest.raises(ProtectedPath, match="cannot write"):
         PathGuard(agent(), "write").check_write(project("/.vscode/tasks.json"))
 
 
@@ -66,6 +66,6 @@ def test_an_agent_stays_on_the_paths_of_the_tool_it_uses() -> None:
     PathGuard(caller, "write").check_write(project("/src/a.py"))
     PathGuard(caller, "read").check_read(project("/docs/a.md"))
     with pytest.raises(
-        PermissionDenied, match=r"may not write @project/docs/a\.md with `write`: its paths are src/\*\*"
+        PermissionDenied, match=r"cannot write @project/docs/a\.md with `write`: its paths are src/\*\*"
     ):
         PathGuard(caller, "write").check_write(project("/docs/a.md"))

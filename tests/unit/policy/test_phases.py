@@ -77,8 +77,8 @@ def test_an_unknown_phase_only_allows_reading(coder: Agent) -> None:
 def test_a_denial_names_the_phase_and_who_may_change_it(coder: Agent) -> None:
     decision = authorize(replace(agent(), agent=coder), BASH, COMMAND)
     assert decision.rule == "agent.phases.solutioning.tool_permissions.bash"
-    assert "in phase 'solutioning' may not use `bash`" in decision.reason
-    assert "a person may choose another phase" in decision.reason
+    assert "in phase 'solutioning' cannot use `bash`" in decision.reason
+    assert "a person can choose another phase" in decision.reason
     paths = authorize(replace(agent(), agent=coder), WRITE, CODE)
     assert paths.rule == "agent.phases.solutioning.tool_permissions.write.paths"
 
@@ -100,11 +100,11 @@ def test_an_agent_without_phases_ignores_the_phase_of_a_session() -> None:
         ),
         ("phases: [{name: a}]", "phases.0.tool_permissions", "required"),
         ("phases: [{name: A b, tool_permissions: {}}]", "phases.0.name", "match pattern"),
-        ("phases: [{name: a, tools: []}]", "phases.0.tools", "Known are `name`, `tool_permissions`"),
+        ("phases: [{name: a, tools: []}]", "phases.0.tools", "Known fields: `name`, `tool_permissions`"),
         (
             "phases: [{name: a, tool_permissions: {bash: {alowed: true}}}]",
             "phases.0.tool_permissions.bash.alowed",
-            "Known are `allowed`",
+            "Known fields: `allowed`",
         ),
         (
             "phases: [{name: a, tool_permissions: {write: {paths: [/]}}}]",

@@ -40,7 +40,7 @@ def test_a_text_keeps_its_head_and_its_tail(text: str, limit: int) -> None:
     if not bounded.was_truncated:
         return
     head, _, rest = bounded.value.partition("\n[… ")
-    count, _, tail = rest.partition(" bytes cut …]\n")
+    count, _, tail = rest.partition(" bytes truncated …]\n")
     assert text.startswith(head)
     assert text.endswith(tail)
     assert len((head + tail).encode()) + int(count.replace(",", "")) == len(text.encode())
@@ -58,7 +58,7 @@ def test_the_large_value_is_truncated_and_the_small_ones_stay() -> None:
     bounded = truncate(result, limit_bytes=10_000)
     assert bounded.total_bytes == _bytes(result)
     assert {**bounded.value, "content": None} == {**result, "content": None}
-    assert " bytes cut …]" in bounded.value["content"]
+    assert " bytes truncated …]" in bounded.value["content"]
     assert _bytes(bounded.value) > 9_900
 
 
@@ -66,7 +66,7 @@ def test_a_long_list_keeps_its_first_items_complete_and_counts_the_rest() -> Non
     matches = [{"path": f"/src/{number}.py", "line": number, "text": "x" * 80} for number in range(5_000)]
     shown = truncate({"matches": matches}, limit_bytes=20_000).value["matches"]
     assert shown[:-1] == matches[: len(shown) - 1]
-    assert shown[-1] == f"[… {5_001 - len(shown):,} more items cut …]"
+    assert shown[-1] == f"[… {5_001 - len(shown):,} more items truncated …]"
     assert len(shown) > 150
 
 
@@ -79,7 +79,7 @@ def test_a_few_large_items_are_all_shortened_rather_than_dropped() -> None:
 def test_a_wide_object_keeps_its_first_entries_and_counts_the_rest() -> None:
     shown = truncate({f"k{number}": number for number in range(10_000)}, limit_bytes=1_000).value
     assert shown["k0"] == 0
-    assert shown["…"] == f"[… {10_001 - len(shown):,} more entries cut …]"
+    assert shown["…"] == f"[… {10_001 - len(shown):,} more entries truncated …]"
 
 
 def test_values_that_json_lacks_are_replaced() -> None:

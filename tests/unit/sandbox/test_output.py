@@ -33,7 +33,7 @@ def test_characters_split_in_two_are_shown_intact(text: str, cut: int) -> None:
 def test_the_gap_in_the_output_is_marked() -> None:
     gathering = OutputCollector(lambda _: None, kept=4)
     gathering.take(b"abXXXyz")
-    assert gathering.finish().text == "ab\n[… 3 bytes left out …]\nyz"
+    assert gathering.finish().text == "ab\n[… 3 bytes omitted …]\nyz"
 
 
 def test_a_truncated_stream_ends_with_a_notice() -> None:

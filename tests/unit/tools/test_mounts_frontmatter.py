@@ -102,8 +102,8 @@ def test_a_text_that_looks_like_another_type_stays_a_text() -> None:
     [
         ("a: [1\n", "line "),
         ("a: 1\na: 2\n", "duplicate key"),
-        ("- a list\n", "not a list of"),
-        ("just words\n", "not a list of"),
+        ("- a list\n", "not a mapping of"),
+        ("just words\n", "not a mapping of"),
         ("a: " + "[" * 100 + "]" * 100 + "\n", "levels deep"),
         ("a: " + "x" * 70_000 + "\n", "70,004 characters"),
         ("stepsCompleted: one\n", "`stepsCompleted` is not a list"),
@@ -134,5 +134,5 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("value", [nested(5_000), 10**5_000], ids=["nested too deeply", "too many digits"])
 def test_a_value_that_yaml_cannot_represent_is_rejected(value: Any) -> None:
-    with pytest.raises(InvalidFrontmatter, match="cannot be written"):
+    with pytest.raises(InvalidFrontmatter, match="cannot be encoded"):
         updated("---\na: 1\n---\n", variables={"set": {"x": value}})

@@ -29,7 +29,7 @@ def project(path: str) -> WorkspacePath:
         ("read", {"path": "  "}, "path", "empty"),
         ("read", {"path": "/a", "limit": 0}, "limit", "greater than or equal to 1"),
         ("read", {"path": "/a", "limit": "many"}, "limit", "valid integer"),
-        ("read", {"path": "/a", "lines": 5}, "lines", "Unknown field. This tool takes: path, offset, limit."),
+        ("read", {"path": "/a", "lines": 5}, "lines", "Unknown field. Fields of this tool: path, offset, limit."),
         ("cat", {"paths": []}, "paths", "at least 1"),
         ("cat", {"paths": ["/a"] * 21}, "paths", "at most 20"),
         ("cat", {"paths": ["/a", 7]}, "paths.1", "valid string (got int)"),

@@ -25,7 +25,7 @@ async def test_plain_values_round_trip() -> None:
 
 
 async def test_a_toolcrib_error_is_raised_in_the_caller() -> None:
-    with pytest.raises(InvalidFrontmatter, match="Mend it with `edit`"):
+    with pytest.raises(InvalidFrontmatter, match="Fix it with `edit`"):
         await in_worker(frontmatter.fields_of, b"---\n[\n---\n")
 
 

@@ -29,8 +29,8 @@ FUNCTIONS = "".join(
         ("cafe\u0301\n", "caf\u00e9", ("Line 1 differs", "look alike", "accents")),
         ("x\n  Say “Hi”\n", 'say  "hi"', ("Line 2 differs", "whitespace, case or characters that look alike")),
         ("foo\nbar", "bar\n", ("Line 2 differs", "a line end before or after it")),
-        ("let x = 2;\n", "let x = 1;", ("new_string stands there already (line 1)",)),
-        ("a\r\nlet x = 2;\r\n", "let x = 1;\n", ("new_string stands there already (line 2)",)),
+        ("let x = 2;\n", "let x = 1;", ("new_string is already there (line 1)",)),
+        ("a\r\nlet x = 2;\r\n", "let x = 1;\n", ("new_string is already there (line 2)",)),
     ],
 )  # fmt: skip
 def test_the_reason_is_named_with_the_line_and_its_text(text: str, old: str, words: tuple[str, ...]) -> None:
@@ -42,11 +42,16 @@ def test_the_reason_is_named_with_the_line_and_its_text(text: str, old: str, wor
 @pytest.mark.parametrize(
     ("old", "words"),
     [
-        ("value = compte(777, argument)", ("nearest is line 3110", "'    value = compute(777, argument)'")),
-        ("fnction_777", ("nearest is line 3109", "'def function_777(argument):'")),
+        ("value = compte(777, argument)", ("closest match is line 3110", "'    value = compute(777, argument)'")),
+        ("fnction_777", ("closest match is line 3109", "'def function_777(argument):'")),
         (
             "    value = compute(777, argument)\n    return valeu\n",
-            ("nearest are lines 3110–3111", "first different is line 3111", "'    return value'", "'    return valeu'"),
+            (
+                "closest match is lines 3110–3111",
+                "first different line is 3111",
+                "'    return value'",
+                "'    return valeu'",
+            ),
         ),
     ],
 )
@@ -57,8 +62,8 @@ def test_the_closest_lines_are_named_when_no_single_reason_explains_it(old: str,
 
 
 def test_a_passage_that_resembles_nothing_is_reported_as_such() -> None:
-    assert "Nothing like it" in explain_no_match(FUNCTIONS, "Жур§§вль", "x")
-    assert "Nothing like it" in explain_no_match("", "a passage", "x")
+    assert "Nothing similar" in explain_no_match(FUNCTIONS, "Жур§§вль", "x")
+    assert "Nothing similar" in explain_no_match("", "a passage", "x")
 
 
 def test_a_short_new_string_is_no_evidence_of_an_earlier_edit() -> None:

@@ -153,7 +153,7 @@ def test_invalid_json_is_text() -> None:
 @pytest.mark.parametrize(
     "text",
     ["[" * 300 + "]" * 300, "[" * 200_000 + "]" * 200_000, "[NaN]", "[-Infinity]", '["\\ud800"]', "1" * 5_000],
-    ids=["deep", "very deep", "nan", "infinity", "half a character", "huge number"],
+    ids=["deep", "very deep", "nan", "infinity", "lone surrogate", "huge number"],
 )
 def test_json_that_cannot_be_encoded_again_is_text(text: str) -> None:
     assert decode_content(text.encode(), ContentKind.JSON) == text

@@ -260,7 +260,7 @@ def test_write_breaks_a_hard_link_instead_of_writing_through_it(disk: MountWrite
 def test_write_over_a_folder_conflicts(disk: MountWriter, root: Path) -> None:
     (root / "folder").mkdir()
 
-    with pytest.raises(Conflict, match="A folder stands at /folder"):
+    with pytest.raises(Conflict, match="/folder is a directory"):
         disk.write(at("/folder"), b"", mode=0o644)
     assert not temporaries(root)
 
@@ -269,7 +269,7 @@ def test_write_below_a_file_conflicts(disk: MountWriter, root: Path) -> None:
     (root / "file").touch()
 
     for path in ("/file/x", "/file/x/y"):
-        with pytest.raises(Conflict, match="needs a folder"):
+        with pytest.raises(Conflict, match="in the way of a directory"):
             disk.write(at(path), b"", mode=0o644)
 
 
@@ -371,7 +371,7 @@ def test_rename_replaces_nothing(disk: MountWriter, root: Path) -> None:
     (root / "one").write_bytes(b"1")
     (root / "two").write_bytes(b"2")
 
-    with pytest.raises(Conflict, match="stands at /two already"):
+    with pytest.raises(Conflict, match="/two already exists"):
         disk.rename(at("/one"), at("/two"))
     with pytest.raises(Conflict):
         disk.rename(at("/one"), at("/one"))
@@ -447,7 +447,7 @@ def test_removing_an_absent_path_is_no_error(disk: MountWriter, root: Path) -> N
 def test_removing_a_folder_that_is_not_empty_conflicts(disk: MountWriter) -> None:
     disk.write(at("/a/b"), b"", mode=0o644)
 
-    with pytest.raises(Conflict, match="The folder /a is not empty"):
+    with pytest.raises(Conflict, match="The directory /a is not empty"):
         disk.remove(at("/a"))
 
 

@@ -74,7 +74,7 @@ def test_a_mounted_path_names_its_mount(text: str, place: WorkspacePath) -> None
     ["@", "@/x", "@foo/x", "@Project/x", "@project..", "@projectx/y", "src/x", "/etc/passwd", "/@project/x"],
 )
 def test_a_path_without_a_known_mount_is_outside(text: str) -> None:
-    with pytest.raises(PathOutsideMount, match="names no mount"):
+    with pytest.raises(PathOutsideMount, match="has no mount"):
         parse_mounted(text)
 
 

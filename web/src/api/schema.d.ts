@@ -4550,7 +4550,7 @@ export interface components {
         };
         /**
          * ToolResults
-         * @description The result schema of each tool, by tool name. No response has this schema itself.
+         * @description The result schema of each tool, by tool name. Not a response itself.
          */
         ToolResults: {
             ls: components["schemas"]["LsResult"];
@@ -4673,7 +4673,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnyToolCallOut"];
                 };
             };
-            /** @description A person must decide first; fetch the outcome by the call's id. */
+            /** @description The call is paused until a person decides. Fetch the outcome by the call's id. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5122,7 +5122,7 @@ export interface operations {
                     "application/json": components["schemas"]["ToolCallOut_FileRestoreResult_"];
                 };
             };
-            /** @description A person must decide first; fetch the outcome by the call's id. */
+            /** @description The call is paused until a person decides. Fetch the outcome by the call's id. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -8075,7 +8075,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description A zip, tar or tar.gz. By its first bytes it is known which, whatever its type is called. */
+        /** @description A zip, tar or tar.gz file. Detected from its first bytes; the content type is ignored. */
         requestBody: {
             content: {
                 "application/octet-stream": string;

@@ -35,7 +35,7 @@ function AcceptPage({ token, onLogin }: { token: string; onLogin: () => void }) 
           <Logo />
           <h1 className="text-lg font-semibold">You are invited to Toolcrib</h1>
         </div>
-        <p className="text-sm text-muted">Choose a password. Log in with it and the invited e-mail address.</p>
+        <p className="text-sm text-muted">Choose a password. Log in with it and the invited email address.</p>
         <Field label="Your name" value={name} onChange={setName} autoComplete="name" />
         <Field
           label="Password"
@@ -94,7 +94,7 @@ function LoginForm({ linkError }: { linkError: Error | null }) {
           <p className="text-sm text-muted">This server has no accounts yet. Create the first one.</p>
         )}
         {isNew && <Field label="Your name" value={name} onChange={setName} autoComplete="name" />}
-        <Field label="E-mail address" type="email" required value={email} onChange={setEmail} autoComplete="username" />
+        <Field label="Email address" type="email" required value={email} onChange={setEmail} autoComplete="username" />
         <Field
           label="Password"
           type="password"

@@ -46,7 +46,7 @@ class ConnectionAuth:
         if self._still_holds is None:
             await self._services.accounts.require(self.principal.person)
         elif not await self._still_holds():
-            raise Unauthenticated("This API key is not valid any more.")
+            raise Unauthenticated("This API key was revoked or has expired.")
 
 
 async def auth_by_secret(services: ApiServices, token: str) -> ConnectionAuth:

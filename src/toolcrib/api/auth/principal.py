@@ -89,7 +89,7 @@ def refuse_foreign_page(connection: HTTPConnection, services: ApiServices) -> No
     if connection.scope.get("method") in _SAFE_METHODS:
         return
     if not may_use_cookies(connection.headers, services.settings.allowed_origins):
-        raise Forbidden("With a cookie, a request must come from this server's own pages (Origin header).")
+        raise Forbidden("Requests with a cookie must come from this server's own pages (Origin header).")
 
 
 Authenticated = Annotated[Principal, Depends(authenticate)]
@@ -98,7 +98,7 @@ Authenticated = Annotated[Principal, Depends(authenticate)]
 async def require_person(principal: Authenticated) -> Principal:
     """Return the principal if it is a person."""
     if principal.agent is not None:
-        raise Forbidden("An agent's key is for tools and for reading files. This needs a person.")
+        raise Forbidden("An agent's API key can only call tools and read files. Use a person's key or log in.")
     return principal
 
 
@@ -117,7 +117,7 @@ Present = Annotated[Principal, Depends(_present)]
 async def _logged_in(principal: APerson) -> Principal:
     # A key that could create keys would outlive its own revocation.
     if principal.via == "key":
-        raise Forbidden("Keys are made and revoked by someone who is logged in, not by a key.")
+        raise Forbidden("API keys cannot create or revoke API keys. Log in instead.")
     return principal
 
 
@@ -171,7 +171,7 @@ async def principal_by_token(services: ApiServices, token: str) -> Principal:
         return _by_access_token(services, token, "bearer")
     holder = await services.keys.find(token)
     if holder is None:
-        raise Unauthenticated("This API key is not valid, or no longer.")
+        raise Unauthenticated("This API key is invalid, revoked or expired.")
     return Principal(holder.user_id, holder.token_version, "key", holder.agent, holder.workspace_id)
 
 

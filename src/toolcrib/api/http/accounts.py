@@ -131,7 +131,7 @@ async def login(given: LoginIn, request: Request, response: Response, services: 
     found = await services.accounts.find_login(given.email)
     right = await services.passwords.matches(given.password.get_secret_value(), found.password_hash if found else None)
     if found is None or not right:
-        raise Unauthenticated("E-mail address or password is wrong.")
+        raise Unauthenticated("Wrong email address or password.")
     services.limits.login.forget(who)
     return await logged_in(response, services, found.user_id, found.token_version)
 

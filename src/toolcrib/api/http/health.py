@@ -56,7 +56,7 @@ class StatusOut(HealthOut):
 async def health(services: Injected) -> HealthOut:
     """Return 200 if the database answers, otherwise 503."""
     if not await is_online(services.database):
-        raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
+        raise HTTPException(503, "The database is not available.", {"Retry-After": "5"})
     return HealthOut(version=toolcrib.__version__, node=services.settings.node_name)
 
 

@@ -49,7 +49,7 @@ class McpServerCreate(InModel):
         if (self.command is None) == (self.url is None):
             raise ValueError("Give either a command or a url.")
         if self.url is not None and (ours := sorted(name for name in self.secrets if name.lower() in _NOT_TO_SET)):
-            raise ValueError(f"Headers that are not to be set: {', '.join(ours)}.")
+            raise ValueError(f"These headers cannot be set: {', '.join(ours)}.")
         return self
 
 

@@ -77,7 +77,7 @@ async def store(provider: Provider, given: ProviderCredentialsIn, principal: Pre
         return
     if provider not in NAMES:
         known = ", ".join((*NAMES, *ENGINES))
-        raise BadArguments({"provider": f"There is no provider {provider!r}. There are: {known}."})
+        raise BadArguments({"provider": f"There is no provider {provider!r}. Providers: {known}."})
     address = str(given.base_url).rstrip("/") if given.base_url else None
     secret = given.secret.get_secret_value()
     if given.check:
@@ -90,7 +90,7 @@ async def _store_search_key(
     engine: str, given: ProviderCredentialsIn, principal: Principal, services: ApiServices
 ) -> None:
     if given.base_url is not None:
-        raise BadArguments({"base_url": "A search engine's address is the operator's to set. Leave it out."})
+        raise BadArguments({"base_url": "Only the operator can set the address of a search engine. Leave it out."})
     secret = given.secret.get_secret_value().strip()
     await services.search_keys.check(secret, ask=given.check)
     await services.access.store(principal.person, engine, StoredProviderCredentials(secret))

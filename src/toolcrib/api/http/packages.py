@@ -19,7 +19,7 @@ router = APIRouter(prefix="/workspaces/{workspace_id}/packages", tags=["packages
 _ARCHIVE: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "A zip, tar or tar.gz. By its first bytes it is known which, whatever its type is called.",
+        "description": "A zip, tar or tar.gz file. Detected from its first bytes; the content type is ignored.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }

@@ -39,7 +39,7 @@ ChoiceT = TypeVar("ChoiceT", "SessionCreate", "SessionUpdate")
 
 def _both_or_none(given: ChoiceT) -> ChoiceT:
     if (given.provider is None) != (given.model is None):
-        raise ValueError("A model is chosen by its provider and its name: give both, or neither")
+        raise ValueError("Give both provider and model, or neither")
     return given
 
 
@@ -298,5 +298,5 @@ def _last_seen(last_event_id: str | None, after: int) -> int:
     if last_event_id is None or last_event_id == "":
         return after
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < len(str(_LARGEST))):
-        raise BadArguments({"Last-Event-ID": "Expected the number of an event"})
+        raise BadArguments({"Last-Event-ID": "Expected an event number"})
     return int(last_event_id)

@@ -80,7 +80,10 @@ class PausedCallAccepted(BaseModel):
 
 
 WAITS: Final[dict[int | str, dict[str, Any]]] = {
-    202: {"model": PausedCallAccepted, "description": "A person must decide first; fetch the outcome by the call's id."}
+    202: {
+        "model": PausedCallAccepted,
+        "description": "The call is paused until a person decides. Fetch the outcome by the call's id.",
+    }
 }
 
 _EXAMPLES: dict[str, Any] = {

@@ -86,7 +86,9 @@ class PendingPause:
                 raise ValueError(kind)
             return cls(kind, UUID(number), CallId(UUID(call_id)))
         except ValueError:
-            raise BadArguments({"requestState": "Not what this server gave out. Send it back unchanged."}) from None
+            raise BadArguments(
+                {"requestState": "Not a value that this server issued. Send it back unchanged."}
+            ) from None
 
     @property
     def state(self) -> str:
@@ -113,7 +115,7 @@ def link(pending: PendingPause, address: str) -> ElicitRequestURLParams:
     """Return a link to the page where it is decided."""
     what = "decide on" if pending.kind == "approval" else "answer"
     return ElicitRequestURLParams(
-        message=f"A person must {what} this in Toolcrib.", url=address, elicitation_id=str(pending.id)
+        message=f"A person must {what} this call in Toolcrib.", url=address, elicitation_id=str(pending.id)
     )
 
 
@@ -122,9 +124,9 @@ def confirmation(pending: PendingPause, address: str, what: str) -> ElicitReques
 
     Accepting it only says that the person has been there.
     """
-    where = "Decide on it" if pending.kind == "approval" else "Answer it"
+    where = "Approve or reject it" if pending.kind == "approval" else "Answer it"
     return ElicitRequestFormParams(
-        message=f"A person must see to this in Toolcrib:\n{what}\n\n{where} at {address}, then continue here.",
+        message=f"A person must respond in Toolcrib:\n{what}\n\n{where} at {address}, then continue here.",
         requested_schema={"type": "object", "properties": {}},
     )
 
@@ -241,7 +243,7 @@ class Elicitation:
         self, visit: McpRequest, pending: PendingPause, action: str, answers: Mapping[str, Any] | None
     ) -> CallToolResult:
         if action != "accept":
-            return said(f"The person did not answer ({action}). {_still_waits(visit, pending)}", is_error=True)
+            return said(f"The person did not respond ({action}). {_still_waits(visit, pending)}", is_error=True)
         tenant = tenant_for(visit.principal, visit.workspace_id)
         if answers is not None:
             await self._services.questions.answer(tenant, QuestionId(pending.id), answers, via="mcp")
@@ -264,16 +266,16 @@ def _only(answer: ElicitResult, name: str) -> Any:
 
 
 def _cannot_ask(visit: McpRequest, pending: PendingPause) -> CallToolResult:
-    what = "needs a person's approval" if pending.kind == "approval" else "waits for a person's answer"
-    return said(f"This call {what}, and was not done. {_still_waits(visit, pending)}", is_error=True)
+    what = "needs a person's approval" if pending.kind == "approval" else "needs a person's answer"
+    return said(f"This call {what} and has not run. {_still_waits(visit, pending)}", is_error=True)
 
 
 def _still_waits(visit: McpRequest, pending: PendingPause) -> str:
     command, then = {
-        "approval": ("approve", "is carried out once it is allowed; do not repeat it"),
+        "approval": ("approve", "runs after approval; do not repeat it"),
         "question": ("answer", "ends with the answer"),
     }[pending.kind]
     return (
-        f"{pending.kind.capitalize()} {pending.id} waits at {pending.link(visit.origin, visit.workspace_id)} "
-        f"(`toolcrib {command}` lists it). The call {then}; its outcome is kept as call {pending.call_id}."
+        f"{pending.kind.capitalize()} {pending.id} is pending at {pending.link(visit.origin, visit.workspace_id)} "
+        f"(`toolcrib {command}` lists it). The call {then}; fetch its outcome with call id {pending.call_id}."
     )

@@ -18,9 +18,7 @@ from toolcrib.api.mcp.mcp_request import VISIT, McpRequest
 from toolcrib.api.request_guard import admit_large, may_be_large, refuse_bad_json, replayed
 from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
 
-_NO_KEY: Final = (
-    "MCP clients send an API key with every request: `Authorization: Bearer <key>`. Cookies do not count here."
-)
+_NO_KEY: Final = "Send an API key with every request: `Authorization: Bearer <key>`. Cookies are ignored here."
 
 
 class McpBackend(Protocol):
@@ -72,7 +70,7 @@ class McpApp:
         if origin is None or origin in self._services.settings.allowed_origins:
             return
         if origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
-            raise Forbidden(f"Pages of {origin!r} may not use this server. The operator lists them in ALLOWED_ORIGINS.")
+            raise Forbidden(f"Origin {origin!r} is not allowed. The operator can add it to TOOLCRIB_ALLOWED_ORIGINS.")
 
     async def _load(self) -> McpBackend:
         async with self._loading:

@@ -53,8 +53,8 @@ _SESSIONS_OF_ONE: Final = 100
 # How long a client may take to read the last progress messages of an ended call.
 _LAST_WORDS_SECONDS: Final = 2.0
 _INSTRUCTIONS: Final = (
-    "A versioned workspace. Paths start with `/`. Every change is stored as a version and can be undone. "
-    "A call may need a person's approval. The result then says so and contains the id of the approval."
+    "A versioned workspace. Paths begin with `/`. Every change is versioned and can be undone. "
+    "A call may need a person's approval; then the result says so and contains the approval id."
 )
 
 Context = ServerRequestContext[dict[str, Any], Any]
@@ -146,7 +146,9 @@ class McpProtocolServer:
         owners = self._manager._session_owners.values()
         if sum(owner["client_id"].startswith(str(visit.principal.user_id)) for owner in owners) >= _SESSIONS_OF_ONE:
             raise HTTPException(
-                429, f"You have {_SESSIONS_OF_ONE} MCP sessions open. End one first.", {"Retry-After": "60"}
+                429,
+                f"You have {_SESSIONS_OF_ONE} open MCP sessions, the limit. Close one first.",
+                {"Retry-After": "60"},
             )
 
     async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -222,7 +224,7 @@ def _unforeseen(error: Exception, tool: str) -> MCPError:
     """Log an unexpected error, which the library would not do; the client gets only the log's id."""
     error_id = uuid4().hex
     _log.error("internal_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
-    return MCPError(INTERNAL_ERROR, f"Something went wrong on our side. It is logged as {error_id}.")
+    return MCPError(INTERNAL_ERROR, f"Internal server error. The server log has the details under id {error_id}.")
 
 
 def _refusal(error: ToolcribError) -> MCPError:

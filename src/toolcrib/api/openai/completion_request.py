@@ -64,15 +64,15 @@ class CompletionRequest(_LenientModel):
     @model_validator(mode="after")
     def _what_an_agent_cannot(self) -> Self:
         if (self.tools or self.functions) and self.tool_choice != "none":
-            raise ValueError("tools of the client are not used: an agent has its own. Send the request without `tools`")
+            raise ValueError("not supported: an agent has its own tools. Send the request without `tools`")
         if self.n not in (None, 1):
-            raise ValueError("an agent acts, so it answers once: leave `n` out")
+            raise ValueError("not supported: an agent gives one answer. Leave `n` out")
         if (self.response_format or {}).get("type", "text") != "text":
-            raise ValueError("an agent answers in text, whatever `response_format` says: leave it out")
+            raise ValueError("not supported: an agent answers in text. Leave `response_format` out")
         if self.logprobs:
-            raise ValueError("there are no `logprobs` of a whole run: leave them out")
+            raise ValueError("not supported: a run has no `logprobs`. Leave them out")
         if "audio" in (self.modalities or ()):
-            raise ValueError("an agent answers in text only: leave `modalities` out")
+            raise ValueError("not supported: an agent answers in text only. Leave `modalities` out")
         return self
 
     @property
@@ -106,7 +106,7 @@ class ClientConversation:
         said = [(_ROLES[one.role], one.text) for one in messages if one.role in _ROLES and one.text.strip()]
         joined = tuple((role, "\n\n".join(text for _, text in texts)) for role, texts in groupby(said, _role))
         if sum(len(text) for _, text in joined) > MOST_CHARACTERS:
-            raise BadArguments({"messages": f"Expected at most {MOST_CHARACTERS:,} characters in all"})
+            raise BadArguments({"messages": f"Expected at most {MOST_CHARACTERS:,} characters in total"})
         if len(joined[-1][1]) > LONGEST_PROMPT:
             raise BadArguments({"messages": f"Expected at most {LONGEST_PROMPT:,} characters in the last message"})
         return cls(joined)

@@ -80,7 +80,7 @@ class CompletionAnswer:
         # A late subscriber receives text again that was sent already, in whole or in part.
         fresh = delta.text[max(0, length - delta.offset) :]
         self._heard[delta.source] = (delta.attempt, max(length, delta.offset + len(delta.text)))
-        return (self._aside("(Begun again.)") if again else "") + self._words(delta.source, fresh)
+        return (self._aside("(Restarted.)") if again else "") + self._words(delta.source, fresh)
 
     async def _event(self, event: Event) -> str:
         assert event.seq is not None

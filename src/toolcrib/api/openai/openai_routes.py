@@ -83,9 +83,9 @@ async def called(services: ApiServices, principal: Principal, name: str) -> Agen
     if len(meant) == 1:
         return meant[0]
     if not meant:
-        raise _no_model(f"There is no {name!r} that you could speak to. GET /v1/models lists who there is.")
+        raise _no_model(f"There is no model {name!r}. GET /v1/models lists the available agents.")
     choice = ", ".join(repr(one.sure_name) for one in meant)
-    raise _no_model(f"{len(meant)} agents are called {name!r}. Say which: {choice}.")
+    raise _no_model(f"{len(meant)} agents are named {name!r}. Use one of: {choice}.")
 
 
 async def _workspaces(services: ApiServices, principal: Principal) -> AsyncIterator[Workspace]:
@@ -100,7 +100,7 @@ async def _workspaces(services: ApiServices, principal: Principal) -> AsyncItera
 
 
 def _no_model(message: str) -> NotFound:
-    return NotFound(message, fields={"model": "Not known"})
+    return NotFound(message, fields={"model": "Unknown"})
 
 
 # Errors after which clients may retry. A retry starts another run, so only errors from before the run are here.
@@ -205,17 +205,17 @@ async def complete(given: CompletionRequest, request: Request, services: Injecte
         check_seconds = services.doors.pace.check
         body = await run_while_connected(whole, request.receive, authority=authority, check_seconds=check_seconds)
     if body is None:
-        raise Unauthenticated("This API key or token has ended meanwhile, and the run was stopped.")
+        raise Unauthenticated("This API key or token was revoked or expired, so the run was cancelled.")
     return JSONResponse(body)
 
 
 async def _admitted(request: Request, services: ApiServices) -> ConnectionAuth:
     token = bearer(request)
     if token is None:
-        raise Unauthenticated("Send an API key of yours: `Authorization: Bearer <key>`. Cookies do not count here.")
+        raise Unauthenticated("Send your API key: `Authorization: Bearer <key>`. Cookies are ignored here.")
     authority = await auth_by_secret(services, token)
     if authority.principal.agent is not None:
-        raise Forbidden("An agent's key is for tools and for reading files. Speak to agents with a key of your own.")
+        raise Forbidden("An agent's API key can only call tools and read files. Use your own API key.")
     return authority
 
 

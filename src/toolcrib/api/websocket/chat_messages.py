@@ -203,10 +203,10 @@ def payload_of(envelope: ChatEnvelope) -> ChatPayload:
 async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
     """Parse the first message, which must be ``auth``."""
     if len(frame.get("text") or "") > _LONGEST_INTRODUCTION:
-        raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters that say who you are"})
+        raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters in the auth message"})
     said = enveloped(await opened(frame))
     if said.type != "auth":
-        raise BadArguments({"type": "Expected auth: nobody knows yet who you are"})
+        raise BadArguments({"type": "Expected an auth message first"})
     return checked(AuthMessage, said.payload)
 
 

@@ -38,7 +38,7 @@ from toolcrib.storage.sessions import Session
 VIA: Final = "websocket"
 MAX_CALLS: Final = 16
 NO_AGENT: Final = (
-    "This session has no agent, so nobody can answer. Begin one with an agent that names a model; "
+    "This session has no agent, so no model can answer. Start a session with an agent that has a model; "
     "tools can be called with chat:tool-call."
 )
 
@@ -125,7 +125,7 @@ class ChatProtocol:
         """Replace the token by a newer one of the same person, so that the connection may stay open longer."""
         renewed = await by_introduction(self._services, said, self._connection.workspace_id)
         if renewed.principal.user_id != self._connection.authority.principal.user_id:
-            raise BadArguments({"token": "Expected one of the person who opened this connection"})
+            raise BadArguments({"token": "Expected a token of the user who opened this connection"})
         self._connection.authority = renewed
 
     async def _resume(self, said: ResumeMessage) -> None:
@@ -157,7 +157,7 @@ class ChatProtocol:
 
     async def _call_tool(self, said: ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
         if len(self._calls) >= MAX_CALLS:
-            raise Conflict(f"{MAX_CALLS} calls of this connection are running. Wait for one of them to end.")
+            raise Conflict(f"{MAX_CALLS} calls are running on this connection, the limit. Wait for one to end.")
         session = await self._session(said.conversation_id)
         caller = await self._caller(session)
         if session.id not in self._watched:
@@ -195,7 +195,7 @@ class ChatProtocol:
         tenant = self._connection.tenant
         approval = await self._services.approvals.of_call(tenant, CallId(said.tool_id))
         if said.approval_id is not None and said.approval_id != approval.id:
-            raise Conflict(f"Call {said.tool_id} waits for approval {approval.id} now. Look at that one, then decide.")
+            raise Conflict(f"Call {said.tool_id} now needs approval {approval.id}. Review that one, then decide.")
         judgement = ApprovalDecision(
             approved=said.approved,
             scope=said.scope,

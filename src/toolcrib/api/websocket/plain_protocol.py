@@ -10,9 +10,7 @@ from toolcrib.core.errors import NotFound, ProviderError, ToolcribError, ToolFai
 from toolcrib.core.events import Delta, DeltaType, Event, EventType
 from toolcrib.core.ids import SessionId
 
-NO_DEFAULT = (
-    "This workspace has no agent that names a model, so nobody can answer. Add one, or choose one as the default."
-)
+NO_DEFAULT = "This workspace has no agent with a model. Add one, or set a default agent."
 
 
 class PlainProtocol:
@@ -119,15 +117,15 @@ def plainly(item: Event) -> dict[str, Any] | None:
             result = {"type": "tool_result", "id": said["toolId"], "name": said["toolName"], "output": said["result"]}
             return result | {"isError": True} if said["status"] == "error" else result
         case EventType.TOOL_CONFIRM:
-            return {"type": "error", "message": f"`{said['toolName']}` waits for a person's approval."}
+            return {"type": "error", "message": f"`{said['toolName']}` needs a person's approval."}
         case EventType.QUESTION:
-            return {"type": "error", "message": "A question waits for a person's answer."}
+            return {"type": "error", "message": "A question needs a person's answer."}
         case EventType.RUN_STATE if said["state"] == "ended":
             if said.get("error"):
                 return {"type": "error", "message": _failure(said["error"])}
             return {"type": "done", "sessionId": str(item.session_id)}
         case EventType.ERROR:
-            return {"type": "error", "message": str(said.get("message", "Something went wrong."))}
+            return {"type": "error", "message": str(said.get("message", "Internal server error."))}
     return None
 
 

@@ -31,12 +31,10 @@ def refuse_strange_pages(websocket: WebSocket, services: ApiServices) -> None:
     """Reject pages of other sites, whatever credentials they bring. Programs send no Origin."""
     secrets = _SECRETS_IN_ADDRESS & {name.lower() for name in websocket.query_params}
     if secrets:
-        raise BadArguments(
-            dict.fromkeys(sorted(secrets), "Expected in a header or a first message, never in the address")
-        )
+        raise BadArguments(dict.fromkeys(sorted(secrets), "Send it in a header or the first message, not in the URL"))
     if "origin" in websocket.headers and not may_use_cookies(websocket.headers, services.settings.allowed_origins):
         raise Forbidden(
-            f"Pages from {websocket.headers['origin']!r} may not connect here. The operator lists those that may in "
+            f"Origin {websocket.headers['origin']!r} is not allowed. The operator can add it to "
             "TOOLCRIB_ALLOWED_ORIGINS."
         )
 

@@ -53,16 +53,12 @@ class CloseConnection(Exception):
 
 def too_slow() -> CloseConnection:
     """Return the close reason for a client that does not read in time."""
-    return CloseConnection(
-        CloseCode.TOO_SLOW, "You did not take what was sent. Connect again and resume: nothing is lost."
-    )
+    return CloseConnection(CloseCode.TOO_SLOW, "The client reads too slowly. Reconnect and resume: no events are lost.")
 
 
 def silent() -> CloseConnection:
     """Return the close reason for a client that does not authenticate in time."""
-    return CloseConnection(
-        CloseCode.SILENT, 'Nobody said who they are. Send {"type": "auth", "payload": {"token": …}} first.'
-    )
+    return CloseConnection(CloseCode.SILENT, 'Not authenticated. Send {"type": "auth", "payload": {"token": …}} first.')
 
 
 def ending_of(error: ToolcribError) -> CloseConnection | None:
@@ -165,13 +161,11 @@ class WebSocketConnection:
         except OperationalError as error:
             log.warning("database.unavailable", error=str(error))
             self._end(
-                CloseConnection(CloseCode.OUR_FAULT, "The database does not answer just now. Connect again and resume.")
+                CloseConnection(CloseCode.OUR_FAULT, "The database is temporarily unavailable. Reconnect and resume.")
             )
         except Exception as error:
             log.error("internal_error", where="websocket", exc_info=error)
-            self._end(
-                CloseConnection(CloseCode.OUR_FAULT, "Something went wrong on our side. Connect again and resume.")
-            )
+            self._end(CloseConnection(CloseCode.OUR_FAULT, "Internal server error. Reconnect and resume."))
 
     def _end(self, ending: CloseConnection) -> None:
         if not self._ended.done():
@@ -221,7 +215,7 @@ class SessionSubscriptions:
         await self.unsubscribe(session_id)
         if len(self._tasks) >= MAX_WATCHED:
             raise Conflict(
-                f"This connection watches {MAX_WATCHED} sessions already. Leave one first (chat:unsubscribe)."
+                f"This connection is subscribed to {MAX_WATCHED} sessions, the limit. Leave one first (chat:unsubscribe)."
             )
         begun = asyncio.get_running_loop().create_future()
         self._tasks[session_id] = self._connection.start(self._follow(session_id, after, opening, begun))

@@ -52,7 +52,7 @@ async def live(websocket: WebSocket, workspace_id: str) -> None:
         await close(websocket, CloseConnection(CloseCode.TOO_MANY, str(error.detail)))
     except OperationalError:
         await close(
-            websocket, CloseConnection(CloseCode.OUR_FAULT, "The database does not answer just now. Connect again.")
+            websocket, CloseConnection(CloseCode.OUR_FAULT, "The database is temporarily unavailable. Reconnect.")
         )
 
 

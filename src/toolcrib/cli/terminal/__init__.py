@@ -1,1 +1,1 @@
-"""The chat on the whole screen. What happens is told as events; ``story`` makes blocks of them, widgets show those."""
+"""The full-screen chat. ``transcript`` turns session events into blocks, and widgets show them."""

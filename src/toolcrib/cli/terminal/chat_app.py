@@ -35,7 +35,7 @@ T = TypeVar("T")
 _PAGE = 300
 # So often nobody may answer before another's server is taken for dead.
 _TRIES = 5
-_MOST_SESSIONS = 50
+_MAX_SESSIONS = 50
 
 
 class ChatApp(App[None]):
@@ -52,7 +52,7 @@ class ChatApp(App[None]):
         Binding("ctrl+r", "sessions", show=False),
     ]
 
-    class Rang(Message):
+    class EventsReceived(Message):
         """Something was heard."""
 
     def __init__(
@@ -62,7 +62,7 @@ class ChatApp(App[None]):
         self.place = place
         self.session = session
         self.agent = agent
-        self.story = Transcript(mode=session.mode)
+        self.transcript = Transcript(mode=session.mode)
         self.unsent = ""
         self.lost: ServerUnreachable | None = None
         self._first = first
@@ -70,7 +70,7 @@ class ChatApp(App[None]):
         self._watcher: SessionWatcher | None = None
         self._earliest = 0
         self._is_away = False
-        self._carry_out: Callable[[], SlashReply] | None = None
+        self._pending_apply: Callable[[], SlashReply] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="status")
@@ -96,46 +96,46 @@ class ChatApp(App[None]):
 
     # What happens
 
-    async def on_chat_app_rang(self) -> None:
+    async def on_chat_app_events_received(self) -> None:
         watcher = self._watcher
         if watcher is None:
             return
         touched = []
-        while watcher.heard:
-            touched += self.story.tell(watcher.heard.popleft(), time.monotonic())
-        await self._conversation.show(touched)
-        await self._tell_trouble(watcher)
-        await self._waiting.see_to(self.story)
+        while watcher.received:
+            touched += self.transcript.apply(watcher.received.popleft(), time.monotonic())
+        await self._view.show(touched)
+        await self._show_connection(watcher)
+        await self._pauses.see_to(self.transcript)
         self._refresh_lines()
 
     async def _open(self) -> None:
         """Shows the session from its newest events on, and watches it."""
         if self._watcher is not None:
             self._watcher.stop()
-        self.story = Transcript(mode=self.session.mode)
+        self.transcript = Transcript(mode=self.session.mode)
         self._earliest = max(0, self.session.last_seq - _PAGE)
-        await self._conversation.begin_anew()
-        await self._waiting.close()
+        await self._view.begin_anew()
+        await self._pauses.close()
         if self.session.last_seq:
-            await self._recall()
-        self._watcher = SessionWatcher(self.place, self.session.id, after=self.story.seen, ring=self._ring)
+            await self._load_history()
+        self._watcher = SessionWatcher(self.place, self.session.id, after=self.transcript.seen, notify=self._on_events)
         self._watcher.start()
         self._refresh_lines()
 
-    def _ring(self) -> None:
+    def _on_events(self) -> None:
         """Called by the thread that watches."""
-        self.post_message(self.Rang())
+        self.post_message(self.EventsReceived())
 
-    async def _recall(self) -> None:
-        client, story = self.place.client, self.story
+    async def _load_history(self) -> None:
+        client, transcript = self.place.client, self.transcript
         for told in await self._asked(lambda: client.events(self.place.id, self.session.id, after=self._earliest)):
-            story.tell(told)
+            transcript.apply(told)
         # What waits and what runs is told anew: of these the past knows only the beginning.
-        story.waiting.clear()
+        transcript.waiting.clear()
         runs = await self._asked(lambda: client.runs(self.place.id, self.session.id))
-        story.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
-        await self._conversation.show(story.blocks)
-        self._conversation.has_earlier = self._earliest > 0
+        transcript.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
+        await self._view.show(transcript.blocks)
+        self._view.has_earlier = self._earliest > 0
 
     async def on_transcript_view_wants_earlier(self) -> None:
         await self._attempt(self._fetch_earlier())
@@ -147,27 +147,27 @@ class ChatApp(App[None]):
         )
         earlier = Transcript()
         for told in found:
-            earlier.tell(told)
+            earlier.apply(told)
         self._earliest = start
-        await self._conversation.put_before(earlier.blocks, more=start > 0)
+        await self._view.put_before(earlier.blocks, more=start > 0)
 
-    async def _tell_trouble(self, watcher: SessionWatcher) -> None:
+    async def _show_connection(self, watcher: SessionWatcher) -> None:
         if watcher.trouble is not None and watcher.failures >= _TRIES and self.place.served_elsewhere:
             self.lost = ServerUnreachable(watcher.trouble.message)
             self.unsent = self.unsent or self._prompt.text
             self.exit()
         elif watcher.trouble is not None and watcher.failures > 1 and not self._is_away:
             self._is_away = True
-            await self._remark(f"{watcher.trouble.message} Trying again …", is_bad=True)
+            await self._remark(f"{watcher.trouble.message} Retrying …", is_bad=True)
         elif watcher.trouble is None and self._is_away:
             self._is_away = False
-            await self._remark("It answers again.")
+            await self._remark("Connected again.")
 
     # What is typed
 
     async def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
         if event.text.startswith("/"):
-            await self._obey(event.text)
+            await self._run_command(event.text)
         else:
             await self._send(event.text)
 
@@ -175,17 +175,17 @@ class ChatApp(App[None]):
         self.query_one(CommandSuggestions).show(event.fitting)
 
     def on_prompt_input_left_for(self) -> None:
-        if not self._waiting.take_keys():
+        if not self._pauses.take_keys():
             self.screen.focus_next()
 
     def on_prompt_input_paged(self, event: PromptInput.Paged) -> None:
         if event.up:
-            self._conversation.scroll_page_up(animate=False)
+            self._view.scroll_page_up(animate=False)
         else:
-            self._conversation.scroll_page_down(animate=False)
+            self._view.scroll_page_down(animate=False)
 
     async def on_prompt_input_undo_wanted(self) -> None:
-        await self._obey("/undo")
+        await self._run_command("/undo")
 
     async def _send(self, text: str) -> None:
         conversation = session_client.SessionClient(self.place, self.session)
@@ -198,18 +198,18 @@ class ChatApp(App[None]):
             return
         self.unsent = ""
         self.session = conversation.session
-        self.story.run_id = self.story.run_id or str(run.id)
+        self.transcript.run_id = self.transcript.run_id or str(run.id)
         self._refresh_lines()
 
-    async def _obey(self, said: str) -> None:
+    async def _run_command(self, said: str) -> None:
         if said in ("/sessions", "/resume"):
             self.action_sessions()
             return
         slash = SlashCommands(self.place, self.session, self.agent)
-        await self._attempt(self._carried_out(lambda: slash.obey(said)))
+        await self._attempt(self._show_reply(lambda: slash.run(said)))
 
-    async def _carried_out(self, deed: Callable[[], SlashReply]) -> None:
-        reply = await self._asked(deed)
+    async def _show_reply(self, work: Callable[[], SlashReply]) -> None:
+        reply = await self._asked(work)
         if reply.leave:
             self.exit()
             return
@@ -219,20 +219,20 @@ class ChatApp(App[None]):
             self.session = reply.session
             if is_other:
                 await self._open()
-        if reply.carry_out is not None:
-            self._carry_out = reply.carry_out
-            await self._waiting.confirm(list(reply.lines))
+        if reply.apply is not None:
+            self._pending_apply = reply.apply
+            await self._pauses.confirm(list(reply.lines))
         elif reply.lines:
             await self._remark(Text("\n").join(reply.lines))
         self._refresh_lines()
 
     @on(ConfirmPanel.Decided)
     async def _confirmed(self, event: ConfirmPanel.Decided) -> None:
-        carry_out, self._carry_out = self._carry_out, None
-        await self._waiting.close()
-        if event.yes and carry_out is not None:
-            await self._attempt(self._carried_out(carry_out))
-        await self._waiting.see_to(self.story)
+        apply, self._pending_apply = self._pending_apply, None
+        await self._pauses.close()
+        if event.yes and apply is not None:
+            await self._attempt(self._show_reply(apply))
+        await self._pauses.see_to(self.transcript)
 
     @on(PauseQueue.Said)
     async def _told_by_panel(self, event: PauseQueue.Said) -> None:
@@ -244,21 +244,21 @@ class ChatApp(App[None]):
         await self._attempt(self._stop())
 
     async def _stop(self) -> None:
-        run_id = self.story.run_id
+        run_id = self.transcript.run_id
         if run_id is None:
             return
-        await self._remark("Stopping …")
+        await self._remark("Cancelling …")
         # One that has ended meanwhile is stopped enough.
         with suppress(Conflict):
             await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
 
     async def action_interrupt(self) -> None:
-        if self.story.run_id is not None:
+        if self.transcript.run_id is not None:
             await self.action_stop()
         elif self._prompt.text:
             self._prompt.put("")
         else:
-            self.notify("Ctrl+D leaves.")
+            self.notify("Press Ctrl+D to quit.")
 
     def action_leave(self) -> None:
         if self._prompt.has_focus and self._prompt.text:
@@ -269,19 +269,19 @@ class ChatApp(App[None]):
     async def action_trust(self) -> None:
         levels = [str(level) for level in TrustLevel]
         at = levels.index(trust_of(self.session, self.agent))
-        await self._obey(f"/trust {levels[(at + 1) % len(levels)]}")
+        await self._run_command(f"/trust {levels[(at + 1) % len(levels)]}")
 
     def action_fold(self) -> None:
-        self._conversation.fold_last()
+        self._view.fold_last()
 
     def action_sessions(self) -> None:
         self.run_worker(self._attempt(self._pick()), exclusive=True)
 
     async def _pick(self) -> None:
-        found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MOST_SESSIONS))
+        found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MAX_SESSIONS))
         chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
         if chosen is not None and chosen != str(self.session.id):
-            await self._obey(f"/resume {chosen}")
+            await self._run_command(f"/resume {chosen}")
 
     # Lines
 
@@ -289,32 +289,32 @@ class ChatApp(App[None]):
         self._refresh_lines()
 
     def _refresh_lines(self) -> None:
-        doing = "working" if self.story.run_id else "ready"
-        if self.story.waiting:
-            doing = f"{len(self.story.waiting)} waits for you"
+        doing = "working" if self.transcript.run_id else "ready"
+        if self.transcript.waiting:
+            doing = f"{len(self.transcript.waiting)} pending"
         if self._is_away:
             doing = "no connection"
-        standing = StatusLine(
+        status = StatusLine(
             where=self.place.workspace.name,
             agent=self.agent.name,
             model=model_of(self.agent),
-            mode=self.story.mode,
+            mode=self.transcript.mode,
             trust=trust_of(self.session, self.agent),
-            usage=self.story.usage,
+            usage=self.transcript.usage,
             doing=doing,
         )
-        self.query_one("#status", Static).update(Text(status_line(standing, self.size.width), no_wrap=True))
-        first = "Esc stop" if self.story.run_id else "^R sessions"
-        hints = f"{first}  / commands  ^J new line  ^Z undo  ^T trust  ^O unfold  ^D leave"
+        self.query_one("#status", Static).update(Text(status_line(status, self.size.width), no_wrap=True))
+        first = "Esc cancel" if self.transcript.run_id else "^R sessions"
+        hints = f"{first}  / commands  ^J new line  ^Z undo  ^T trust  ^O unfold  ^D quit"
         self.query_one("#hints", Static).update(Text(hints, no_wrap=True, overflow="ellipsis"))
 
     async def _remark(self, text: str | Text, *, is_bad: bool = False) -> None:
-        await self._conversation.show([self.story.remark(text, is_bad=is_bad)])
+        await self._view.show([self.transcript.remark(text, is_bad=is_bad)])
 
-    async def _attempt(self, deed: Awaitable[None]) -> None:
+    async def _attempt(self, work: Awaitable[None]) -> None:
         """Does it, or says why it could not be done."""
         try:
-            await deed
+            await work
         except ToolcribError as error:
             await self._remark(error.message, is_bad=True)
 
@@ -323,11 +323,11 @@ class ChatApp(App[None]):
         return await asyncio.to_thread(question)
 
     @property
-    def _conversation(self) -> TranscriptView:
+    def _view(self) -> TranscriptView:
         return self.query_one(TranscriptView)
 
     @property
-    def _waiting(self) -> PauseQueue:
+    def _pauses(self) -> PauseQueue:
         return self.query_one(PauseQueue)
 
     @property
@@ -355,8 +355,8 @@ class ScreenChat:
         self.session, self.unsent = app.session, app.unsent
         if app.lost is not None:
             raise app.lost
-        if app.story.seen:
-            typer.echo(f"Go on with: toolcrib chat --resume {str(app.session.id)[-8:]}", err=True)
+        if app.transcript.seen:
+            typer.echo(f"Continue with: toolcrib chat --resume {str(app.session.id)[-8:]}", err=True)
         raise typer.Exit(app.return_code or 0)
 
 

@@ -21,7 +21,7 @@ from toolcrib.client import SessionData
 
 # What was typed before, so that the arrow keys bring it back; kept in a file of the directory's, if there is one.
 
-_MOST = 500
+_MAX_ENTRIES = 500
 
 
 class PromptHistory:
@@ -35,7 +35,7 @@ class PromptHistory:
 
     def add(self, text: str) -> None:
         if not self._entries or self._entries[-1] != text:
-            self._entries = [*self._entries, text][-_MOST:]
+            self._entries = [*self._entries, text][-_MAX_ENTRIES:]
             self._write()
         self._at = len(self._entries)
 
@@ -67,7 +67,7 @@ def _read(file: Path | None) -> list[str]:
     if file is None or not file.exists():
         return []
     with suppress(OSError, ValueError):
-        return [str(json.loads(line)) for line in file.read_text().splitlines()][-_MOST:]
+        return [str(json.loads(line)) for line in file.read_text().splitlines()][-_MAX_ENTRIES:]
     return []
 
 
@@ -100,7 +100,7 @@ class PromptInput(TextArea):
             self.up = up
 
     def __init__(self, history: PromptHistory) -> None:
-        super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder="Say what you want")
+        super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder="Message the agent…")
         self._history = history
 
     def put(self, text: str) -> None:
@@ -131,9 +131,9 @@ class PromptInput(TextArea):
             case "pageup" | "pagedown":
                 self.post_message(self.Paged(up=key == "pageup"))
             case "up" if self.cursor_location[0] == 0:
-                self._recall(self._history.older(self.text))
+                self._show_entry(self._history.older(self.text))
             case "down" if self.cursor_location[0] == self.document.line_count - 1:
-                self._recall(self._history.newer())
+                self._show_entry(self._history.newer())
             case "ctrl+z" if not self.text:
                 self.post_message(self.UndoWanted())
             case _:
@@ -148,7 +148,7 @@ class PromptInput(TextArea):
         self.text = ""
         self.post_message(self.Sent(text))
 
-    def _recall(self, text: str | None) -> None:
+    def _show_entry(self, text: str | None) -> None:
         if text is not None:
             self.put(text)
 
@@ -185,8 +185,8 @@ class SessionPicker(ModalScreen[str | None]):
             for one in self._sessions
         ]
         listed = OptionList(*options, id="sessions")
-        listed.border_title = "Go on with"
-        listed.border_subtitle = "Enter choose   Esc back"
+        listed.border_title = "Continue a session"
+        listed.border_subtitle = "Enter choose   Esc cancel"
         yield listed
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

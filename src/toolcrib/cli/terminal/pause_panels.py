@@ -56,7 +56,7 @@ class Panel(Vertical, can_focus=True):
         """More that stands below, beside the keys."""
         yield from ()
 
-    def tell_keys(self, text: str) -> None:
+    def show_keys(self, text: str) -> None:
         self.query_one(".keys", Static).update(Text(text))
 
     @property
@@ -91,7 +91,7 @@ class ConfirmPanel(Panel):
             self.yes = yes
 
     def __init__(self, lines: list[Text]) -> None:
-        super().__init__(lines, title="Shall it be done?", keys="y do it   n leave it")
+        super().__init__(lines, title="Continue?", keys="y yes   n cancel")
 
     def action_decide(self, yes: bool) -> None:
         self.post_message(self.Decided(yes))
@@ -107,8 +107,8 @@ class ApprovalPanel(Panel):
         Binding("a", "always", show=False),
         Binding("escape", "back", show=False),
     ]
-    KEYS = "y allow   n deny   a always in this session   ↑↓ read"
-    KEYS_FOR_ONCE = "y allow   n deny   ↑↓ read"
+    KEYS = "y approve   n reject   a always in this session   ↑↓ scroll"
+    KEYS_FOR_ONCE = "y approve   n reject   ↑↓ scroll"
 
     class Decided(Message):
         def __init__(
@@ -122,13 +122,15 @@ class ApprovalPanel(Panel):
 
     def __init__(self, approval: ApprovalData, *, more: int = 0) -> None:
         lines = [*about_approval(approval), *proposed_changes(approval)]
-        title = "Allow it?" if not more else f"Allow it? ({more} more wait)"
+        title = "Approve?" if not more else f"Approve? ({more} more pending)"
         super().__init__([*lines, *given_arguments(approval.shown)], title=title, keys=self._choices(approval))
         self.approval = approval
         self._always = False
 
     def compose_foot(self) -> ComposeResult:
-        reason = Input(placeholder="Why not? Enter: no reason. Esc: back.", classes="reason", compact=True)
+        reason = Input(
+            placeholder="Reason (the agent sees it). Enter: reject. Esc: back.", classes="reason", compact=True
+        )
         reason.display = False
         yield reason
 
@@ -145,11 +147,11 @@ class ApprovalPanel(Panel):
         if self.approval.is_for_once:
             return
         self._always = True
-        self.tell_keys(f"From now on, in this session, unasked: {rule_text(self.approval.offered)}\ny yes   n no, back")
+        self.show_keys(f"Always approve in this session: {rule_text(self.approval.offered)}\ny approve   n back")
 
     def action_back(self) -> None:
         self._always = False
-        self.tell_keys(self._choices(self.approval))
+        self.show_keys(self._choices(self.approval))
         self._asks_why(asks=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -301,8 +303,8 @@ def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
     ]
     ways: list[OptionList | Input] = [OptionList(*numbered, classes="choices")]
     if schema.get("type") == "string" and "enum" not in schema:
-        ways.append(Input(placeholder="or say it in your own words (Tab)", classes="words", compact=True))
-    return ways, "1–9 or Enter choose   PageUp/PageDown read"
+        ways.append(Input(placeholder="or type your own answer (Tab)", classes="words", compact=True))
+    return ways, "1–9 or Enter choose   PageUp/PageDown scroll"
 
 
 def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:

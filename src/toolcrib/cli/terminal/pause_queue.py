@@ -36,17 +36,17 @@ class PauseQueue(Container):
         self._shown: str | None = None
         self._turn = asyncio.Lock()
 
-    async def see_to(self, story: Transcript) -> None:
+    async def see_to(self, transcript: Transcript) -> None:
         """Shows the oldest that waits, and closes what has been decided elsewhere."""
         async with self._turn:
-            if self.query(ConfirmPanel) or (self._shown is not None and self._shown in story.waiting):
+            if self.query(ConfirmPanel) or (self._shown is not None and self._shown in transcript.waiting):
                 return
             await self.close()
-            while story.waiting:
-                waiting_id, kind = next(iter(story.waiting.items()))
-                if await self._show(UUID(waiting_id), kind, story):
+            while transcript.waiting:
+                waiting_id, kind = next(iter(transcript.waiting.items()))
+                if await self._show(UUID(waiting_id), kind, transcript):
                     return
-                story.waiting.pop(waiting_id, None)
+                transcript.waiting.pop(waiting_id, None)
 
     async def confirm(self, lines: list[Text]) -> None:
         """Asks whether to do what the lines say. What waits comes back afterwards."""
@@ -62,7 +62,7 @@ class PauseQueue(Container):
         if had_keys:
             self.app.query_one(PromptInput).focus()
 
-    async def _show(self, waiting_id: UUID, kind: str, story: Transcript) -> bool:
+    async def _show(self, waiting_id: UUID, kind: str, transcript: Transcript) -> bool:
         """Whether it is still open, and shown now."""
         client = self._place.client
         try:
@@ -70,13 +70,13 @@ class PauseQueue(Container):
                 approval = await asyncio.to_thread(client.approval, self._place.id, waiting_id)
                 if approval.state != "open":
                     return False
-                more = len(story.waiting) - 1
+                more = len(transcript.waiting) - 1
                 await self._put(ApprovalPanel(approval, more=more))
             else:
                 question = await asyncio.to_thread(client.question, self._place.id, waiting_id)
                 if question.state != "open":
                     return False
-                await self._put(QuestionPanel(question, await self._plans(question, story.last_plan)))
+                await self._put(QuestionPanel(question, await self._plans(question, transcript.last_plan)))
         except ToolcribError as error:
             self.post_message(self.Said(error.message))
             return False
@@ -142,7 +142,7 @@ class PauseQueue(Container):
         try:
             await asyncio.to_thread(client.answer, self._place.id, question_id, answers, by_button=pressed)
         except BadArguments as error:
-            flaw = "That does not fit: " + "; ".join(map(plain, error.fields.values()))
+            flaw = "Invalid answer: " + "; ".join(map(plain, error.fields.values()))
             await self.query_one(QuestionPanel).ask_again(flaw)
             return
         except ToolcribError as error:

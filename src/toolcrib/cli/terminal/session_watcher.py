@@ -15,22 +15,22 @@ _LONGEST_WAIT = 2.0
 
 
 class SessionWatcher(threading.Thread):
-    """Puts what is told into ``heard`` and rings; ``trouble`` says what is wrong while nothing can be heard."""
+    """Collects events in ``received`` and calls ``notify``. ``trouble`` is the error while it is disconnected."""
 
-    def __init__(self, place: WorkspaceLocation, session_id: UUID, *, after: int, ring: Callable[[], None]) -> None:
+    def __init__(self, place: WorkspaceLocation, session_id: UUID, *, after: int, notify: Callable[[], None]) -> None:
         super().__init__(name="toolcrib-watcher", daemon=True)
-        self.heard: deque[StreamMessage] = deque()
+        self.received: deque[StreamMessage] = deque()
         self.trouble: ToolcribError | None = None
         self.failures = 0
         self._place = place
         self._session_id = session_id
         self._after = after
-        self._ring = ring
+        self._on_events = notify
         self._over = threading.Event()
         self._watch: SessionEventStream | None = None
 
     def stop(self) -> None:
-        """No more is heard after this."""
+        """Stops. No event is received after this."""
         self._over.set()
         if self._watch is not None:
             self._watch.close()
@@ -42,7 +42,7 @@ class SessionWatcher(threading.Thread):
             except ToolcribError as error:
                 self.failures += 1
                 self.trouble = error
-                self._tell()
+                self._notify()
                 self._over.wait(min(_FIRST_WAIT * 2**self.failures, _LONGEST_WAIT))
 
     def _listen(self) -> None:
@@ -52,9 +52,9 @@ class SessionWatcher(threading.Thread):
                 return
             self.trouble, self.failures = None, 0
             self._after = max(self._after, told.seq or 0)
-            self.heard.append(told)
-            self._tell()
+            self.received.append(told)
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if not self._over.is_set():
-            self._ring()
+            self._on_events()

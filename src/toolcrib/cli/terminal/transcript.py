@@ -13,14 +13,14 @@ from toolcrib.client import StreamMessage
 from toolcrib.sdk.run_events import TextAssembler
 
 # Of a call that says more, the end is shown while it runs; its result has the whole.
-_MOST_OUTPUT = 20_000
+_MAX_OUTPUT = 20_000
 
 
 class CallBlockState(StrEnum):
     """How far a call is."""
 
     RUNNING = "running"
-    WAITING = "waiting"
+    WAITING = "pending"
     DONE = "done"
     FAILED = "failed"
 
@@ -91,7 +91,7 @@ class Transcript:
         self._spoken: dict[str, AgentBlock] = {}
         self._calls: dict[str, ToolCallBlock] = {}
 
-    def tell(self, told: StreamMessage, now: float | None = None) -> list[Block]:
+    def apply(self, told: StreamMessage, now: float | None = None) -> list[Block]:
         """``now`` is given for what happens this moment, so that it can be said how long it took."""
         self.seen = max(self.seen, told.seq or 0)
         payload = told.payload
@@ -167,7 +167,7 @@ class Transcript:
                 call.given, call.began, call.state = payload.get("input"), now, CallBlockState.RUNNING
                 self.last_plan = terminal_text.plan_written(payload) or self.last_plan
             case "chat:tool-delta":
-                call.output = (call.output[: payload["offset"]] + payload["chunk"])[-_MOST_OUTPUT:]
+                call.output = (call.output[: payload["offset"]] + payload["chunk"])[-_MAX_OUTPUT:]
             case _:
                 self._end_call(call, payload, now)
         return [call]
@@ -227,11 +227,11 @@ class StatusLine:
     doing: str
 
 
-def status_line(standing: StatusLine, width: int) -> str:
+def status_line(status: StatusLine, width: int) -> str:
     """As much as fits, the more telling first: what is going on stands at the right and is never cut."""
-    right = f" {standing.doing}  {standing.mode} · {standing.trust} · {gauge(standing.usage)} "
+    right = f" {status.doing}  {status.mode} · {status.trust} · {gauge(status.usage)} "
     room = max(0, width - cell_len(right))
-    lefts = [f" {standing.where} · {standing.agent} · {standing.model}", f" {standing.where} · {standing.agent}"]
+    lefts = [f" {status.where} · {status.agent} · {status.model}", f" {status.where} · {status.agent}"]
     left = next((one for one in lefts if cell_len(one) <= room), None)
     if left is None:
         # A path says most at its end.

@@ -33,8 +33,8 @@ _STYLES = {
 }
 # While a call runs its last lines are shown; unfolded, as many as one would read.
 _LIVE_LINES = 10
-_MOST_LINES = 200
-_MOST_INPUT_LINES = 20
+_MAX_LINES = 200
+_MAX_INPUT_LINES = 20
 
 
 def widget_for(block: Block) -> "BlockWidget":
@@ -157,13 +157,13 @@ def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
 def _body(call: ToolCallBlock) -> Text:
     lines = [Text(f"    {line}", style="dim") for line in _input_lines(call)]
     if call.state is not CallBlockState.WAITING:
-        lines += [diff_line(line) for line in _diff(call)[:_MOST_LINES]]
-    most = _LIVE_LINES if call.is_open else _MOST_LINES
+        lines += [diff_line(line) for line in _diff(call)[:_MAX_LINES]]
+    most = _LIVE_LINES if call.is_open else _MAX_LINES
     # A diff says what a result would say again, in ids.
     is_said = call.output.strip() and not (call.changes and call.state is CallBlockState.DONE and call.tool != "bash")
     said = plain(call.output).strip("\n").split("\n") if is_said else []
     if (more := len(said) - most) > 0:
-        lines.append(Text(f"    … {more:,} lines before", style="dim"))
+        lines.append(Text(f"    … {more:,} earlier lines", style="dim"))
     style = "red" if call.state is CallBlockState.FAILED else ""
     lines += [Text(f"    {line}", style=style) for line in said[-most:]]
     return Text("\n").join(lines)
@@ -174,7 +174,7 @@ def _input_lines(call: ToolCallBlock) -> list[str]:
     if not isinstance(call.given, dict) or len(call.given) < 2 or call.changes:
         return []
     lines = json.dumps(call.given, indent=1, ensure_ascii=False).splitlines()[1:-1]
-    return [one_line(line, 200) for line in lines[:_MOST_INPUT_LINES]]
+    return [one_line(line, 200) for line in lines[:_MAX_INPUT_LINES]]
 
 
 def _diff(call: ToolCallBlock) -> list[str]:
@@ -182,7 +182,7 @@ def _diff(call: ToolCallBlock) -> list[str]:
 
 
 # More widgets than this make typing slow. So many at a time are taken off at the top, and put back when one goes there.
-_MOST = 120
+_MAX_WIDGETS = 120
 _AT_A_TIME = 40
 
 
@@ -216,7 +216,7 @@ class TranscriptView(VerticalScroll, can_focus=True):
                 self._blocks.append(block)
                 await self.mount(self._made(block))
         if self._follows:
-            if len(self._widgets) > _MOST:
+            if len(self._widgets) > _MAX_WIDGETS:
                 await self._take_off()
             self.scroll_end(animate=False)
 

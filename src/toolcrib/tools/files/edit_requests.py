@@ -60,14 +60,12 @@ async def change_file(
     """Replace a file's content by the result of ``make``, unless it changed since the caller read it."""
     reading = await context.tree.read(place)
     if reading.standing.is_virtual:
-        raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to change it."})
+        raise BadArguments({"path": f"{shown(place)} is managed by the system. Use its own API to change it."})
     await context.tree.require_unchanged(reading, last_read_hash)
     edited = await make(reading.body)
     most = context.tree.max_file_bytes
     if len(edited.body) > most:
-        raise BadArguments(
-            {"path": f"{shown(place)} would have {len(edited.body):,} bytes; at most {most:,} are taken."}
-        )
+        raise BadArguments({"path": f"{shown(place)} would have {len(edited.body):,} bytes; the limit is {most:,}."})
     standing = await context.draft.ensure_tracked(reading.standing)
     kind = standing.file.state.content if standing.file else ContentKind.TEXT
     change = await context.draft.write(standing, edited.body, content=kind)

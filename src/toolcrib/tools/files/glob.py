@@ -28,7 +28,7 @@ class GlobArguments(ToolArguments):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.pattern is None) == (not self.patterns):
-            raise ValueError("Give `pattern` or `patterns`, one of them")
+            raise ValueError("Give either `pattern` or `patterns`")
         return self
 
     @property

@@ -75,15 +75,15 @@ def _remarks(answer: GrepMatches, arguments: GrepArguments) -> dict[str, Any]:
     if answer.timed_out:
         remarks["timed_out"] = True
         hints.append(
-            f"The search was ended after {SECONDS:.0f} s; there may be more matches. "
+            f"The search timed out after {SECONDS:.0f} s; there may be more matches. "
             "Use a simpler pattern, or a path_pattern for fewer files."
         )
     if len(answer.matches) == MOST_MATCHES != arguments.limit:
         remarks["truncated"] = True
-        hints.append(f"Only the first {MOST_MATCHES:,} matches are given. Use a more selective pattern.")
+        hints.append(f"Only the first {MOST_MATCHES:,} matches are shown. Use a more specific pattern.")
     if answer.denied:
         remarks["files_denied"] = answer.denied
-        hints.append(f"{answer.denied} files were not searched: you may not read them.")
+        hints.append(f"{answer.denied} files were not searched: you have no permission to read them.")
     return {**remarks, "hint": " ".join(hints)} if hints else {}
 
 

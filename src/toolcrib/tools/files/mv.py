@@ -40,7 +40,7 @@ async def mv(arguments: MvArguments, context: ToolContext) -> dict[str, Any]:
     if not source.exists:
         raise NotFound(f"File not found: {shown(arguments.source)}")
     if source.is_virtual:
-        raise BadArguments({"source": f"{shown(source.place)} is kept by the system and cannot be moved."})
+        raise BadArguments({"source": f"{shown(source.place)} is managed by the system and cannot be moved."})
     destination = await _destination(arguments, context)
     await context.draft.move(source, destination)
     return {"from_path": shown(source.place), "to_path": shown(destination.place)}

@@ -23,7 +23,7 @@ async def rm(arguments: RmArguments, context: ToolContext) -> dict[str, Any]:
     if not standing.exists:
         raise NotFound(f"File not found: {shown(place)}")
     if standing.is_virtual:
-        raise BadArguments({"path": f"{shown(place)} is kept by the system. Use its own API to delete it."})
+        raise BadArguments({"path": f"{shown(place)} is managed by the system. Use its own API to delete it."})
     if standing.is_folder and not await context.tree.is_empty(standing):
         raise Conflict(f"Folder is not empty: {shown(place)}. Delete what is in it first.")
     await context.draft.remove(standing)

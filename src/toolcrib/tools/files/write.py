@@ -34,7 +34,7 @@ async def write(arguments: WriteArguments, context: ToolContext) -> dict[str, An
         standing = await context.draft.ensure_tracked(standing)
     body, kind = encode_content(arguments.content)
     if len(body) > context.tree.max_file_bytes:
-        raise BadArguments({"content": f"Has {len(body):,} bytes; at most {context.tree.max_file_bytes:,} are taken."})
+        raise BadArguments({"content": f"Has {len(body):,} bytes; the limit is {context.tree.max_file_bytes:,}."})
     change = await context.draft.write(standing, body, content=kind, type=arguments.file_type)
     assert change.after is not None and change.after.sha256 is not None
     return {

@@ -41,14 +41,14 @@ async def file_compare(arguments: FileCompareArguments, context: ToolContext) ->
 
 async def _body(version: Version, context: ToolContext) -> bytes:
     if version.state.sha256 is None and version.state.size:
-        raise BadArguments({"version": f"The history does not keep the content of {shown(version.state.place)}."})
+        raise BadArguments({"version": f"The history has no content of {shown(version.state.place)}."})
     if version.state.sha256 is None:
         return b""
     body = await context.tree.history.body(version)
     if is_binary(body):
-        raise BadArguments({"version": f"{shown(version.state.place)} is not text; its hash tells whether it changed."})
+        raise BadArguments({"version": f"{shown(version.state.place)} is not text; compare its hash instead."})
     if len(body) > MOST_BYTES:
-        raise BadArguments({"version": f"Has {len(body):,} bytes; at most {MOST_BYTES:,} are compared."})
+        raise BadArguments({"version": f"Has {len(body):,} bytes; the limit is {MOST_BYTES:,}."})
     return body
 
 

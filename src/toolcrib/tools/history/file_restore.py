@@ -39,12 +39,12 @@ async def _wanted(arguments: FileRestoreArguments, file: File, context: ToolCont
     if arguments.version_id is not None:
         version = await context.tree.history.version(VersionId(arguments.version_id))
         if version.file_id != file.id:
-            raise BadArguments({"version_id": "Is a version of another file."})
+            raise BadArguments({"version_id": "This version belongs to another file."})
         if version.deleted:
-            raise BadArguments({"version_id": "Is the file's deletion; name a version before it."})
+            raise BadArguments({"version_id": "This version is the deletion of the file; use an earlier version."})
         return version
     if not file.deleted:
-        raise BadArguments({"version_id": "The file is not deleted; say which version to bring back."})
+        raise BadArguments({"version_id": "The file is not deleted; give the version to restore."})
     # A deletion is one version, so the one before it is what was deleted.
     [version] = await context.tree.history.versions(file, before=file.number, limit=1)
     return version

@@ -34,7 +34,7 @@ async def undo(arguments: UndoArguments, context: ToolContext) -> dict[str, Any]
     deeds = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
     histories = await context.tree.history.histories(deeds)
     if not histories:
-        raise NotFound("These calls changed no file here that is still in the history.")
+        raise NotFound("These calls changed no file that is still in the history.")
     found = await plan_undo(context.tree, histories, force=arguments.force)
     if not arguments.dry_run:
         await draft_undo(context.tree, context.draft, found.reversals)

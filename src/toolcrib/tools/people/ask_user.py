@@ -63,7 +63,9 @@ async def _check(arguments: AskUserArguments) -> None:
     names = [asked.name for asked in arguments.questions]
     for number, asked in enumerate(arguments.questions):
         if names.index(asked.name) != number:
-            flaws[f"questions.{number}.name"] = f"`{asked.name}` is asked twice. Each answer needs a name of its own."
+            flaws[f"questions.{number}.name"] = (
+                f"The name `{asked.name}` is used twice. Give each question its own name."
+            )
         if flaw := await flaw_of_schema(asked.json_schema):
             flaws[f"questions.{number}.schema"] = flaw
         elif asked.buttons and asked.json_schema.get("type") not in (None, "string"):

@@ -39,7 +39,7 @@ def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
             raise BadArguments({"plan_file_path": f"The plan is empty: {shown(place)}. Write it first."})
         session_id = context.caller.session_id or (SessionId(arguments.session_id) if arguments.session_id else None)
         if session_id is None:
-            raise BadArguments({"session_id": "Say which session leaves plan mode."})
+            raise BadArguments({"session_id": "Give the session that leaves plan mode."})
         tenant = Tenant.of(context.caller)
         if refusal := await modes.leave(tenant, session_id, standing.file.id, place.name):
             raise PermissionDenied(refusal)

@@ -23,7 +23,7 @@ def _named(name: object) -> WorkspacePath:
     if not isinstance(name, str):
         raise PydanticCustomError("string_type", "Input should be a valid string")
     if "/" in name or name.strip() in ("", ".", ".."):
-        raise PydanticCustomError("plan_name", "A plan's name is its file's name in /plans; use path for others")
+        raise PydanticCustomError("plan_name", "A plan name is a file name in /plans; use `path` for other files")
     try:
         place = parse_absolute(place_of(name.strip()).path)
     except BadArguments as error:

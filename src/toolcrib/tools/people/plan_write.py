@@ -38,7 +38,7 @@ async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dic
     content = plan.with_body(plan.body)
     if len(content) > context.tree.max_file_bytes:
         raise BadArguments(
-            {"content": f"Makes {len(content):,} bytes; at most {context.tree.max_file_bytes:,} are taken."}
+            {"content": f"The plan would have {len(content):,} bytes; the limit is {context.tree.max_file_bytes:,}."}
         )
     standing = await context.draft.ensure_tracked(standing) if standing.exists else standing
     change = await context.draft.write(standing, content, content=ContentKind.TEXT, type=FileType.PLAN, retype=True)

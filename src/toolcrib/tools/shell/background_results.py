@@ -21,7 +21,7 @@ def process_id(given: str) -> BackgroundId:
     try:
         return BackgroundId(UUID(given))
     except ValueError:
-        raise BadArguments({"process_id": "Not an id of a process. `bash_list` shows them."}) from None
+        raise BadArguments({"process_id": "Not a process id. `bash_list` lists them."}) from None
 
 
 async def told(
@@ -67,7 +67,7 @@ def _note(state: BackgroundProcess, job: BackgroundJob) -> str:
     if state.is_running:
         return ""
     moved = ", ".join(written(place) for place in job.quarantined[:MOST_PATHS])
-    return f"[{ending(state)}{f'; moved to the trash, from where a person can restore it: {moved}' if moved else ''}]"
+    return f"[{ending(state)}{f'; moved to the trash, where a person can restore it: {moved}' if moved else ''}]"
 
 
 def _text(piece: OutputChunk, *, is_all: bool) -> tuple[str, int]:

@@ -50,7 +50,7 @@ MOST_HERE: Final = 32
 # How many ended processes are kept with their output.
 _ENDED_KEPT: Final = 64
 _ROLL_CALL_SECONDS: Final = 1.0
-_UNWANTED: Final = "its session ended, or who started it does not belong here any more"
+_UNWANTED: Final = "its session ended, or the user who started it is no longer a member"
 
 
 @dataclass(slots=True)
@@ -143,11 +143,9 @@ class BackgroundShell:
         if row.is_running:
             row = await self._with_exit_state(row)
         if row.is_running:
-            raise ToolFailed(
-                f"Process {id_} runs on another server, on node {row.node!r}, where its workspace's tree is. Ask there."
-            )
+            raise ToolFailed(f"Process {id_} runs on node {row.node!r}. Call that node.")
         raise ToolFailed(
-            f"Process {id_} has ended ({row.stopped or f'exit code {row.exit_code}'}) and is not kept here."
+            f"Process {id_} has ended ({row.stopped or f'exit code {row.exit_code}'}) and its output is gone."
         )
 
     async def all_of(self, caller: Caller) -> list[BackgroundProcess]:
@@ -177,7 +175,7 @@ class BackgroundShell:
         if job is None:
             await self._rows.ask_to_end(caller, id_)
             return None
-        await self._end(job, "it was asked to stop")
+        await self._end(job, "stopped on request")
         return job
 
     async def end_all_of(self, workspace_id: WorkspaceId) -> None:
@@ -216,7 +214,7 @@ class BackgroundShell:
         for row in await self._rows.orphans(self._shelves.node, seconds=self._lease):
             assert row.ended_ns is not None
             tenant = Tenant(row.workspace_id)
-            await self._rows.end(tenant, row.id, at_ns=row.ended_ns, code=None, why="its server ended without warning")
+            await self._rows.end(tenant, row.id, at_ns=row.ended_ns, code=None, why="its server stopped unexpectedly")
             try:
                 await self._commit_leftover_changes(row)
             except ToolcribError as error:
@@ -234,7 +232,7 @@ class BackgroundShell:
         """Raise if this caller cannot start any process here."""
         _refuse_paths(caller)
         if sum(not job.finished.is_set() for job in self._jobs.values()) >= MOST_HERE:
-            raise Conflict(f"{MOST_HERE} background processes run on this server, which is all that it can. Try later.")
+            raise Conflict(f"{MOST_HERE} background processes are running on this server, the limit. Try again later.")
         seen = await self._shelves.files.lookup(Tenant.of(caller), [mount_root(Mount.PROJECT)], WorkspaceRole.MEMBER)
         seen.home.require(self._shelves.node)
 
@@ -341,7 +339,7 @@ class BackgroundShell:
             return row
         if await self._rows.served([row.process], seconds=self._lease):
             return row
-        return replace(row, ended_ns=row.began_ns, stopped="its server ended without warning")
+        return replace(row, ended_ns=row.began_ns, stopped="its server stopped unexpectedly")
 
     async def _commit_leftover_changes(self, row: BackgroundProcess) -> None:
         author = row.author
@@ -374,8 +372,8 @@ def _refuse_paths(caller: Caller) -> None:
     permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
     if permission is not None and permission.paths is not None:
         raise PermissionDenied(
-            f"`{TOOL_NAME}` is limited to some paths for this agent, and a background process, which works on the live "
-            "tree, cannot be. Use `bash`, whose effect is judged before it counts, or let an owner remove `paths`."
+            f"`{TOOL_NAME}` is limited to some paths for this agent, but a background process works on the live tree "
+            "and cannot be limited. Use `bash`, or ask an owner to remove `paths`."
         )
 
 

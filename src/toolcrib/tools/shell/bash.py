@@ -84,14 +84,16 @@ def _refuse_unended(result: CommandResult, allowed: float) -> None:
     if result.timed_out:
         raise _CommandTimedOut(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
     if result.stopped:
-        raise _CommandEnded(f"The command was ended: {result.stopped}. Nothing was changed. Let it use less.", result)
+        raise _CommandEnded(
+            f"The command was stopped: {result.stopped}. Nothing was changed. Use fewer resources.", result
+        )
 
 
 def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
     result = ran.result
     failed = result.exit_code != 0
     effect = summarize_effect([change_set])
-    notes = [f"[exit code {result.exit_code}; its changes to files were kept]"] if failed and effect else []
+    notes = [f"[exit code {result.exit_code}; its file changes were kept]"] if failed and effect else []
     notes += [f"[skipped: {left_out}]" for left_out in ran.left_out]
     metadata = {
         "exitCode": result.exit_code,

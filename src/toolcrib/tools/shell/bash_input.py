@@ -33,9 +33,7 @@ def bash_input_with(shell: BackgroundShell) -> Tool:
         data = arguments.text.encode()
         taken = shell.write(job, data, end=arguments.end)
         if taken < len(data):
-            raise ToolFailed(
-                f"It took {taken:,} of {len(data):,} bytes: it does not read fast enough. Write the rest later."
-            )
+            raise ToolFailed(f"The process read {taken:,} of {len(data):,} bytes. Send the rest later.")
         context.remarks.isolation = job.row.isolation
         return await told(shell, job, offset=arguments.offset, wait=_ANSWER_SECONDS)
 

@@ -27,7 +27,7 @@ def bash_start_with(shell: BackgroundShell) -> Tool:
     async def bash_start(arguments: BashStartArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.start(arguments.command, context)
         return await told(
-            shell, job, offset=0, wait=_FIRST_SECONDS, first=f"[process {job.row.id}; read on with bash_output]"
+            shell, job, offset=0, wait=_FIRST_SECONDS, first=f"[process {job.row.id}; read its output with bash_output]"
         )
 
     return Tool(

@@ -27,7 +27,7 @@ def bash_stop_with(shell: BackgroundShell) -> Tool:
         job = await shell.stop(context.caller, wanted)
         if job is None:
             return text_result.text(
-                "It runs on another server, or ran on one, which was asked to end it.", processId=str(wanted)
+                "The process runs on another server, which was asked to stop it.", processId=str(wanted)
             )
         return await told(shell, job, offset=arguments.offset, wait=0)
 

@@ -75,7 +75,7 @@ class ProtectedPathWatch:
         names = self.new_paths()
         if not names:
             return None
-        return f"{', '.join(map(shown, names[:5]))} came up while it ran, a name that is closed to agents"
+        return f"{', '.join(map(shown, names[:5]))} appeared while it ran; this path is protected"
 
 
 def _place(root: WorkspacePath, path: str) -> WorkspacePath:

@@ -108,7 +108,7 @@ class Shell:
     @contextmanager
     def _in_line(self, workspace_id: WorkspaceId) -> Iterator[None]:
         if self._waiting[workspace_id] >= _IN_ONE + _WAITING_IN_ONE:
-            raise Overloaded("Too many commands wait in this workspace already. Try again when some have ended.")
+            raise Overloaded("Too many commands are queued in this workspace. Try again later.")
         self._waiting[workspace_id] += 1
         try:
             yield
@@ -205,9 +205,9 @@ def _sorted_out(
     for entry in effect:
         root = roots[entry.zone]
         if entry.path == ".":
-            left_out.append(f"the mode of {root}, which is a mount's root")
+            left_out.append(f"the mode of {root}, the root of a mount")
         elif entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED:
-            left_out.append(f"{root}/{entry.path}, which is a special file")
+            left_out.append(f"{root}/{entry.path}, a special file")
         else:
             taken.append((entry, WorkspacePath(root.mount, f"/{entry.path}", root.scope)))
     return taken, tuple(left_out)

@@ -26,8 +26,8 @@ def outside_paths(root: Path, place: WorkspacePath, permission: ToolPermission) 
             found.add(path)
             if len(found) > MOST:
                 raise TooLarge(
-                    f"More than {MOST:,} files are outside this agent's `paths`, one by one: too many to hide from a "
-                    "command. Let an owner name folders instead of single files."
+                    f"More than {MOST:,} single files are outside this agent's `paths`: too many to hide from a "
+                    "command. Ask an owner to list directories instead of single files."
                 )
         return frozenset(found)
     finally:

@@ -21,9 +21,11 @@ _MOST_RESULTS = 20
 def _asked(query: str) -> str:
     words = to_single_line(query)
     if not words:
-        raise PydanticCustomError("query", "Say what to search for; the query is empty.")
+        raise PydanticCustomError("query", "The query is empty. Give search terms.")
     if secret := find_secret(words):
-        raise PydanticCustomError("query", f"It holds what looks like {secret}, so it was not sent. Ask without it.")
+        raise PydanticCustomError(
+            "query", f"The query contains what looks like {secret}, so it was not sent. Remove it."
+        )
     return words
 
 

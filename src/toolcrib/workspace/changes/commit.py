@@ -105,7 +105,7 @@ class Committer:
     ) -> None:
         """Record in the same transaction what enters the trash and what leaves it."""
         if returned and not await record_restored(connection, tenant, [one.token for one in returned]):
-            raise BaseChanged(f"{shown(returned[0].place)} has left the trash meanwhile.")
+            raise BaseChanged(f"{shown(returned[0].place)} is no longer in the trash.")
         if displaced:
             await record_trashed(connection, tenant, change_set.id, displaced, node=self._node, limits=self._trash)
 
@@ -115,7 +115,7 @@ class Committer:
         except ToolFailed as error:
             # The change is committed. Its files stay marked as pending, so that the next lookup applies them again.
             raise ApplyFailed(
-                f"The change is committed but could not be put on disk: {error.message} It will be when that is mended."
+                f"The change is committed but not on disk: {error.message} It is written once that is fixed."
             ) from error
 
 
@@ -144,7 +144,7 @@ def _check_history(change_set: ChangeSet, found: Mapping[WorkspacePath, File | N
             raise _moved_on(change.after.place)
         parent = change.after.place.parent
         if not parent.is_root and parent not in made and found[parent] is None:
-            raise BaseChanged(f"The folder {shown(parent)} is gone.")
+            raise BaseChanged(f"The directory {shown(parent)} no longer exists.")
 
 
 def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None], disk_of: WorkspaceDisks) -> None:
@@ -168,7 +168,7 @@ def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None
                     continue
                 inside = {change.before.place.child(entry.name) for entry in disk.entries(change.before.place)}
                 if not inside <= freed:
-                    raise BaseChanged(f"Something was put into {shown(change.before.place)} meanwhile.")
+                    raise BaseChanged(f"{shown(change.before.place)} is no longer empty.")
         if change.after is not None and _takes_new_place(change) and change.after.place not in freed:
             node = stat_no_symlinks(disk_of(change.after.place), change.after.place)
             if node is not None and not (node.kind is EntryKind.FOLDER is change.after.kind):
@@ -185,7 +185,7 @@ def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
     for disk, size in wanted.items():
         if disk.free_bytes() < size + _SPARE:
             raise ToolFailed(
-                f"The disk is full: {size:,} bytes do not fit. Nothing was changed. Make room, then repeat."
+                f"The disk is full: {size:,} bytes do not fit. Nothing was changed. Free some space, then repeat."
             )
 
 
@@ -194,13 +194,13 @@ def _require_trash(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
     for displaced in list_trashed(change_set):
         if not disk_of.trash.can_rename_from(disk_of(displaced.place)):
             raise ToolFailed(
-                f"{shown(displaced.place)} is too large for the history and lies on another file system than the "
-                "trash, so it could not be brought back. Nothing was changed. Move it away outside Toolcrib."
+                f"{shown(displaced.place)} is too large for the history and on another file system than the "
+                "trash, so it could not be restored. Nothing was changed. Move it outside Toolcrib."
             )
     for returned in list_restored(change_set):
         if not disk_of.trash.holds(returned.token):
             raise BaseChanged(
-                f"What was to stand at {shown(returned.place)} is not in the trash any more. Nothing was changed."
+                f"The file to restore at {shown(returned.place)} is no longer in the trash. Nothing was changed."
             )
 
 
@@ -209,4 +209,4 @@ def _takes_new_place(change: FileChange) -> bool:
 
 
 def _moved_on(place: WorkspacePath) -> BaseChanged:
-    return BaseChanged(f"{shown(place)} was changed by someone else meanwhile. Read it again, then repeat the call.")
+    return BaseChanged(f"{shown(place)} was changed concurrently. Read it again, then repeat the call.")

@@ -71,7 +71,7 @@ class Draft:
         self._tree.check_write(standing.place)
         _refuse_special_file(standing)
         if standing.exists and not standing.is_folder:
-            raise Conflict(f"A file stands at {shown(standing.place)}. Choose another path, or remove it first.")
+            raise Conflict(f"{shown(standing.place)} is a file. Choose another path, or remove it first.")
         if standing.exists and standing.file is None and not standing.place.is_root:
             [standing] = await self._tree.track([standing.place])
         if standing.file is not None:
@@ -85,7 +85,9 @@ class Draft:
             return (await self.write(standing, b"", content=ContentKind.TEXT)).file_id
         self._tree.check_write(standing.place)
         if standing.place.is_root or standing.is_virtual:
-            raise BadArguments({"path": f"{shown(standing.place)} is kept by the system and has its own dates."})
+            raise BadArguments(
+                {"path": f"{shown(standing.place)} is managed by the system; its timestamps cannot be changed."}
+            )
         file = (await self.ensure_tracked(standing)).file
         assert file is not None
         return self._add(file, file.state).file_id
@@ -109,7 +111,7 @@ class Draft:
         if destination == source.place:
             return
         if destination.mount_key != source.place.mount_key:
-            raise Conflict(f"{shown(destination)} is in another mount. Write it there, then remove the old one.")
+            raise Conflict(f"{shown(destination)} is in another mount. Write the file there, then remove the old one.")
         if destination.is_below(source.place):
             raise Conflict(f"{shown(source.place)} cannot be moved into itself. Choose a path outside it.")
         file = (await self.ensure_tracked(source)).file
@@ -130,7 +132,7 @@ class Draft:
         self._tree.check_write(place)
         standing = await self._tree.lookup(place)
         if file.deleted and standing.exists:
-            raise Conflict(f"{shown(place)} is taken by another file. Move that away first, then restore.")
+            raise Conflict(f"Another file exists at {shown(place)}. Move it away first, then restore.")
         if not file.deleted:
             # The lookup has just imported changes made on disk. The restored version goes on top of them.
             file = standing.file if standing.file and standing.file.id == file.id else file
@@ -215,7 +217,7 @@ class Draft:
                 self._add(None, _folder(above.place), type=FileType.FOLDER)
                 continue
             if not above.is_folder:
-                raise Conflict(f"{shown(above.place)} is a file, so nothing can be put into it. Choose another path.")
+                raise Conflict(f"{shown(above.place)} is a file, not a directory. Choose another path.")
             if above.file is None:
                 [self._folders[above.place]] = await self._tree.track([above.place])
 
@@ -248,14 +250,14 @@ class Draft:
             if not self._tree.history.fits_the_trash(change.before):
                 raise TooLarge(
                     f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
-                    "so it could never be brought back. Nothing was changed. Remove it outside Toolcrib, or let the "
-                    "operator raise TOOLCRIB_TRASH_MAX_BYTES."
+                    "so it could not be restored. Nothing was changed. Remove it outside Toolcrib, or ask the "
+                    "operator to raise TOOLCRIB_TRASH_MAX_BYTES."
                 )
 
     def _refuse_unwritable(self, standing: PathState) -> None:
         if standing.is_virtual:
             raise BadArguments(
-                {"path": f"{shown(standing.place)} is kept by the system. Use its own API to change it."}
+                {"path": f"{shown(standing.place)} is managed by the system. Use its own API to change it."}
             )
         if standing.is_folder:
             raise BadArguments({"path": f"Cannot write to a folder: {shown(standing.place)}"})

@@ -16,7 +16,7 @@ from toolcrib.workspace.fs.trash import token_of, trash_unavailable_reason
 from toolcrib.workspace.sync.apply_to_disk import RenameOrder
 from toolcrib.workspace.tree import WorkspaceTree
 
-_FORGOTTEN = "The version before is too old and was let go of."
+_FORGOTTEN = "The previous version has expired."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _changed_since(history: FileTimeline) -> UndoConflict | None:
     head = history.versions[-1]
     if theirs[0].number > ours.number and _same(head, ours):
         return None
-    return UndoConflict(history.file, "Changed by someone else since.", ours, theirs[-1])
+    return UndoConflict(history.file, "Changed by someone else.", ours, theirs[-1])
 
 
 def _is_forgotten(history: FileTimeline) -> bool:
@@ -148,7 +148,7 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
     for reversal in reversals:
         file, state = reversal.file, reversal.state
         if state is not None and state.place in claimed:
-            refused[file.id] = "Another of these files goes back to the same place."
+            refused[file.id] = "Another of these files would return to the same path."
             continue
         if state is not None:
             claimed.add(state.place)
@@ -157,9 +157,9 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
             and file.state.kind is EntryKind.FOLDER
             and await _stays_inside(tree, reversal, leaving, carriers)
         ):
-            refused[file.id] = "Holds files that are not part of this."
+            refused[file.id] = "Contains other files."
         elif state is not None and await _is_taken(tree, reversal, state.place, freed):
-            refused[file.id] = "Another file stands where it was."
+            refused[file.id] = "Another file exists at its old path."
     left = [reversal for reversal in reversals if reversal.file.id not in refused]
     return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
 
@@ -169,7 +169,7 @@ def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     states = [reversal.state for reversal in reversals if reversal.state is not None]
     files = {state.place for state in states if state.kind is not EntryKind.FOLDER}
     return {
-        reversal.file.id: "Another of these files goes back to where its folder was."
+        reversal.file.id: "Another of these files would return to the path of its directory."
         for reversal in reversals
         if reversal.state is not None and not files.isdisjoint(reversal.state.place.ancestors)
     }
@@ -190,7 +190,7 @@ async def _onto_what_is_brought(
     ]
     found = await tree.lookup_all([place for _, place, _ in asked], past_links=True) if asked else []
     return {
-        comer.file.id: "A folder that goes back brings another file to where it was."
+        comer.file.id: "A restored directory would bring another file to its path."
         for (comer, _, may_be_folder), standing in zip(asked, found, strict=True)
         if standing.exists and not (standing.is_folder and may_be_folder)
     }

@@ -52,9 +52,7 @@ def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
             if state is None or state.unkept_sha256 is None:
                 continue
             if look(disk_of, state) != state.unkept_sha256:
-                error = BaseChanged(
-                    f"{shown(state.place)} does not hold what was shown when this was asked about. Nothing was changed."
-                )
+                error = BaseChanged(f"{shown(state.place)} differs from what the approval showed. Nothing was changed.")
                 error.unlike_shown = True
                 raise error
 

@@ -114,8 +114,8 @@ async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, Vers
     words = [f"{shown(place)} (by {await tree.author_of(version)})" for place, version in met[:_NAMED]]
     others = f" and {len(met) - _NAMED} more" if len(met) > _NAMED else ""
     return Conflict(
-        f"Changed while the command ran: {', '.join(words)}{others}. None of the command's effect was kept. "
-        "Look at what is there now, then run the command again."
+        f"Changed while the command ran: {', '.join(words)}{others}. The command's changes were discarded. "
+        "Check the current state, then run the command again."
     )
 
 
@@ -169,8 +169,7 @@ async def import_effects(
 def _refuse_virtual(places: Collection[WorkspacePath]) -> None:
     for place in places:
         raise Conflict(
-            f"{shown(place)} is kept by the system and was not changed, nor was anything else. "
-            "Let the command leave it alone."
+            f"{shown(place)} is managed by the system. Nothing was changed. Run a command that does not change it."
         )
 
 
@@ -314,8 +313,8 @@ def _steps(residues: Sequence[PathEffect], found: Mapping[WorkspacePath, PathSta
 def _steps_of(residue: PathEffect, standing: PathState) -> list[_EffectStep]:
     if standing.is_special:
         raise Conflict(
-            f"{shown(residue.place)} is a special file (a FIFO, socket or device), which cannot be brought back once "
-            "it is removed. Nothing was changed. Let the command leave it alone, or remove it outside Toolcrib."
+            f"{shown(residue.place)} is a special file (a FIFO, socket or device) and cannot be restored once "
+            "it is removed. Nothing was changed. Remove it outside Toolcrib."
         )
     file = standing.file
     if residue.is_gone:
@@ -354,8 +353,8 @@ def _refuse_unless_folders(above: Iterable[WorkspacePath], found: Mapping[Worksp
     for folder in above:
         if found[folder].file is None or not found[folder].is_folder:
             raise Conflict(
-                f"The folder {shown(folder)} was removed while the command ran. None of its effect was kept. "
-                "Look at what is there now, then run the command again."
+                f"The folder {shown(folder)} was removed while the command ran. The command's changes were discarded. "
+                "Check the current state, then run the command again."
             )
 
 
@@ -363,19 +362,19 @@ def _refuse_too_much(residues: Iterable[PathEffect]) -> None:
     size = sum(residue.size for residue in residues if residue.open is not None)
     if size > MOST_BYTES:
         raise TooLarge(
-            f"The command wrote {size:,} bytes to files that the history keeps; {MOST_BYTES:,} are the most at once. "
-            "Nothing was changed. Do it in smaller steps, or let a .gitignore name what can be made again."
+            f"The command wrote {size:,} bytes to tracked files; the limit is {MOST_BYTES:,}. "
+            "Nothing was changed. Use smaller steps, or list generated files in a .gitignore."
         )
 
 
 def _refuse_unsayable(residue: PathEffect) -> None:
     if not is_valid_path(residue.place.path) or any(map(is_temporary, residue.place.parts)):
         raise ToolFailed(
-            f"The command made or removed {residue.place.path!r}, a name that the history cannot hold: it is not text, "
-            "has control characters or outer spaces, or is too long. Nothing was changed. Use another name."
+            f"The command created or removed {residue.place.path!r}, an invalid name: it is not Unicode, has control "
+            "characters or leading or trailing spaces, or is too long. Nothing was changed. Use another name."
         )
     if residue.target is not None and not residue.target.isprintable():
         raise ToolFailed(
-            f"The command made the link {shown(residue.place)} to {residue.target!r}, which is not text. "
-            "Nothing was changed. Let it point elsewhere."
+            f"The command created the link {shown(residue.place)} to {residue.target!r}, which is not Unicode. "
+            "Nothing was changed. Use another target."
         )

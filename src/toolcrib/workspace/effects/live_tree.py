@@ -236,9 +236,9 @@ def _refuse_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
     size = sum(node.fingerprint.size for node in different.values())
     if len(different) > MOST_PLACES or size > MOST_BYTES:
         raise TooLarge(
-            f"{len(different):,} files with {size:,} bytes would have to be taken into the history first, so that what "
-            f"a background process does can be undone; {MOST_PLACES:,} and {MOST_BYTES:,} are the most. Let a "
-            ".gitignore name what can be made again, or run the command with `bash`."
+            f"{len(different):,} files with {size:,} bytes would have to be tracked first, so that what "
+            f"a background process does can be undone; the limits are {MOST_PLACES:,} and {MOST_BYTES:,}. List "
+            "generated files in a .gitignore, or run the command with `bash`."
         )
 
 

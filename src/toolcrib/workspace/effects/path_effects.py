@@ -76,8 +76,8 @@ class UntrackedFiles:
             with MountWriter(self._written[state.place.mount_key]) as disk:
                 if not trash.can_rename_from(disk):
                     raise ToolFailed(
-                        f"{shown(state.place)} is not kept in the history and lies on another file system than the "
-                        "trash, so it cannot be moved. Nothing was changed. Let the operator put both on one."
+                        f"{shown(state.place)} is not in the history and on another file system than the trash, so "
+                        "it cannot be moved. Nothing was changed. Ask the operator to put both on one file system."
                     )
                 disk.normalize(state.place, imported=True)
                 _lock_again(self._written[state.place.mount_key], unit)
@@ -87,7 +87,7 @@ class UntrackedFiles:
         with MountWriter(self._written[unit.top.place.mount_key]) as disk:
             node = disk.stat(unit.top.place)
         if node is None or node.kind is not unit.top.kind:
-            raise ToolFailed(f"{shown(unit.top.place)} is gone from the command's view. Nothing was changed.")
+            raise ToolFailed(f"{shown(unit.top.place)} no longer exists in the command's view. Nothing was changed.")
         return replace(untracked_state(unit.top.place, node, size=unit.size), mode=unit.top.mode)
 
 

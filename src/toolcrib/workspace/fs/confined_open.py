@@ -72,7 +72,7 @@ class ConfinedRoot:
             if error.errno == errno.EXDEV:
                 raise PathOutsideMount(
                     f"{shown(place)} is outside the workspace: another file system is mounted there."
-                    " Name a path in the workspace itself."
+                    " Use a path inside the workspace."
                 ) from None
             raise
 
@@ -138,7 +138,7 @@ class ConfinedRoot:
 def require_normal(place: WorkspacePath) -> None:
     """Reject a path that is not normalized. Parsers normalize every path; this check is the second barrier."""
     if _NOT_NORMALIZED.search(place.path):
-        raise PathOutsideMount(f"{place.path!r} is outside the workspace: it is not normal. Name it plainly.")
+        raise PathOutsideMount(f"{place.path!r} is outside the workspace: it is not normalized. Use a normalized path.")
 
 
 class _ConfinedOpener(Protocol):
@@ -246,5 +246,5 @@ def _settle(folder: int, mode: int) -> None:
 def _leads_out(place: WorkspacePath) -> PathOutsideMount:
     return PathOutsideMount(
         f"{shown(place)} is outside the workspace: a symbolic link on the way leads there."
-        " Name a path in the workspace itself."
+        " Use a path inside the workspace."
     )

@@ -66,7 +66,7 @@ class GitignoreRules:
         self._seconds += time.perf_counter() - began
         if self._seconds > _SECONDS:
             raise ToolFailed(
-                f"The {RULES} files take more than {_SECONDS:.0f} s to judge what was changed. Nothing was changed. "
+                f"The {RULES} files take more than {_SECONDS:.0f} s to evaluate. Nothing was changed. "
                 "Write fewer or simpler rules."
             )
         return verdict
@@ -85,10 +85,10 @@ class GitignoreRules:
         self._count += len(lines)
         if self._files > _MOST_FILES or self._count > _MOST_RULES:
             raise ToolFailed(
-                f"More than {_MOST_FILES:,} {RULES} files, or more than {_MOST_RULES:,} rules in them, would decide "
-                "what the history keeps. Nothing was changed. Write fewer."
+                f"More than {_MOST_FILES:,} {RULES} files, or more than {_MOST_RULES:,} rules. "
+                "Nothing was changed. Use fewer."
             )
         try:
             return GitIgnoreRules(lines)
         except PatternTooLargeError as error:
-            raise ToolFailed(f"{shown(place)} cannot be judged: {error} Nothing was changed.") from error
+            raise ToolFailed(f"{shown(place)} cannot be evaluated: {error} Nothing was changed.") from error

@@ -29,7 +29,7 @@ from toolcrib.workspace.fs.disk_entries import DirEntry, DiskEntry, entry_kind, 
 # What an errno means to the caller. The error chooses the message; nothing is opened for it.
 _FULL = "{path} was not changed. Free some space, then try again."
 _DENIED = "The operating system denies access to {path}. Correct its owner or mode, then try again."
-_MEANWHILE = "{path}, or a folder above it, was changed meanwhile. Look again, then repeat."
+_MEANWHILE = "{path} or a directory above it was changed concurrently. Read it again, then repeat."
 
 _MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
     errno.ENOSPC: (ToolFailed, f"The disk is full; {_FULL}"),
@@ -38,18 +38,18 @@ _MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
     errno.EPERM: (ToolFailed, _DENIED),
     errno.EROFS: (ToolFailed, "The disk of {path} is mounted read-only. Mount it writable, then try again."),
     errno.ENAMETOOLONG: (ToolFailed, "A name in {path} is too long for this disk. Shorten it."),
-    errno.EEXIST: (Conflict, "Something stands at {path} already. Choose another path, or remove it first."),
-    errno.EISDIR: (Conflict, "A folder stands at {path}. Choose another path, or remove it first."),
-    errno.ENOTDIR: (Conflict, "A file stands where {path} needs a folder. Choose another path, or move it."),
-    errno.ENOTEMPTY: (Conflict, "The folder {path} is not empty. Remove what it holds first."),
+    errno.EEXIST: (Conflict, "{path} already exists. Choose another path, or remove it first."),
+    errno.EISDIR: (Conflict, "{path} is a directory. Choose another path, or remove it first."),
+    errno.ENOTDIR: (Conflict, "A file is in the way of a directory of {path}. Choose another path, or move the file."),
+    errno.ENOTEMPTY: (Conflict, "The directory {path} is not empty. Delete its contents first."),
     errno.EBUSY: (
         Conflict,
-        "The operating system holds {path}, as it does a mount point. Choose another path.",
+        "{path} is busy, such as a mount point. Choose another path.",
     ),
     errno.ENOENT: (Conflict, _MEANWHILE),
     errno.EAGAIN: (Conflict, _MEANWHILE),
     errno.ESTALE: (Conflict, _MEANWHILE),
-    errno.EXDEV: (PathOutsideMount, "{path} is outside the workspace: another file system lies on the way."),
+    errno.EXDEV: (PathOutsideMount, "{path} is outside the workspace: it is on another file system."),
 }
 
 
@@ -292,8 +292,7 @@ def is_temporary(name: str) -> bool:
 def hard_link_error(place: WorkspacePath) -> ProtectedPath:
     """Build the error for a file with several names."""
     return ProtectedPath(
-        f"{shown(place)} has several names (hard links), and one of them may be protected."
-        " Copy the file, then read the copy."
+        f"{shown(place)} has several hard links, and one of them may be protected. Copy the file, then read the copy."
     )
 
 

@@ -247,14 +247,14 @@ class MountWriter(MountReader):
     def _require_writable(self, place: WorkspacePath) -> None:
         require_normal(place)
         if not self._writable:
-            raise ReadOnlyMount(f"{place} cannot be changed: @{place.mount} is read-only. Write elsewhere.")
+            raise ReadOnlyMount(f"{place} cannot be changed: @{place.mount} is read-only. Use another mount.")
         if _RESERVED.search(place.path):
             raise BadArguments({"path": "Names like .~toolcrib-….tmp are for temporary files. Choose another."})
 
     def _require_changeable(self, place: WorkspacePath) -> None:
         self._require_writable(place)
         if place.is_root:
-            raise Conflict(f"{place} is the root of its mount and stays. Name something inside it.")
+            raise Conflict(f"{place} is the root of its mount and cannot be removed. Use a path inside it.")
 
     def _require_replaceable(self, place: WorkspacePath, folder: int, *, links: bool = False) -> None:
         try:
@@ -264,7 +264,7 @@ class MountWriter(MountReader):
         if links and stat.S_ISLNK(occupant.st_mode):
             return
         if stat.S_ISDIR(occupant.st_mode):
-            raise Conflict(f"A folder stands at {shown(place)}. Choose another path, or remove it first.")
+            raise Conflict(f"{shown(place)} is a directory. Choose another path, or remove it first.")
         self._require_plain(place, occupant.st_mode)
 
     def _require_plain(self, place: WorkspacePath, mode: int) -> None:

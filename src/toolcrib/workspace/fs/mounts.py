@@ -86,7 +86,7 @@ class MountTable:
             return MountWriter(root, writable=place.mount.writable, openat2=self._openat2)
         except FileNotFoundError:
             raise Misconfigured(
-                f"The workspace's directory {root} is gone. Put it back, or delete the workspace."
+                f"The workspace's directory {root} does not exist. Restore it, or delete the workspace."
             ) from None
 
 

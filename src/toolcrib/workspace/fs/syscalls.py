@@ -66,7 +66,7 @@ def renameat2(folder: int, name: str, to_folder: int, to_name: str, *, flags: in
     """Rename between two folders given by their descriptors."""
     number = _SYS_RENAMEAT2.get(platform.machine())
     if number is None:
-        raise OSError(errno.ENOSYS, f"renameat2 has no known number on {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"The syscall number of renameat2 on {platform.machine()} is unknown")
     source, destination = os.fsencode(name), os.fsencode(to_name)
     for _ in range(_MOST_TRIES):
         if _renameat2(number, folder, source, to_folder, destination, flags) == 0:

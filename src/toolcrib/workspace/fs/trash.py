@@ -122,8 +122,8 @@ def trash_unavailable_reason(entry: TrashEntry | None) -> str | None:
     if entry.gone_at is None:
         return None
     if not entry.was_kept:
-        return f"Its {entry.size:,} bytes were too large for the trash, so it was not kept."
-    return f"It was kept in the trash until {entry.gone_at:%Y-%m-%d %H:%M} UTC and has expired."
+        return f"Its {entry.size:,} bytes were too large for the trash, so it was not stored."
+    return f"It expired from the trash at {entry.gone_at:%Y-%m-%d %H:%M} UTC."
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _unpacked(archive: bytes) -> dict[str, bytes]:
         size = 0
         for path, body in found:
             if path in files:
-                raise _bad(f"{path!r} is in it twice")
+                raise _bad(f"{path!r} appears twice")
             size += len(body)
             if len(files) >= MOST_FILES or size > MOST_BYTES:
                 raise _too_much()
@@ -100,11 +100,11 @@ def _unpacked(archive: bytes) -> dict[str, bytes]:
     except ToolcribError:
         raise
     except _UNREADABLE as error:
-        raise _bad(f"it is no zip, tar or tar.gz that can be read ({str(error)[:200]})") from None
+        raise _bad(f"not a readable zip, tar or tar.gz file ({str(error)[:200]})") from None
     for path in files:
         above = path.split("/")[:-1]
         if any("/".join(above[: depth + 1]) in files for depth in range(len(above))):
-            raise _bad(f"{path!r} lies in what is a file")
+            raise _bad(f"{path!r} is below a file")
     return files
 
 
@@ -119,7 +119,7 @@ def _from_zip(archive: bytes) -> Iterator[tuple[str, bytes]]:
             name = entry.orig_filename
             _refuse_special(name, entry.external_attr >> 16)
             if entry.flag_bits & 0x1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise _bad(f"{name[:200]!r} is encrypted, or not compressed by deflate")
+                raise _bad(f"{name[:200]!r} is encrypted or uses an unsupported compression")
             if entry.is_dir():
                 _path(name.rstrip("/"))
                 continue
@@ -142,7 +142,7 @@ def _from_tar(archive: bytes) -> Iterator[tuple[str, bytes]]:
                     _path(entry.name.removeprefix("./").rstrip("/"))
                 continue
             if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-                raise _bad(f"{entry.name[:200]!r} is no plain file: links, devices and the like are not taken")
+                raise _bad(f"{entry.name[:200]!r} is not a regular file: links and devices are not supported")
             _refuse_special(entry.name, entry.mode)
             file = opened.extractfile(entry)
             assert file is not None
@@ -156,14 +156,14 @@ def _inflated(archive: bytes) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     body = inflater.decompress(archive, MOST_BYTES + _TAR_BLOCKS)
     if not inflater.eof:
-        raise _too_much() if inflater.unconsumed_tail else EOFError("it ends too early")
+        raise _too_much() if inflater.unconsumed_tail else EOFError("the file is truncated")
     return body
 
 
 def _refuse_special(name: str, mode: int) -> None:
     # Archives of systems without Unix modes have none at all.
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise _bad(f"{name[:200]!r} is no plain file: links, devices and the like are not taken")
+        raise _bad(f"{name[:200]!r} is not a regular file: links and devices are not supported")
     if mode & _SET_ID:
         raise _bad(f"{name[:200]!r} has a set-id or sticky bit")
 
@@ -175,19 +175,21 @@ def _path(name: str) -> str:
     except (BadArguments, PathOutsideMount) as error:
         raise _bad(error_text(error)) from None
     if path != f"/{name}" or not is_valid_path(path):
-        raise _bad(f"{name[:200]!r} is no path such as docs/guide.md")
+        raise _bad(f"{name[:200]!r} is not a path such as docs/guide.md")
     return name
 
 
 def _manifest(files: dict[str, bytes]) -> tuple[str, str]:
     manifest = _object(files, _MANIFEST)
     if manifest is None:
-        raise _bad(f"{_MANIFEST} is missing. It belongs at the archive's root, with `name` and `version`")
+        raise _bad(f"{_MANIFEST} is missing. Add it at the root of the archive, with `name` and `version`")
     name, version = manifest.get("name"), manifest.get("version")
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise _bad(f"{_MANIFEST}: `name` is small letters, digits, `-` and `_`, such as `demo`; at most 40")
+        raise _bad(
+            f"{_MANIFEST}: `name` has lower-case letters, digits, `-` and `_`, such as `demo`; at most 40 characters"
+        )
     if not (isinstance(version, str) and _VERSION.fullmatch(version)):
-        raise _bad(f"{_MANIFEST}: `version` is a text such as `1.0.0`")
+        raise _bad(f"{_MANIFEST}: `version` is a string such as `1.0.0`")
     return name, version
 
 
@@ -200,9 +202,9 @@ def _agents(files: dict[str, bytes]) -> list[tuple[str, str, dict[str, Any]]]:
             continue
         name = named[1]
         if not _NAME.fullmatch(name):
-            raise _bad(f"{path}: an agent's name is small letters, digits, `-` and `_`; at most 40")
+            raise _bad(f"{path}: an agent name has lower-case letters, digits, `-` and `_`; at most 40 characters")
         if name in found or len(found) >= MOST_AGENTS:
-            raise _bad(f"{path}: an agent of this name is there already, or more than {MOST_AGENTS} are")
+            raise _bad(f"{path}: an agent with this name already exists, or there are more than {MOST_AGENTS}")
         definition = _text(path, body)
         try:
             found[name] = definition, plain_rules_from_yaml(definition)
@@ -230,30 +232,30 @@ def _workflow(document: bytes, files: dict[str, bytes]) -> Workflow:
         Workflow(start, frozenset({start}), frozenset(), schema) if graph is None else _graph(graph, start, schema)
     )
     if workflow.start not in workflow.nodes or not workflow.start:
-        raise _bad(f"{_DOCUMENT} begins at {start[:200]!r} (`currentNodeId`), which is no step of the workflow")
+        raise _bad(f"{_DOCUMENT} starts at {start[:200]!r} (`currentNodeId`), which is not a step of the workflow")
     flaw = shape_flaw(fields) or (None if schema is None else validation_error(schema, fields))
     if flaw is not None:
-        raise _bad(f"{_DOCUMENT} does not fit {_SCHEMA}: {flaw}")
+        raise _bad(f"{_DOCUMENT} does not match {_SCHEMA}: {flaw}")
     return workflow
 
 
 def _graph(graph: dict[str, Any], start: str, schema: dict[str, Any] | None) -> Workflow:
     nodes, edges = graph.get("nodes"), graph.get("edges", [])
     if not (isinstance(nodes, list) and isinstance(edges, list)):
-        raise _bad(f"{_GRAPH} has two lists, `nodes` and `edges`")
+        raise _bad(f"{_GRAPH} needs two lists, `nodes` and `edges`")
     if len(nodes) > MOST_NODES or len(edges) > MOST_EDGES:
         raise _bad(f"{_GRAPH} has more than {MOST_NODES:,} nodes or {MOST_EDGES:,} edges")
     known = frozenset(_id(node, "id") for node in nodes)
     followed = frozenset((_id(edge, "from"), _id(edge, "to")) for edge in edges)
     if strange := sorted({end for edge in followed for end in edge} - known):
-        raise _bad(f"{_GRAPH}: an edge names {strange[0]!r}, which is no node")
+        raise _bad(f"{_GRAPH}: an edge refers to {strange[0]!r}, which is not a node")
     return Workflow(start or _id(graph, "entryNodeId"), known, followed, schema)
 
 
 def _id(part: Any, field: str) -> str:
     found = part.get(field) if isinstance(part, dict) else None
     if not (isinstance(found, str) and 0 < len(found) <= 200 and found.isprintable() and found == found.strip()):
-        raise _bad(f"{_GRAPH}: `{field}` is a text of at most 200 characters on one line")
+        raise _bad(f"{_GRAPH}: `{field}` is a single-line string of at most 200 characters")
     return found
 
 
@@ -265,7 +267,7 @@ def _object(files: dict[str, bytes], path: str) -> dict[str, Any] | None:
     except ToolcribError as error:
         raise _bad(f"{path}: {error_text(error)}") from None
     if not isinstance(value, dict):
-        raise _bad(f"{path} is no JSON object")
+        raise _bad(f"{path} is not a JSON object")
     return value
 
 
@@ -284,4 +286,4 @@ def _bad(why: str) -> BadArguments:
 
 
 def _too_much() -> TooLarge:
-    return TooLarge(f"A package has at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes once it is unpacked.")
+    return TooLarge(f"A package has at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes unpacked.")

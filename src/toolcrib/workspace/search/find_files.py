@@ -57,7 +57,7 @@ def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
     for pattern in made:
         steps = [step for step in pattern.split("/") if step not in ("", ".")]
         if not steps or ".." in steps:
-            raise BadArguments({"pattern": f"{pattern[:80]!r} is no pattern for files: name some, without '..'."})
+            raise BadArguments({"pattern": f"{pattern[:80]!r} is not a file pattern. Use a glob without '..'."})
         if len(steps) == 1 and "/" not in pattern and steps[0] != "**":
             of_names.append(glob_expression(steps[0]))
             continue
@@ -98,7 +98,7 @@ def _either(patterns: Sequence[str]) -> list[str]:
         before, after = pattern[: braces.start()], pattern[braces.end() :]
         pending += [f"{before}{choice}{after}" for choice in reversed(braces[1].split(","))]
         if len(made) + len(pending) > _MOST_PATTERNS:
-            raise BadArguments({"pattern": f"Its braces make more than {_MOST_PATTERNS} patterns. Use fewer."})
+            raise BadArguments({"pattern": f"Its braces expand to more than {_MOST_PATTERNS} patterns. Use fewer."})
     return made
 
 
@@ -228,7 +228,7 @@ async def _folder(tree: WorkspaceTree, place: WorkspacePath) -> tuple[WorkspaceP
     if not standing.exists and not place.is_root:
         raise NotFound(f"Folder not found: {shown(place)}")
     if not standing.is_folder:
-        raise BadArguments({"path": f"Not a folder: {shown(place)}. Search in the folder that holds it."})
+        raise BadArguments({"path": f"Not a folder: {shown(place)}. Search in its parent directory."})
     return standing.place, None if standing.is_virtual else await tree.disk_at(standing.place)
 
 

@@ -25,7 +25,7 @@ async def recover(files: FileStore, sync: Reconciler, *, node: str) -> int:
                 "recovery.failed",
                 workspace_id=str(workspace_id),
                 error=str(error),
-                remedy="Make the workspace's directory writable; its changes are brought to disk when it is next used.",
+                remedy="Make the workspace's directory writable; its changes are written to disk at the next use.",
             )
     if found:
         log.info("recovery.completed", files=found)

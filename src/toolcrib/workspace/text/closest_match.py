@@ -30,7 +30,7 @@ def explain_no_match(text: str, old: str, new: str) -> str:
     found = [*_applied_already(text, new), *_differs_in_a_way(text, old)]
     if found:
         return " ".join(found)
-    return _nearest(text, old) or f"Nothing like it stands there. {COPY_EXACTLY}"
+    return _nearest(text, old) or f"Nothing similar was found. {COPY_EXACTLY}"
 
 
 def _applied_already(text: str, new: str) -> Iterator[str]:
@@ -38,7 +38,7 @@ def _applied_already(text: str, new: str) -> Iterator[str]:
     at = there.find(wanted)
     if at != -1 and len(wanted.strip()) >= _TELLING:
         line = there.count("\n", 0, at) + 1
-        yield f"new_string stands there already (line {line}): the edit may have been made before."
+        yield f"new_string is already there (line {line}): the edit may already be done."
 
 
 # Normalizations of a text. Each keeps the line feeds, so that a position in it gives the line of the file.
@@ -99,7 +99,7 @@ def _differs_in_a_way(text: str, old: str) -> Iterator[str]:
         first = there.count("\n", 0, at)
         count = wanted.count("\n") + 1
         where = f"{_numbered(first, count)} {'differs' if count == 1 else 'differ'}"
-        yield f"{where} from it only in {difference}: there stands {_quoted(_telling_line(text, old, first))}."
+        yield f"{where} from it only in {difference}: the file has {_quoted(_telling_line(text, old, first))}."
         return
 
 
@@ -125,10 +125,10 @@ def _nearest(text: str, old: str) -> str | None:
     pairs = enumerate(zip(there, wanted, strict=False))
     number, (line, sought) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (0, (there[0], wanted[0])))
     if len(wanted) == 1:
-        return f"The nearest is line {best + 1}: {_quoted(line)}. {COPY_EXACTLY}"
+        return f"The closest match is line {best + 1}: {_quoted(line)}. {COPY_EXACTLY}"
     return (
-        f"The nearest are {_numbered(best, len(there)).lower()}; first different is line {best + number + 1}: "
-        f"there stands {_quoted(line)}, in old_string {_quoted(sought)}."
+        f"The closest match is {_numbered(best, len(there)).lower()}; first different line is {best + number + 1}: "
+        f"the file has {_quoted(line)}, old_string has {_quoted(sought)}."
     )
 
 

@@ -12,7 +12,7 @@ from toolcrib.workspace.text.content import is_binary
 # How many lines an error names when a passage occurs several times.
 _NAMED_LINES = 10
 
-_CRLF_KEPT = "The file's lines end in CRLF: old_string was matched, and new lines were put in, with CRLF."
+_CRLF_KEPT = "The file uses CRLF line ends: old_string was matched and new lines were inserted with CRLF."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ def _require_same_encoding(body: bytes, text: str, field: str) -> None:
         line = body.count(b"\n", 0, error.start) + 1
         raise BadArguments(
             {
-                field: f"The file is not UTF-8 (byte 0x{body[error.start]:02x} in line {line}), so nothing but ASCII "
-                "can be put into it. Write it anew in UTF-8, or use ASCII."
+                field: f"The file is not UTF-8 (byte 0x{body[error.start]:02x} in line {line}), so only ASCII "
+                "can be inserted. Rewrite it in UTF-8, or use ASCII."
             }
         ) from None
 

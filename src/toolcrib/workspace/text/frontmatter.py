@@ -53,7 +53,7 @@ def changed(head: bytes, fields: Mapping[str, str]) -> bytes:
         if before.get(name) != value:
             text = _with(text, name, value, line_end="\r\n" if opening.endswith(b"\r\n") else "\n")
     if _fields(text) != {**before, **fields}:
-        raise _unreadable("its fields are not written one to a line, so none can be changed")
+        raise _unreadable("its fields are not one per line, so they cannot be changed")
     return opening + text.encode() + closing
 
 
@@ -67,7 +67,7 @@ def _inside(head: bytes) -> tuple[bytes, str, bytes]:
     except UnicodeDecodeError:
         raise _unreadable("it is not UTF-8") from None
     if len(text) > MAX_CHARACTERS:
-        raise _unreadable(f"its {len(text):,} characters are too many; at most {MAX_CHARACTERS:,} are read")
+        raise _unreadable(f"it has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}")
     return opening[0], text, closing[0]
 
 
@@ -96,7 +96,7 @@ def _refuse_bombs(text: str) -> None:
     depth = 0
     for event in _yaml().parse(text):
         if isinstance(event, AliasEvent):
-            raise _unreadable("aliases (`*name`) are not read; write the value out")
+            raise _unreadable("aliases (`*name`) are not supported; write the value out")
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _unreadable(f"it is nested more than {MAX_DEPTH} levels deep")
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
             return [_plain(inner) for inner in value]
         case str():
             if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-                raise _unreadable("it names half a character (a lone surrogate)")
+                raise _unreadable("it contains a lone surrogate")
             return value
         case None | bool():
             return value
@@ -176,4 +176,4 @@ def _escaped(char: str) -> str:
 
 
 def _unreadable(why: str) -> InvalidFrontmatter:
-    return InvalidFrontmatter(f"The frontmatter cannot be read: {why}. Mend it with `edit`.")
+    return InvalidFrontmatter(f"The frontmatter cannot be parsed: {why}. Fix it with `edit`.")

@@ -72,7 +72,7 @@ def require_plan_name(place: WorkspacePath) -> WorkspacePath:
 def parsed(content: bytes) -> PlanDocument:
     """Parse a plan. Raises ``InvalidFrontmatter`` with what is wrong if it cannot be read."""
     if is_binary(content):
-        raise InvalidFrontmatter("The file is not text, so it is no plan. Choose another, or write it anew.")
+        raise InvalidFrontmatter("The file is not text, so it is not a plan. Choose another file, or rewrite it.")
     head, body = frontmatter.split(content)
     return PlanDocument(head, frontmatter.fields_of(head) if head else None, body)
 

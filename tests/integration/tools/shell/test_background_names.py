@@ -78,7 +78,7 @@ async def test_a_name_that_comes_up_is_moved_to_the_trash_and_ends_it(crib: Crib
 
     told = await ended(crib, started["metadata"]["processId"], agent)
 
-    assert "closed to agents" in told["metadata"]["stopReason"]
+    assert "this path is protected" in told["metadata"]["stopReason"]
     assert told["metadata"]["quarantined"] == [name]
     assert name in told["output"]
     assert not (crib.project / name).is_symlink()

@@ -60,7 +60,7 @@ async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Cri
 
 
 async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: Crib) -> None:
-    """A crash while it runs leaves it unknown: nobody can tell what it has said to whom."""
+    """A crash while it runs leaves it unknown: it is unknown what it has said to whom."""
     agent = await hand(open_crib, hosts=("api.example.org",))
     session = await SessionStore(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
     calling = asyncio.create_task(
@@ -75,7 +75,7 @@ async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: C
     await asyncio.gather(calling, return_exceptions=True)
     ended = await ToolCallStore(open_crib.database).get(tenant, found[0][0])
     assert (ended.state, ended.error["code"]) == ("unknown", "INTERRUPTED")
-    assert "nobody can tell" in ended.error["message"]
+    assert "it is unknown" in ended.error["message"]
 
 
 async def _running(crib: Crib) -> list[tuple[CallId, bool]]:

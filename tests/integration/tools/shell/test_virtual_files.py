@@ -42,7 +42,7 @@ async def test_a_command_does_not_replace_one(crib: Crib, *, there: bool) -> Non
     outcome = await crib.call("bash", command=f"mkdir -p chats && echo mine > {chat[1:]}")
 
     assert outcome.error is not None
-    assert "kept by the system" in outcome.error.message
+    assert "managed by the system" in outcome.error.message
     assert (await crib.result("read", path=chat))["content"] == "# Talk\n\n"
     assert not (crib.project / chat[1:]).exists()
 

@@ -23,33 +23,33 @@ def delta(text: str, offset: int, attempt: int = 1) -> StreamMessage:
 
 
 def story_of(*all_told: StreamMessage, now: float | None = None) -> Transcript:
-    story = Transcript()
+    transcript = Transcript()
     for one in all_told:
-        story.tell(one, now)
-    return story
+        transcript.apply(one, now)
+    return transcript
 
 
 def test_text_grows_in_one_block_and_repeated_deltas_are_ignored() -> None:
-    story = story_of(delta("I shall", 0), delta("shall wri", 2), delta("te.", 11))
+    transcript = story_of(delta("I shall", 0), delta("shall wri", 2), delta("te.", 11))
 
-    [block] = story.blocks
+    [block] = transcript.blocks
     assert isinstance(block, AgentBlock)
     assert block.text == "I shall write."
 
 
 def test_a_retried_message_replaces_the_earlier_text() -> None:
-    story = story_of(delta("I shall not", 0), delta("I shall", 0, attempt=2))
+    transcript = story_of(delta("I shall not", 0), delta("I shall", 0, attempt=2))
 
-    assert [block.text for block in story.blocks if isinstance(block, AgentBlock)] == ["I shall"]
+    assert [block.text for block in transcript.blocks if isinstance(block, AgentBlock)] == ["I shall"]
 
 
 def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> None:
     end = told("stream-end", 4, messageId="m", content="Whole.", usage={"contextTokens": 18, "contextWindow": 100})
-    story = story_of(delta("Who", 0), end)
+    transcript = story_of(delta("Who", 0), end)
 
-    assert [block.text for block in story.blocks if isinstance(block, AgentBlock)] == ["Whole."]
-    assert story.usage == ContextUsage(18, 100)
-    assert story.seen == 4
+    assert [block.text for block in transcript.blocks if isinstance(block, AgentBlock)] == ["Whole."]
+    assert transcript.usage == ContextUsage(18, 100)
+    assert transcript.seen == 4
 
 
 def test_an_empty_message_makes_no_block() -> None:
@@ -57,7 +57,7 @@ def test_an_empty_message_makes_no_block() -> None:
 
 
 def test_a_call_waits_runs_and_ends() -> None:
-    story, call = Transcript(), ToolCallBlock("none")
+    transcript, call = Transcript(), ToolCallBlock("none")
     confirm = told("tool-confirm", toolId="c", toolName="write", approvalId="a", input={"path": "/a"}, changes=[{}])
     states = []
     for one, now in (
@@ -67,11 +67,11 @@ def test_a_call_waits_runs_and_ends() -> None:
         (told("tool-delta", toolId="c", chunk="so", offset=0), 4.0),
         (told("tool-delta", toolId="c", chunk=" far", offset=2), 4.5),
     ):
-        [block] = story.tell(one, now)
+        [block] = transcript.apply(one, now)
         assert isinstance(block, ToolCallBlock)
         call = block
-        states.append((call.state, bool(story.waiting), call.output))
-    story.tell(told("tool-result", toolId="c", toolName="write", status="success", result="done"), 5.0)
+        states.append((call.state, bool(transcript.waiting), call.output))
+    transcript.apply(told("tool-result", toolId="c", toolName="write", status="success", result="done"), 5.0)
 
     assert states == [
         (CallBlockState.WAITING, True, ""),
@@ -81,7 +81,7 @@ def test_a_call_waits_runs_and_ends() -> None:
         (CallBlockState.RUNNING, False, "so far"),
     ]
     assert (call.state, call.output, call.seconds) == (CallBlockState.DONE, "done", 2.0)
-    assert story.blocks == [call]
+    assert transcript.blocks == [call]
 
 
 def test_the_duration_of_a_replayed_call_is_unknown() -> None:
@@ -94,25 +94,25 @@ def test_the_duration_of_a_replayed_call_is_unknown() -> None:
 
 
 def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None:
-    story = story_of(
+    transcript = story_of(
         told("message", 1, role="user", content="Go on"),
         told("run-state", 2, runId="r", state="ready"),
         told("question", 3, questionId="q", toolId="c", questions=[]),
     )
-    before = (story.run_id, dict(story.waiting))
-    story.tell(told("run-state", 4, runId="r", state="ended", endReason="cancelled"))
+    before = (transcript.run_id, dict(transcript.waiting))
+    transcript.apply(told("run-state", 4, runId="r", state="ended", endReason="cancelled"))
 
     assert before == ("r", {"q": "question"})
-    assert (story.run_id, story.waiting) == (None, {})
-    assert isinstance(story.blocks[0], UserBlock)
-    assert isinstance(story.blocks[-1], NoticeBlock)
-    assert story.blocks[-1].text == "Stopped."
+    assert (transcript.run_id, transcript.waiting) == (None, {})
+    assert isinstance(transcript.blocks[0], UserBlock)
+    assert isinstance(transcript.blocks[-1], NoticeBlock)
+    assert transcript.blocks[-1].text == "Cancelled."
 
 
 def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:
-    story = Transcript(mode="plan")
-    story.tell(told("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
-    story.tell(told("tool-start", toolId="e", toolName="exit_plan_mode", input={}))
-    story.tell(told("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
+    transcript = Transcript(mode="plan")
+    transcript.apply(told("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
+    transcript.apply(told("tool-start", toolId="e", toolName="exit_plan_mode", input={}))
+    transcript.apply(told("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
 
-    assert (story.mode, story.last_plan) == ("build", "/plans/a.plan")
+    assert (transcript.mode, transcript.last_plan) == ("build", "/plans/a.plan")

@@ -42,7 +42,7 @@ export function InvitationsCard({ workspaceId, roles }: { workspaceId: string; r
     <Card title="Invite a person without an account">
       <form onSubmit={submit} className="flex flex-wrap items-end gap-3">
         <div className="min-w-52 grow">
-          <Field label="E-mail address to invite" type="email" required value={email} onChange={setEmail} />
+          <Field label="Email address to invite" type="email" required value={email} onChange={setEmail} />
         </div>
         <Select label="Invited as" value={role} onChange={(chosen) => setRole(chosen as Role)} options={roles} />
         <Button type="submit" variant="primary" busy={invite.isPending}>
@@ -63,7 +63,7 @@ export function InvitationsCard({ workspaceId, roles }: { workspaceId: string; r
             rows={open.data.items}
             keyOf={(one) => one.id}
             columns={[
-              { title: "E-mail address", cell: (one) => one.email },
+              { title: "Email address", cell: (one) => one.email },
               { title: "Role", cell: (one) => roles[one.role] },
               { title: "Expires", cell: (one) => <RelativeTime time={one.expires_at} /> },
               {

@@ -146,7 +146,7 @@ function NewMember({ workspaceId }: { workspaceId: string }) {
     <Card title="Add member">
       <form onSubmit={submit} className="flex flex-wrap items-end gap-3">
         <div className="min-w-52 grow">
-          <Field label="E-mail address" type="email" required value={email} onChange={setEmail} />
+          <Field label="Email address" type="email" required value={email} onChange={setEmail} />
         </div>
         <Select label="Role" value={role} onChange={(chosen) => setRole(chosen as Role)} options={ROLES} />
         <Button type="submit" variant="primary" busy={add.isPending}>

@@ -85,7 +85,9 @@ def rewritten(document: bytes, change: Callable[[CommentedMap], bool]) -> bytes:
     try:
         written = _dumped(data, head).replace("\n", end).encode()
     except (RecursionError, ValueError, YAMLError):
-        raise InvalidFrontmatter("A value cannot be written as YAML: it is nested too deeply, or no text.") from None
+        raise InvalidFrontmatter(
+            "A value cannot be encoded as YAML: it is nested too deeply or contains invalid text."
+        ) from None
     fence = f"---{end}".encode()
     return bom + fence + written + fence + rest
 
@@ -107,22 +109,20 @@ def _split(document: bytes) -> tuple[str, str, bytes]:
 
 def _loaded(text: str) -> CommentedMap:
     if len(text) > _MOST_CHARACTERS:
-        raise InvalidFrontmatter(
-            f"The frontmatter has {len(text):,} characters; at most {_MOST_CHARACTERS:,} are read."
-        )
+        raise InvalidFrontmatter(f"The frontmatter has {len(text):,} characters; the limit is {_MOST_CHARACTERS:,}.")
     try:
         _refuse_depth(text)
         data = _yaml(text).load(text)
     except MarkedYAMLError as error:
         # The mark counts from 0, and the opening `---` is the document's first line.
         where = f"line {error.problem_mark.line + 2}: " if error.problem_mark else ""
-        raise InvalidFrontmatter(f"The frontmatter cannot be read: {where}{error.problem}.") from None
+        raise InvalidFrontmatter(f"The frontmatter cannot be parsed: {where}{error.problem}.") from None
     except (YAMLError, ValueError) as error:
-        raise InvalidFrontmatter(f"The frontmatter cannot be read: {str(error).splitlines()[0]}.") from None
+        raise InvalidFrontmatter(f"The frontmatter cannot be parsed: {str(error).splitlines()[0]}.") from None
     if data is None:
         return CommentedMap()
     if not isinstance(data, CommentedMap):
-        raise InvalidFrontmatter("The frontmatter is not a list of `key: value`.")
+        raise InvalidFrontmatter("The frontmatter is not a mapping of `key: value`.")
     return data
 
 

@@ -48,7 +48,9 @@ class FrontmatterUpdate(ToolArguments):
         """The update as plain values for a worker: what to append or set, by field."""
         for name, text in (("currentNodeId", self.currentNodeId), ("updatedAt", self.updatedAt)):
             if text is not None and not isinstance(text.set, str):
-                raise SchemaMismatch(f"`{name}` is a text, not a {type(text.set).__name__}. Nothing was changed.")
+                raise SchemaMismatch(
+                    f"`{name}` must be a string, not a {type(text.set).__name__}. Nothing was changed."
+                )
         return {name: part.model_dump() for name in type(self).model_fields if (part := getattr(self, name))}
 
 

@@ -32,7 +32,7 @@ async def fs_list(arguments: FsListArguments, context: ToolContext) -> dict[str,
         arguments.path,
         entriesPreview=entries[:_MOST_ENTRIES],
         truncated=True,
-        hint=f"{_MOST_ENTRIES} of {len(entries):,} entries. List a folder inside it, or look for text with fs.search.",
+        hint=f"{_MOST_ENTRIES} of {len(entries):,} entries. List a subdirectory, or search with fs.search.",
     )
 
 

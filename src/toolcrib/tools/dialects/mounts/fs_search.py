@@ -45,7 +45,7 @@ async def fs_search(arguments: FsSearchArguments, context: ToolContext) -> dict[
         await matcher.hits([], limit=1)
     result = done(arguments.path, matches=found.matches, truncated=found.full, stats=found.stats)
     if found.full:
-        result["hint"] = "There may be more. Search a folder inside it, or for a longer text."
+        result["hint"] = "There may be more matches. Search a subdirectory or a longer text."
     return result
 
 

@@ -40,9 +40,7 @@ async def _require_match(place: WorkspacePath, wanted: str, context: ToolContext
     try:
         reading = await context.tree.read(place)
     except NotFound:
-        raise PreconditionFailed(
-            f"{place} does not exist (any more). Write it without ifMatchSha256 to create it."
-        ) from None
+        raise PreconditionFailed(f"{place} does not exist. Write it without ifMatchSha256 to create it.") from None
     await context.tree.require_unchanged(reading, wanted)
 
 

@@ -52,7 +52,7 @@ class RegexMatcher:
         """Return the matching lines of each chunk, with one query for all of them."""
         seconds = self._until - monotonic()
         if seconds <= 0:
-            raise TimedOut("The search takes too long. Use a plain text, or search a smaller folder.")
+            raise TimedOut("The search takes too long. Use plain text, or search a smaller directory.")
         found = await self._tree.lines_matching(
             # Without any chunk, PostgreSQL still validates the pattern.
             "\n".join(passage.text for passage in passages) if passages else " ",

@@ -24,7 +24,7 @@ async def file_write(arguments: FileWriteArguments, context: ToolContext) -> dic
     await context.tree.reject_symlink(standing)
     body, kind = encode_content(arguments.content)
     if len(body) > context.tree.max_file_bytes:
-        raise TooLarge(f"The content has {len(body):,} bytes; at most {context.tree.max_file_bytes:,} are taken.")
+        raise TooLarge(f"The content has {len(body):,} bytes; the limit is {context.tree.max_file_bytes:,}.")
     if standing.exists and not standing.is_folder:
         standing = await context.draft.ensure_tracked(standing)
     change = await context.draft.write(standing, body, content=kind)

@@ -30,7 +30,7 @@ def parse(text: str) -> WorkspacePath | HostPath:
     if _MOUNTED.match(text):
         place = parse_mounted(text)
         if place.mount not in _ZONES:
-            raise PathOutsideMount(f"{place} is outside the zones. Name a path in @project or @central.")
+            raise PathOutsideMount(f"{place} is outside the mounts. Use a path in @project or @central.")
         return place
     if not text.lstrip().startswith("/"):
         return parse_relative(text)
@@ -69,5 +69,7 @@ ZonePath = Annotated[
     WorkspacePath | HostPath,
     PlainValidator(_validated),
     PlainSerializer(lambda path: written(path) if isinstance(path, WorkspacePath) else str(path), return_type=str),
-    WithJsonSchema({"type": "string", "description": "A path relative to the project, or absolute inside a zone."}),
+    WithJsonSchema(
+        {"type": "string", "description": "A path relative to the project, or an absolute path inside a mount."}
+    ),
 ]
