@@ -1,7 +1,7 @@
 """LangGraph's agent with its PostgreSQL checkpointer, on the same task as ours. Runs in its own virtualenv.
 
 usage: langgraph_peer.py start|resume TASK FOLDER       one task, or the rest of it; its log is FOLDER/TASK
-       langgraph_peer.py measure CROWD                  CPU and WAL of so many tasks at once, as JSON
+       langgraph_peer.py measure CROWD                  CPU and WAL of CROWD tasks at once, as JSON
 
 The environment sets the database and the model (PEER_DATABASE, PEER_MODEL_URL, PEER_MODEL) and the durability
 (PEER_DURABILITY: async, LangGraph's default, or sync).

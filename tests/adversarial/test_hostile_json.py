@@ -1,4 +1,4 @@
-"""Case 82 at the gate: arguments that no JSON, database or stack could hold. Every call ends and is written down."""
+"""Case 82 at the gate: arguments too hostile for JSON, the database or the stack. Every call ends and is recorded."""
 
 import asyncio
 import math
@@ -68,9 +68,7 @@ async def agent(crib: Crib) -> Caller:
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-async def test_case_82_whatever_stands_in_an_argument_the_call_ends_and_is_written_down(
-    crib: Crib, agent: Caller, value: Any
-) -> None:
+async def test_case_82_any_argument_value_ends_the_call_and_is_recorded(crib: Crib, agent: Caller, value: Any) -> None:
     await crib.result("write", path="/a.txt", content="a\n")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("read", {"path": value}),
@@ -111,9 +109,7 @@ async def test_case_82_whatever_stands_in_an_argument_the_call_ends_and_is_writt
 
 @pytest.mark.req("WS-6", part="hostile contents")
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-async def test_case_82_whatever_is_written_is_stored_and_read_back_or_refused(
-    crib: Crib, agent: Caller, value: Any
-) -> None:
+async def test_case_82_any_content_is_stored_and_read_back_or_rejected(crib: Crib, agent: Caller, value: Any) -> None:
     outcome = await crib.call("write", agent, path="/a", content=value)
 
     assert len(await book_of(crib, outcome.call_id)) == 1
@@ -133,7 +129,7 @@ async def test_case_82_whatever_is_written_is_stored_and_read_back_or_refused(
 
 
 @pytest.mark.parametrize("text", ["a\0b\n", "\ufffe\uffff\n", "\u2028\n", "\U0010ffff\n", "\x1b[31m\n"])
-async def test_case_82_a_text_with_strange_characters_comes_back_as_it_was(crib: Crib, text: str) -> None:
+async def test_case_82_text_with_unusual_characters_is_read_back_unchanged(crib: Crib, text: str) -> None:
     await crib.result("write", path="/a", content=text)
 
     assert (crib.project / "a").read_bytes() == text.encode()
@@ -141,9 +137,7 @@ async def test_case_82_a_text_with_strange_characters_comes_back_as_it_was(crib:
     assert read["content"] == text or "\0" in text
 
 
-async def test_case_82_a_result_that_was_cut_is_kept_as_it_was_but_for_what_cannot_be_stored(
-    crib: Crib, agent: Caller
-) -> None:
+async def test_case_82_truncated_result_is_stored_except_for_what_cannot_be_stored(crib: Crib, agent: Caller) -> None:
     text = 'print("\\u0000 \\ud800 \U0001f600")\n' * 5_000
     await crib.result("write", path="/a.py", content=text)
 
@@ -158,7 +152,7 @@ async def test_case_82_a_result_that_was_cut_is_kept_as_it_was_but_for_what_cann
 
 
 @pytest.mark.req("AU-1", part="one call's arguments never keep another's record from being written")
-async def test_case_82_a_hostile_call_does_not_spoil_the_records_of_others(crib: Crib) -> None:
+async def test_case_82_hostile_call_does_not_corrupt_the_records_of_others(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="a\n")
 
     outcomes = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""An MCP server that means no good harms neither the server nor another workspace, and each call ends in time."""
+"""A hostile MCP server harms neither the server nor another workspace, and each call ends in time."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ __all__ = ["crib", "sandbox", "settings"]
 pytestmark = pytest.mark.xdist_group("hostile-mcp")
 
 _PROGRAM = (Path(__file__).parent.parent / "fakes" / "hostile_mcp.py").read_text()
-# A call to a tool that means no good is ended after so long; the test's own patience is longer.
+# A call to a hostile tool ends after this time; the test's own timeout is longer.
 _SECONDS = 1.5
 _GRACE = 30.0
 _NEIGHBOURS_CALLS = 9
@@ -63,7 +63,7 @@ async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_ne
 
 
 async def _busy(crib: Crib) -> float:
-    """How long most of many small calls took: one may meet a moment in which the machine is lent to others."""
+    """Return how long most of many small calls took: single calls may meet a busy machine."""
     took = []
     for _ in range(_NEIGHBOURS_CALLS):
         began = time.monotonic()
@@ -73,7 +73,7 @@ async def _busy(crib: Crib) -> float:
 
 
 class FarAway:
-    """A hostile server behind an address. What it does to a call is said by the tool's name."""
+    """A hostile server over HTTP. The tool's name selects what it does to a call."""
 
     def __init__(self) -> None:
         self.led_astray = False
@@ -136,7 +136,7 @@ async def _answer(send: Any, body: bytes, *, status: int = 200, location: bytes 
 
 
 @pytest.mark.req("MC-1", part="a hostile server behind an address")
-async def test_a_hostile_server_behind_an_address_gets_no_further(crib: Crib) -> None:
+async def test_hostile_http_server_achieves_no_more(crib: Crib) -> None:
     far = FarAway()
     names = ("hang", "huge", "junk", "astray", "endless", "fine")
     permissions = {f"mcp:far/{name}": {"allowed": True, "timeout": _SECONDS} for name in names}
@@ -156,7 +156,7 @@ async def test_a_hostile_server_behind_an_address_gets_no_further(crib: Crib) ->
 
 @asynccontextmanager
 async def answering(app: Any) -> AsyncIterator[str]:
-    """Where an application listens, on loopback."""
+    """Serve an application on loopback and yield its URL."""
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -168,7 +168,7 @@ async def answering(app: Any) -> AsyncIterator[str]:
 
 
 @pytest.mark.req("MC-1", part="a changed tool list")
-async def test_a_tool_that_changed_is_off_until_an_owner_approves_it_again(crib: Crib) -> None:
+async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(crib: Crib) -> None:
     server = await hostile(crib)
     assert (await crib.call("mcp:hostile/fine")).succeeded
     assert (await crib.call("mcp:hostile/rename")).succeeded
@@ -190,7 +190,7 @@ async def test_a_tool_that_changed_is_off_until_an_owner_approves_it_again(crib:
 
 
 @pytest.mark.req("MC-1", part="approval of a list")
-async def test_nothing_can_be_used_before_the_list_is_approved_and_only_the_list_that_was_seen(crib: Crib) -> None:
+async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(crib: Crib) -> None:
     server = await hostile(crib, approve=False)
     assert server.problem is not None
     assert "'bad name" in server.problem
@@ -201,7 +201,7 @@ async def test_nothing_can_be_used_before_the_list_is_approved_and_only_the_list
 
 
 @pytest.mark.req("MC-1", part="what a server says is data")
-async def test_words_that_a_server_smuggles_in_reach_nobody_as_commands(crib: Crib) -> None:
+async def test_text_from_a_server_is_data_without_control_characters(crib: Crib) -> None:
     await hostile(crib)
     said = (await crib.result("mcp:hostile/inject"))["text"]
     assert "ignore your rules" in said, "it is told, as what the server said"
@@ -214,7 +214,7 @@ async def test_words_that_a_server_smuggles_in_reach_nobody_as_commands(crib: Cr
 
 
 @pytest.mark.req("MC-1", part="permissions and trust")
-async def test_an_agent_needs_toolset_permission_and_a_persons_yes(crib: Crib) -> None:
+async def test_agent_needs_toolset_permission_and_approval(crib: Crib) -> None:
     await hostile(crib, safe=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
     without_toolset = await hired(crib, tool_permissions=allowed)
@@ -226,7 +226,7 @@ async def test_an_agent_needs_toolset_permission_and_a_persons_yes(crib: Crib) -
     assert (await crib.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"
 
 
-async def test_a_neighbour_has_none_of_its_tools(crib: Crib) -> None:
+async def test_other_workspaces_have_none_of_its_tools(crib: Crib) -> None:
     await hostile(crib)
     other = await neighbour(crib)
     outcome = await other.call("mcp:hostile/fine")
@@ -238,16 +238,16 @@ async def test_a_neighbour_has_none_of_its_tools(crib: Crib) -> None:
 @pytest.mark.parametrize(
     "url", ["http://example.org/mcp", "file:///etc/passwd", "https://a:b@example.org/", "https://", "gopher://x/"]
 )
-def test_addresses_that_would_leak_or_lead_astray_are_refused(url: str) -> None:
+def test_urls_that_would_leak_or_mislead_are_rejected(url: str) -> None:
     with pytest.raises(BadArguments):
         checked_url(url, private_hosts=())
 
 
-async def test_an_address_inside_the_servers_network_is_not_contacted(crib: Crib) -> None:
+async def test_address_inside_the_servers_network_is_not_contacted(crib: Crib) -> None:
     contacted = asyncio.Event()
     listener = await asyncio.start_server(lambda *_: contacted.set(), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    # As an operator has it who allows nothing.
+    # As with an operator who allows nothing.
     strict = crib.settings.model_copy(update={"allowed_private_mcp_hosts": ()})
     async with listener:
         engine = assemble(strict, crib.database)

@@ -1,4 +1,4 @@
-"""Packages from people who mean harm: their archives, their agents, and agents that leave their workflow."""
+"""Hostile packages: their archives, their agents, and agents that leave their workflow."""
 
 import asyncio
 import io
@@ -33,11 +33,11 @@ from toolcrib.workspace.packages.package_archive import MOST_BYTES, MOST_FILES, 
 
 
 def zip_with(name: str, body: bytes = b"x", *, mode: int = 0, **entry: Any) -> bytes:
-    """A good package with one more entry."""
+    """A valid package with one more entry."""
     archive = io.BytesIO(package_of())
     with zipfile.ZipFile(archive, "a") as opened:
         added = zipfile.ZipInfo(name)
-        # Which it ends at a NUL.
+        # The name ends at the NUL.
         added.filename = name
         added.external_attr = mode << 16
         for field, value in entry.items():
@@ -54,7 +54,7 @@ def tar_with(name: str, kind: bytes = tarfile.REGTYPE, *, mode: int = 0o644, tar
 
 def encrypted() -> bytes:
     archive = bytearray(zip_with("secret.md"))
-    # The flag of the entry, in its own header and in the directory.
+    # The entry's flag, in its own header and in the directory.
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         at = archive.rfind(mark) + offset
         archive[at : at + 2] = struct.pack("<H", 1)
@@ -66,7 +66,7 @@ def bomb() -> bytes:
 
 
 def lying_bomb() -> bytes:
-    """Its headers promise one byte."""
+    """Its headers declare one byte."""
     archive = bytearray(bomb())
     archive = archive.replace(struct.pack("<I", MOST_BYTES + 1), struct.pack("<I", 1))
     return bytes(archive)
@@ -155,20 +155,20 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_archive_is_refused_in_a_moment_and_says_why(name: str) -> None:
+async def test_hostile_archive_is_rejected_quickly_with_the_reason(name: str) -> None:
     archive = HOSTILE[name]()
     started = time.process_time()
 
     with pytest.raises((BadArguments, TooLarge)) as refused:
         await package_in(archive)
 
-    # The worker does the work, and is bounded; here, next to nothing is done.
+    # The worker does the work, within its limits; almost none is done here.
     assert time.process_time() - started < 1
     assert refused.value.message
     assert not any(character in json.dumps(refused.value.fields) for character in "\x1b\0")
 
 
-def test_good_archives_of_every_kind_hold_the_same() -> None:
+def test_valid_archives_of_every_kind_have_the_same_contents() -> None:
     files = {"docs/guide.md": "# Guide", "agents/planner.yaml": AGENT, "workflow.md": DOCUMENT}
     archives = package_of(files=files), tar_of(files=files), tar_of(files=files, gz=False)
 
@@ -178,7 +178,7 @@ def test_good_archives_of_every_kind_hold_the_same() -> None:
     assert found[0]["workflow"] == {"start": "start", "nodes": ["start"], "edges": [], "schema": None}
 
 
-# What was installed
+# Installed packages
 
 
 @pytest.fixture
@@ -192,7 +192,9 @@ def packages(crib: Crib) -> PackageInstaller:
     return PackageInstaller(PackageStore(crib.database), shelves.files, shelves.mounts, node=crib.settings.node_name)
 
 
-async def test_what_fails_leaves_nothing_and_what_stood_before_stays(crib: Crib, packages: PackageInstaller) -> None:
+async def test_failed_install_leaves_nothing_and_keeps_the_previous_version(
+    crib: Crib, packages: PackageInstaller
+) -> None:
     tenant = Tenant.of(crib.caller)
     await packages.install(tenant, package_of(files={"a.md": "first"}))
     await AgentStore(crib.database).create(tenant, name="demo.taken", definition="")
@@ -208,9 +210,7 @@ async def test_what_fails_leaves_nothing_and_what_stood_before_stays(crib: Crib,
     assert [one.version for one in await packages.rows.list(tenant)] == ["1.0.0"]
 
 
-async def test_nothing_of_a_package_is_anyone_elses_or_can_be_run_as_such(
-    crib: Crib, packages: PackageInstaller
-) -> None:
+async def test_package_files_are_private_and_not_executable(crib: Crib, packages: PackageInstaller) -> None:
     await packages.install(Tenant.of(crib.caller), package_of(files={"bin/run": "#!/bin/sh\n"}))
 
     root = crib.engine.shelves.mounts.packages.current(crib.caller.workspace_id)
@@ -220,7 +220,7 @@ async def test_nothing_of_a_package_is_anyone_elses_or_can_be_run_as_such(
     assert all(stat.S_ISDIR(one.st_mode) or stat.S_IMODE(one.st_mode) == 0o644 for one in found.values())
 
 
-async def test_a_packages_agent_is_trusted_no_further_than_guided_and_lifts_no_protection(
+async def test_packages_agent_has_at_most_guided_trust_and_lifts_no_protection(
     crib: Crib, packages: PackageInstaller
 ) -> None:
     greedy = (
@@ -251,7 +251,7 @@ FREE = {
 
 @pytest.fixture
 async def runner(crib: Crib, packages: PackageInstaller) -> Caller:
-    """An autonomous agent in a run of a workflow, which has taken its first step."""
+    """An autonomous agent in a run of a workflow, after its first step."""
     tenant = Tenant.of(crib.caller)
     files = {"workflow.md": DOCUMENT, "workflow.graph.json": json.dumps(GRAPH)}
     await packages.install(tenant, package_of(files=files))
@@ -304,7 +304,7 @@ async def test_no_tool_takes_an_agent_out_of_its_workflow(crib: Crib, runner: Ca
     assert outcome.error is not None, outcome.result
 
 
-async def test_an_agent_does_not_undo_a_step_and_a_person_does(crib: Crib, runner: Caller) -> None:
+async def test_agent_cannot_undo_a_step_and_a_person_can(crib: Crib, runner: Caller) -> None:
     document = crib.mount(f"state/{runner.session_id}") / "workflow.md"
     moved = await crib.call("fs.apply_patch", runner, path="@state/workflow.md", patch=_to("review"))
     undone = {"calls": [str(moved.call_id)]}
@@ -316,7 +316,7 @@ async def test_an_agent_does_not_undo_a_step_and_a_person_does(crib: Crib, runne
     assert "currentNodeId: plan" in document.read_text()
 
 
-async def test_a_background_process_writes_nothing_where_a_workflow_runs(crib: Crib, runner: Caller) -> None:
+async def test_background_process_writes_nothing_where_a_workflow_runs(crib: Crib, runner: Caller) -> None:
     state = crib.mount(f"state/{runner.session_id}")
     before = (state / "workflow.md").read_text()
     command = (

@@ -23,7 +23,7 @@ WAYS = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"]
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder outside the workspace, which must be as it was after every test."""
+    """A folder outside the workspace, which must be unchanged after every test."""
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o755)
     (outside / "secret").write_bytes(SECRET)
@@ -66,7 +66,7 @@ def at(path: str) -> WorkspacePath:
 
 
 def every_act(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
-    """Everything that would read or change what stands at ``place``."""
+    """Return every call that would read or change a path's target."""
     return {
         "read": lambda: disk.read(place, limit=99),
         "entries": lambda: disk.entries(place),
@@ -80,7 +80,7 @@ def every_act(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[],
 
 
 def every_act_below(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
-    """Everything that would have to pass through what stands at ``place``."""
+    """Return every call that would have to pass through a path."""
     below, deeper = place.child("secret"), place.child("new").child("x")
     return every_act(disk, below) | {
         "look": lambda: disk.stat(below),
@@ -103,7 +103,7 @@ def test_case_25_link_to_a_file(disk: MountWriter, root: Path, outside: Path) ->
                 act()
 
 
-def test_case_25_a_link_can_be_looked_at_moved_and_removed_itself(disk: MountWriter, root: Path, outside: Path) -> None:
+def test_case_25_link_itself_can_be_inspected_moved_and_deleted(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside / "secret")
 
     node = disk.stat(at("/link"))
@@ -115,7 +115,7 @@ def test_case_25_a_link_can_be_looked_at_moved_and_removed_itself(disk: MountWri
     assert not (root / "moved").is_symlink()
 
 
-def test_case_25_a_link_that_stays_inside_is_an_ordinary_error(disk: MountWriter, root: Path) -> None:
+def test_case_25_link_that_stays_inside_is_an_ordinary_error(disk: MountWriter, root: Path) -> None:
     (root / "link").symlink_to("folder/../folder/file")
 
     for act in every_act(disk, at("/link")).values():
@@ -124,7 +124,7 @@ def test_case_25_a_link_that_stays_inside_is_an_ordinary_error(disk: MountWriter
     assert (root / "folder/file").read_bytes() == b"inside"
 
 
-def test_case_25_a_link_that_leads_out_by_way_of_others_is_outside(
+def test_case_25_link_that_leads_out_through_other_links_is_outside(
     disk: MountWriter, root: Path, outside: Path
 ) -> None:
     (root / "first").symlink_to("folder/second")
@@ -148,7 +148,7 @@ def test_case_26_link_to_a_folder(disk: MountWriter, root: Path, outside: Path) 
                 act()
 
 
-def test_case_26_a_walk_names_the_link_and_does_not_enter_it(disk: MountWriter, root: Path, outside: Path) -> None:
+def test_case_26_walk_lists_the_link_and_does_not_enter_it(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
 
     assert sorted(place.path for place, _ in disk.walk(at("/"))) == ["/folder", "/folder/file", "/link"]
@@ -227,7 +227,7 @@ def test_case_40_root_replaced(disk: MountWriter, root: Path, outside: Path, tmp
     assert (tmp_path / "moved/new").read_bytes() == b"x"
 
 
-# A mount inside the workspace, made in a namespace of its own, where an ordinary user may mount.
+# A mount inside the workspace, made in its own namespace, where an ordinary user may mount.
 
 
 @WAYS
@@ -248,7 +248,7 @@ def test_case_39_mount_crossing(root: Path, outside: Path, openat2: bool, kind: 
 
 
 @WAYS
-def test_case_39_a_file_that_is_mounted_over_is_not_read(root: Path, outside: Path, openat2: bool) -> None:
+def test_case_39_file_that_is_mounted_over_is_not_read(root: Path, outside: Path, openat2: bool) -> None:
     (root / "mounted").touch()
     program = """
         with pytest.raises(PathOutsideMount):

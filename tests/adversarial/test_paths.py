@@ -1,4 +1,4 @@
-"""Cases 1 to 16 and 24: paths that try to leave the mount, or to be no path at all."""
+"""Cases 1 to 16 and 24: paths that try to leave the mount, or are malformed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("WS-2", part="adversarial")
 
-# How a path that is relative to the project is said in each language.
+# How each dialect writes a path that is relative to the project.
 LANGUAGES = pytest.mark.parametrize(
     ("parse", "prefix"),
     [(parse_absolute, "/"), (parse_mounted, "@project/"), (parse_relative, "")],
@@ -31,7 +31,7 @@ LANGUAGES = pytest.mark.parametrize(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace with a secret beside it, and a neighbour whose name begins like its own."""
+    """A workspace with a secret beside it, and a sibling folder whose name has the same prefix."""
     for name in ("ws", "ws-evil", "outside"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "secret").write_bytes(name.encode())
@@ -95,7 +95,7 @@ def test_case_07_empty_path(parse: type) -> None:
             parse(text)
 
 
-def test_case_07_a_dot_is_the_root_which_cannot_be_read(disk: MountWriter) -> None:
+def test_case_07_dot_is_the_root_which_cannot_be_read(disk: MountWriter) -> None:
     for place in (parse_absolute("."), parse_mounted("@project/."), parse_relative(".")):
         assert place.is_root
         with pytest.raises(BadArguments):
@@ -190,6 +190,6 @@ def test_case_16_control_character(parse: type, prefix: str, text: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 1, True, 1.5, b"/x", ["/x"], {"path": "/x"}, ("/", "x")])
 @pytest.mark.parametrize("kind", [AbsolutePath, MountPath, RelativePath], ids=["absolute", "mounted", "relative"])
-def test_case_24_path_that_is_no_string(kind: type[WorkspacePath], value: object) -> None:
+def test_case_24_path_that_is_not_a_string(kind: type[WorkspacePath], value: object) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(kind).validate_python(value)

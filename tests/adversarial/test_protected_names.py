@@ -26,7 +26,7 @@ pytestmark = pytest.mark.req("WS-4", part="no spelling is read or written, there
 
 SECRET = "KEY=hunter2\n"
 
-# Case by case: names that some file system or reader takes for a protected one. None of them exists.
+# Names that some file system or reader treats as a protected one, case by case. None of them exists.
 SPELLINGS = {
     "17 upper case": "/.ENV",
     "17 mixed case": "/.Git/Config",
@@ -52,7 +52,7 @@ SPELLINGS = {
     "a program's": "/.mcp.json",
 }
 
-# The same for names of what becomes code, which is read freely and written only if a person agrees.
+# The same for names of files that become code, which agents read freely and write only with approval.
 CODE_SPELLINGS = {
     "17 upper case": "/.VSCODE/tasks.json",
     "18 fullwidth dot": "/\uff0evscode/tasks.json",
@@ -75,7 +75,7 @@ async def agent(crib: Crib) -> Caller:
 
 
 def calls_on(path: str) -> dict[str, dict[str, Any]]:
-    """Every tool that could read or write a path, or move something onto or away from it."""
+    """A call of every tool that could read or write a path, or move something onto or away from it."""
     return {
         "read": {"path": path},
         "file_info": {"path": path},
@@ -137,7 +137,9 @@ async def test_cases_17_to_22_no_spelling_is_read_or_written_even_if_nothing_is_
 
 
 @pytest.mark.parametrize("path", CODE_SPELLINGS.values(), ids=CODE_SPELLINGS)
-async def test_no_spelling_of_what_becomes_code_is_written_unasked(crib: Crib, agent: Caller, path: str) -> None:
+async def test_no_spelling_of_a_file_that_becomes_code_is_written_without_approval(
+    crib: Crib, agent: Caller, path: str
+) -> None:
     await crib.result("write", path="/mine.txt", content="mine")
     before = standing(crib)
 
@@ -156,7 +158,7 @@ async def test_no_spelling_of_what_becomes_code_is_written_unasked(crib: Crib, a
 
 
 @pytest.mark.parametrize("path", ["/secrets/a.plan", "/.env.plan", "/.ssh/a-b-c.plan", "/CREDENTIALS/b.plan"])
-async def test_a_plan_with_a_protected_name_is_none_for_agents(crib: Crib, agent: Caller, path: str) -> None:
+async def test_plan_with_a_protected_name_is_hidden_from_agents(crib: Crib, agent: Caller, path: str) -> None:
     await crib.result("plan_write", path=path, title="x", content=SECRET)
     before = standing(crib)
 
@@ -169,9 +171,7 @@ async def test_a_plan_with_a_protected_name_is_none_for_agents(crib: Crib, agent
 
 
 @pytest.mark.parametrize("path", ["/.env", "/.git/config", "/a/credentials.json", "/.ssh/id_rsa"])
-async def test_what_is_there_is_refused_alike_in_the_history_and_on_disk_only(
-    crib: Crib, agent: Caller, path: str
-) -> None:
+async def test_tracked_and_untracked_files_are_denied_alike(crib: Crib, agent: Caller, path: str) -> None:
     await crib.result("write", path=path, content=SECRET)
     on_disk = crib.project / "disk" / path.lstrip("/")
     on_disk.parent.mkdir(parents=True)
@@ -185,7 +185,7 @@ async def test_what_is_there_is_refused_alike_in_the_history_and_on_disk_only(
     assert (await crib.result("read", path=path))["content"] == SECRET
 
 
-async def test_case_23_git_as_a_file_is_not_written_unasked_and_can_be_read(crib: Crib, agent: Caller) -> None:
+async def test_case_23_git_as_a_file_is_not_written_without_approval_and_can_be_read(crib: Crib, agent: Caller) -> None:
     (crib.project / "sub").mkdir()
     (crib.project / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
 
@@ -197,7 +197,9 @@ async def test_case_23_git_as_a_file_is_not_written_unasked_and_can_be_read(crib
 
 
 @pytest.mark.parametrize("path", [["/.env"], {"path": "/.env"}, 7, None, True, b"/.env"], ids=repr)
-async def test_case_24_a_path_that_is_no_string_is_a_wrong_argument(crib: Crib, agent: Caller, path: object) -> None:
+async def test_case_24_path_that_is_not_a_string_is_an_invalid_argument(
+    crib: Crib, agent: Caller, path: object
+) -> None:
     for tool, arguments in calls_on("/x").items():
         key = "source" if tool == "mv" else "path"
         outcome = await crib.call(tool, agent, **{**arguments, key: path})
@@ -229,7 +231,7 @@ async def test_protected_names_are_protected_in_every_mount(crib: Crib) -> None:
         await refused(crib, agent, "put", path=f"@{mount}/d/.env", text="x")
 
 
-async def test_a_batch_withholds_the_protected_file_and_gives_the_others(crib: Crib, agent: Caller) -> None:
+async def test_batch_withholds_the_protected_file_and_returns_the_others(crib: Crib, agent: Caller) -> None:
     for path in ("/a.txt", "/.env", "/b.txt"):
         await crib.result("write", path=path, content=SECRET if path == "/.env" else f"{path}\n")
     paths = ["/a.txt", "/.env", "/.git/config", "/.E\u200bNV", "/b.txt"]
@@ -245,7 +247,7 @@ async def test_a_batch_withholds_the_protected_file_and_gives_the_others(crib: C
     assert "hunter2" not in str(read)
 
 
-async def test_names_are_listed_though_contents_are_not_given(crib: Crib, agent: Caller) -> None:
+async def test_protected_names_are_listed_without_their_contents(crib: Crib, agent: Caller) -> None:
     await crib.result("write", path="/.env", content=SECRET)
     (crib.project / ".git").mkdir()
     (crib.project / ".git" / "config").write_text("[core]\n")
@@ -256,7 +258,7 @@ async def test_names_are_listed_though_contents_are_not_given(crib: Crib, agent:
     assert real == ["/.git", "/.env", "/.git/config"]
 
 
-async def test_no_version_of_a_protected_file_is_given(crib: Crib, agent: Caller) -> None:
+async def test_no_version_of_a_protected_file_is_returned(crib: Crib, agent: Caller) -> None:
     made = await crib.result("write", path="/.env", content=SECRET)
     later = await crib.result("write", path="/.env", content="KEY=2\n", overwrite=True)
 
@@ -272,7 +274,7 @@ async def test_no_version_of_a_protected_file_is_given(crib: Crib, agent: Caller
 
 
 @pytest.mark.parametrize(("before", "after"), [("/.env", "/notes.txt"), ("/notes.txt", "/.env")])
-async def test_a_file_that_was_or_is_protected_gives_no_version_of_that_time(
+async def test_version_from_a_protected_time_is_not_returned(
     crib: Crib, agent: Caller, before: str, after: str
 ) -> None:
     made = await crib.result("write", path=before, content=SECRET)
@@ -282,13 +284,13 @@ async def test_a_file_that_was_or_is_protected_gives_no_version_of_that_time(
 
     for version in protected:
         await refused(crib, agent, "file_version", version_id=version)
-    # What stands under a protected name now is not given under the name that it had before either.
+    # A file that has a protected name now is not returned under its earlier name either.
     if after == "/.env":
         await refused(crib, agent, "file_version", version_id=made["version_id"])
         await refused(crib, agent, "file_compare", from_version=made["version_id"], to_version=made["version_id"])
 
 
-async def test_an_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: Caller) -> None:
+async def test_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: Caller) -> None:
     for path in ("/.env", "/.env.local", "/.git/config"):
         await crib.result("write", path=path, content=SECRET)
     lifted = await trusted(crib, unprotected_paths=[".env"])
@@ -303,9 +305,7 @@ async def test_an_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: 
 
 @pytest.mark.parametrize("synced", [True, False], ids=["known", "on disk only"])
 @pytest.mark.parametrize("child", [".env", "deep/er/.git/config", "x/deploy.pem"])
-async def test_a_folder_that_carries_a_protected_child_is_not_moved(
-    crib: Crib, agent: Caller, child: str, synced: bool
-) -> None:
+async def test_folder_with_a_protected_child_is_not_moved(crib: Crib, agent: Caller, child: str, synced: bool) -> None:
     await crib.result("write", path="/app/main.py", content="print()\n")
     inside = crib.project / "app" / child
     if synced:
@@ -321,7 +321,7 @@ async def test_a_folder_that_carries_a_protected_child_is_not_moved(
     assert (await crib.call("mv", source="/app", destination="/elsewhere")).succeeded
 
 
-async def test_nothing_is_moved_unasked_into_a_folder_whose_name_would_protect_it(crib: Crib, agent: Caller) -> None:
+async def test_moving_into_a_folder_that_would_protect_it_needs_approval(crib: Crib, agent: Caller) -> None:
     await crib.result("write", path="/hooks/pre-commit", content="#!/bin/sh\n")
     (crib.project / ".git").mkdir()
 
@@ -333,7 +333,7 @@ async def test_nothing_is_moved_unasked_into_a_folder_whose_name_would_protect_i
 
 
 @pytest.mark.parametrize("target", [".env", "sub/../.env", "./.env"])
-async def test_case_31_an_alias_of_a_protected_file_gives_nothing(crib: Crib, agent: Caller, target: str) -> None:
+async def test_case_31_alias_of_a_protected_file_returns_nothing(crib: Crib, agent: Caller, target: str) -> None:
     (crib.project / "sub").mkdir()
     (crib.project / ".env").write_text(SECRET)
     (crib.project / "notes").symlink_to(target)
@@ -357,14 +357,14 @@ async def known_files(crib: Crib) -> list[str]:
 
 
 @pytest.mark.parametrize("first", ["read", "touch", "edit", "write", "mv", "file_info"])
-async def test_case_32_a_hard_link_to_a_protected_file_gives_nothing(crib: Crib, agent: Caller, first: str) -> None:
+async def test_case_32_hard_link_to_a_protected_file_returns_nothing(crib: Crib, agent: Caller, first: str) -> None:
     (crib.project / ".env").write_text(SECRET)
     os.link(crib.project / ".env", crib.project / "notes")
 
     outcome = await crib.call(first, agent, **calls_on("/notes")[first])
 
     assert "hunter2" not in str(outcome)
-    # Nor does its content come by way of the history, into which the call may have taken it.
+    # Its content is not in the history either, into which the call may have imported it.
     for file_id in await known_files(crib):
         found = await crib.call("file_versions", agent, file_id=file_id)
         for version in (found.result or {}).get("versions", ()):
@@ -373,7 +373,7 @@ async def test_case_32_a_hard_link_to_a_protected_file_gives_nothing(crib: Crib,
     assert (crib.project / ".env").read_text() == SECRET
 
 
-async def test_case_32_a_known_file_that_became_a_hard_link_is_not_taken_in_by_an_agent(
+async def test_case_32_tracked_file_that_became_a_hard_link_is_not_imported_by_an_agent(
     crib: Crib, agent: Caller
 ) -> None:
     await crib.result("write", path="/notes", content="mine\n")
@@ -389,9 +389,7 @@ async def test_case_32_a_known_file_that_became_a_hard_link_is_not_taken_in_by_a
     assert len((await crib.result("file_versions", file_id=file_id))["versions"]) == 1
 
 
-async def test_case_40_a_workspace_whose_root_is_replaced_is_not_served_from_elsewhere(
-    crib: Crib, agent: Caller
-) -> None:
+async def test_case_40_workspace_with_a_replaced_root_is_not_served_from_elsewhere(crib: Crib, agent: Caller) -> None:
     await crib.result("write", path="/a.txt", content="mine\n")
     elsewhere, root = crib.settings.data_dir / "elsewhere", crib.project
     elsewhere.mkdir()
@@ -402,7 +400,7 @@ async def test_case_40_a_workspace_whose_root_is_replaced_is_not_served_from_els
     read = await crib.call("read", agent, path="/a.txt")
     written = await crib.call("write", agent, path="/b.txt", content="x")
 
-    # The root is held open: what stands at its path now is nobody's business.
+    # The root is held open: what is at its path now does not matter.
     assert (read.result["content"], written.succeeded) == ("mine\n", True)
     assert (root.with_name("kept") / "b.txt").read_text() == "x"
     assert [path.name for path in elsewhere.iterdir()] == ["a.txt"]
@@ -419,12 +417,12 @@ async def test_case_41_of_writers_with_one_hash_one_succeeds(crib: Crib, agent: 
     assert sum(outcome.succeeded for outcome in outcomes) == 1
 
 
-# The acceptance criteria of the sandbox, by their names.
+# The acceptance criteria of the sandbox, under their ids.
 
 
 @pytest.mark.req("WS-2", part="through the gate")
 @pytest.mark.parametrize("write", [False, True])
-async def test_ac3_a_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, agent: Caller, write: bool) -> None:
+async def test_ac3_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, agent: Caller, write: bool) -> None:
     tool, more = ("write", {"content": "x"}) if write else ("read", {})
 
     for caller in (agent, crib.caller):
@@ -434,7 +432,7 @@ async def test_ac3_a_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, a
 
 
 @pytest.mark.req("WS-3", part="through the gate")
-async def test_ac4_a_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) -> None:
+async def test_ac4_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) -> None:
     (crib.project / "alias").symlink_to("/etc/passwd")
 
     for caller in (agent, crib.caller):
@@ -448,7 +446,7 @@ async def test_ac4_a_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) ->
 
 
 @pytest.mark.req("WS-2", part="through the gate")
-async def test_ac5_a_path_inside_is_taken_and_resolved(crib: Crib, agent: Caller) -> None:
+async def test_ac5_path_inside_is_accepted_and_resolved(crib: Crib, agent: Caller) -> None:
     outcome = await crib.call("write", agent, path="src/./x/../a.py", content="print()\n")
 
     assert outcome.result["path"] == "/src/a.py"
@@ -456,7 +454,7 @@ async def test_ac5_a_path_inside_is_taken_and_resolved(crib: Crib, agent: Caller
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_ac6_the_env_file_is_a_dangerous_path(crib: Crib, agent: Caller, write: bool) -> None:
+async def test_ac6_env_file_is_a_dangerous_path(crib: Crib, agent: Caller, write: bool) -> None:
     tool, more = ("write", {"content": "x"}) if write else ("read", {})
 
     await refused(crib, agent, tool, path=".env", **more)

@@ -1,7 +1,7 @@
-"""Cases 33 to 36, 38, 41 and 42: somebody changes the tree while we read and write it.
+"""Cases 33 to 36, 38, 41 and 42: an attacker changes the tree while we read and write it.
 
-The attacker exchanges a folder for a link to the outside without pause. One test shows that it is good at it:
-the algorithm that checks first and opens afterwards leaks to it. The others show that the disk does not.
+The attacker swaps a folder and a link to the outside without pause. One test shows that the attack works:
+the algorithm that checks first and opens afterwards leaks. The others show that our disk access does not.
 """
 
 import os
@@ -42,7 +42,7 @@ def swapper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Arena:
-    """A workspace, the outside, and inside ``folder`` and ``link``, which the attacker exchanges."""
+    """A workspace, the outside, and inside it ``folder`` and ``link``, which the attacker swaps."""
 
     def __init__(self, base: Path) -> None:
         self.root, self.outside = base / "ws", base / "outside"
@@ -64,7 +64,7 @@ class Arena:
 
 @pytest.fixture
 def arena(tmp_path: Path) -> Iterator[Arena]:
-    """In memory where it can be, since there fsync costs nothing and the race is the tighter."""
+    """In memory where possible, since fsync costs nothing there and the race is tighter."""
     shared = Path("/dev/shm")
     base = shared if os.access(shared, os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=base) as folder:
@@ -98,7 +98,7 @@ def at(path: str) -> WorkspacePath:
 
 
 def race(times: int, act: Callable[[int], str]) -> Counter[str]:
-    """Act at least so often, and until both the folder and the link were met."""
+    """Act at least this often, and until both the folder and the link were met."""
     met: Counter[str] = Counter()
     deadline = time.monotonic() + DEADLINE_S
     for number in count():
@@ -112,11 +112,11 @@ def race(times: int, act: Callable[[int], str]) -> Counter[str]:
     raise AssertionError("unreachable")
 
 
-# The attacker is good
+# The attack works
 
 
-def test_the_attack_succeeds_against_checking_before_opening(swapper: Path, arena: Arena) -> None:
-    """What ``realpath`` and a prefix would let through, so that the tests below can be believed."""
+def test_attack_succeeds_against_checking_before_opening(swapper: Path, arena: Arena) -> None:
+    """What ``realpath`` and a prefix check would let through, so that the tests below are credible."""
     with swapping(swapper, arena.root / "folder", arena.root / "link"):
         leaked = any(checked_then_opened(arena.root, "folder/file") == SECRET for _ in range(200_000))
 
@@ -125,14 +125,14 @@ def test_the_attack_succeeds_against_checking_before_opening(swapper: Path, aren
 
 def checked_then_opened(root: Path, path: str) -> bytes | None:
     candidate = root / path
-    # realpath looks and then reads the link, so that the swap makes it fail too.
+    # realpath checks and then reads the link, so the swap makes it fail too.
     with suppress(OSError):
         if os.path.realpath(candidate).startswith(f"{root}/"):
             return candidate.read_bytes()
     return None
 
 
-# Cases 33 to 36: a folder is exchanged for a link to the outside
+# Cases 33 to 36: a folder is swapped for a link to the outside
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_case_33_swap_during_reads(swapper: Path, arena: Arena, disk: MountWrite
         race(times, read)
 
 
-def test_case_33_swap_during_looks(swapper: Path, arena: Arena, disk: MountWriter) -> None:
+def test_case_33_swap_during_stat(swapper: Path, arena: Arena, disk: MountWriter) -> None:
     def look(_: int) -> str:
         assert disk.stat(at("/folder/only-outside")) is None
         return "inside"
@@ -203,7 +203,7 @@ def test_case_34_swap_during_every_other_change(swapper: Path, arena: Arena, dis
 
 
 def moving(act: Callable[[], object]) -> None:
-    """Move what may still be where the last move was refused."""
+    """Move what may still be where the last move failed."""
     with suppress(Conflict, NotFound):
         act()
 
@@ -211,7 +211,7 @@ def moving(act: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     "times", [SHORT["writes"], pytest.param(LONG["writes"], marks=pytest.mark.race)], ids=["short", "long"]
 )
-def test_case_35_swap_during_making_folders(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
+def test_case_35_swap_during_mkdir(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def make(number: int) -> str:
         disk.make_folder(at(f"/folder/{number}/a/b"), mode=0o700)
         return "inside"
@@ -247,7 +247,7 @@ def test_case_36_swap_during_walking(swapper: Path, arena: Arena, disk: MountWri
         race(times, walk)
 
 
-# Case 38: the target itself is exchanged
+# Case 38: the target itself is swapped
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link"])
@@ -282,7 +282,7 @@ def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk
 
 
 @pytest.mark.req("WS-5", part="concurrent writers")
-def test_case_41_concurrent_writers_leave_one_whole_file(arena: Arena, disk: MountWriter) -> None:
+def test_case_41_concurrent_writers_leave_one_complete_file(arena: Arena, disk: MountWriter) -> None:
     bodies = [bytes([letter]) * 100_000 for letter in b"abcdefgh"]
 
     def write_and_read(body: bytes) -> None:

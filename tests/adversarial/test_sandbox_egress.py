@@ -1,4 +1,4 @@
-"""Cases 83 to 85: commands that were granted a host, and want another."""
+"""Cases 83 to 85: commands that were granted a host, and try to reach another."""
 
 import asyncio
 import ipaddress
@@ -23,7 +23,7 @@ async def to_loopback(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-# The upstream of these tests is on loopback: here it stands for the open internet.
+# The upstream of these tests is on loopback, which takes the role of the public internet.
 PRETENDED = Sandbox(network=EgressNetwork(resolve=to_loopback, allows=lambda _: True))
 TRUE_RULES = Sandbox(network=EgressNetwork(resolve=to_loopback))
 
@@ -79,14 +79,14 @@ print(connection.getresponse().read().decode().strip())
     assert result.contacted == (HostContact("api.example.org", port),)
 
 
-async def test_exit_code_and_limits_hold_beside_the_bridge(tmp_path: Path) -> None:
+async def test_exit_code_and_limits_work_beside_the_bridge(tmp_path: Path) -> None:
     stand = Stand(tmp_path, PRETENDED)
     assert (await stand.run(SandboxCommand("exit 7", hosts=("example.org",)))).exit_code == 7
     assert (await stand.run(SandboxCommand("kill -9 $$", hosts=("example.org",)))).exit_code == 137
     assert (await stand.run(SandboxCommand("sleep 60", seconds=0.5, hosts=("example.org",)))).timed_out
 
 
-async def test_83_private_addresses_are_refused_by_whatever_name(tmp_path: Path) -> None:
+async def test_83_private_addresses_are_denied_under_any_name(tmp_path: Path) -> None:
     async with upstream() as (port, got):
         command = SandboxCommand(fetching(f"http://api.example.org:{port}/"), hosts=(f"api.example.org:{port}",))
         result = await Stand(tmp_path, TRUE_RULES).run(command)
@@ -122,15 +122,15 @@ async def test_83_private_addresses_are_refused_by_whatever_name(tmp_path: Path)
         "2001:0:7f00:1::1",
     ],
 )
-def test_83_an_address_that_is_or_hides_a_private_one_is_not_public(address: str) -> None:
+def test_83_private_address_in_any_form_is_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
-def test_83_addresses_of_the_open_internet_are_public() -> None:
+def test_83_public_addresses_are_public() -> None:
     assert all(is_public(ipaddress.ip_address(text)) for text in ("1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"))
 
 
-async def test_84_the_address_that_was_judged_is_the_one_contacted(tmp_path: Path) -> None:
+async def test_84_checked_address_is_the_one_contacted(tmp_path: Path) -> None:
     asked: list[str] = []
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
@@ -165,7 +165,7 @@ async def test_84_the_address_that_was_judged_is_the_one_contacted(tmp_path: Pat
         "." * 300,
     ],
 )
-def test_85_tricks_with_names_are_refused(host: str) -> None:
+def test_85_tricks_with_names_are_denied(host: str) -> None:
     assert EgressProxy(("example.org", "*.example.com"), EgressNetwork()).refusal(host.lower(), 443)
 
 
@@ -180,12 +180,12 @@ def test_85_tricks_with_names_are_refused(host: str) -> None:
         ("other.org", 443, False),
     ],
 )
-def test_a_grant_is_of_a_name_and_its_ports(host: str, port: int, granted: bool) -> None:
+def test_grant_covers_a_name_and_its_ports(host: str, port: int, granted: bool) -> None:
     egress = EgressProxy(("example.org", "*.example.com", "other.org:8443"), EgressNetwork())
     assert (egress.refusal(host, port) is None) == granted
 
 
-async def test_nothing_but_the_proxy_leads_out(tmp_path: Path) -> None:
+async def test_only_the_proxy_reaches_the_network(tmp_path: Path) -> None:
     async with upstream() as (port, got):
         program = f"""
 import socket

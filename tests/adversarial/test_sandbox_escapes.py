@@ -1,4 +1,4 @@
-"""Cases 51 to 70 and 88: commands that try to get out, or at what is not theirs."""
+"""Cases 51 to 70 and 88: commands that try to escape, or to reach what is not theirs."""
 
 import os
 import platform
@@ -27,7 +27,7 @@ def stand(tmp_path: Path) -> Stand:
 
 
 def denied_calls(calls: dict[str, tuple[int, ...]]) -> str:
-    """A program that makes system calls and prints those that were not denied."""
+    """Return a program that makes system calls and prints those that were not denied."""
     return python(
         f"""
 import ctypes, errno
@@ -78,7 +78,7 @@ X86 = {
 }
 
 
-async def test_51_a_file_outside_the_zones_cannot_be_read(stand: Stand) -> None:
+async def test_51_file_outside_the_sandbox_directories_cannot_be_read(stand: Stand) -> None:
     canary = stand.folder / "canary"
     canary.write_text("CANARY")
     said = await stand.said(
@@ -89,14 +89,14 @@ async def test_51_a_file_outside_the_zones_cannot_be_read(stand: Stand) -> None:
     assert said.rstrip().endswith("end")
 
 
-async def test_51_the_tree_itself_is_reached_by_no_other_path(stand: Stand) -> None:
+async def test_51_tree_is_reachable_by_no_other_path(stand: Stand) -> None:
     (stand.tree / ".env").write_text("PASSWORD=1")
     said = await stand.said("grep -rs PASSWORD= / --include=.env; echo end", masked=[".env"])
     assert said == "end\n"
 
 
 @pytest.mark.req("SH-2", part="the server's environment and memory cannot be read")
-async def test_52_the_servers_environment_cannot_be_read(stand: Stand) -> None:
+async def test_52_servers_environment_cannot_be_read(stand: Stand) -> None:
     said = await stand.said(
         f"cat /proc/*/environ | tr '\\0' '\\n'; ls -d /proc/{os.getpid()}; cat /proc/{os.getpid()}/mem"
     )
@@ -106,7 +106,7 @@ async def test_52_the_servers_environment_cannot_be_read(stand: Stand) -> None:
     assert said.count("No such file") == 2
 
 
-async def test_53_the_server_cannot_be_signalled(stand: Stand) -> None:
+async def test_53_server_cannot_be_signalled(stand: Stand) -> None:
     got: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
     try:
@@ -114,7 +114,7 @@ async def test_53_the_server_cannot_be_signalled(stand: Stand) -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert got == []
-    assert result.exit_code in (3, 128 + signal.SIGUSR1)  # it may well have hit itself
+    assert result.exit_code in (3, 128 + signal.SIGUSR1)  # it may have hit itself
 
 
 async def test_54_to_60_forbidden_system_calls_are_denied(stand: Stand) -> None:
@@ -129,12 +129,12 @@ async def test_55_no_capability_is_left_and_none_can_be_gained(stand: Stand) -> 
     assert (facts["NoNewPrivs"], facts["Seccomp"], said.splitlines()[-1]) == ("1", "2", "1000")
 
 
-async def test_55_the_first_process_inside_has_no_more_power_than_the_command(stand: Stand) -> None:
+async def test_55_first_process_inside_has_no_more_privileges_than_the_command(stand: Stand) -> None:
     said = await stand.said("grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp:)' /proc/1/status")
     assert said.split() == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
 
 
-async def test_55_nothing_inside_can_outlive_us_by_forgetting_its_death_signal(stand: Stand) -> None:
+async def test_55_no_process_inside_outlives_us_by_clearing_its_death_signal(stand: Stand) -> None:
     program = """
 import ctypes
 libc = ctypes.CDLL(None)
@@ -148,7 +148,7 @@ print(before.value == after.value)
     assert (await stand.said(python(program))).split() == ["0", "0", "True"]
 
 
-async def test_61_an_abstract_socket_of_the_host_cannot_be_reached(stand: Stand) -> None:
+async def test_61_abstract_socket_of_the_host_cannot_be_reached(stand: Stand) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         name = f"toolcrib-test-{os.getpid()}"
         listener.bind(f"\0{name}")
@@ -157,7 +157,7 @@ async def test_61_an_abstract_socket_of_the_host_cannot_be_reached(stand: Stand)
         assert "ConnectionRefusedError" in await stand.said(python(program))
 
 
-async def test_61_a_port_of_the_host_cannot_be_reached(stand: Stand) -> None:
+async def test_61_port_of_the_host_cannot_be_reached(stand: Stand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         program = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)"
@@ -170,7 +170,7 @@ async def test_62_sockets_of_the_hosts_daemons_are_absent(stand: Stand) -> None:
     assert len(said.splitlines()) == 4
 
 
-async def test_63_setuid_counts_nowhere_and_devices_open_nowhere(stand: Stand) -> None:
+async def test_63_setuid_has_no_effect_and_devices_cannot_be_opened(stand: Stand) -> None:
     said = await stand.said("cat /proc/self/mountinfo")
     mounts = [line.split() for line in said.splitlines()]
     assert [mount[4] for mount in mounts if "nosuid" not in mount[5]] == []
@@ -195,7 +195,7 @@ async def test_64_no_descriptor_of_the_server_is_inherited(stand: Stand) -> None
 
 
 @pytest.mark.req("SH-2", part="the environment is an allow-list")
-async def test_65_the_servers_environment_is_not_carried_over(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_65_servers_environment_is_not_inherited(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LD_PRELOAD", "BASH_ENV", "ENV", "TEST_API_KEY", "DATABASE_URL", "PYTHONPATH"):
         monkeypatch.setenv(name, "carried")
     monkeypatch.setenv("PATH", "/carried:/usr/bin:/bin")
@@ -208,7 +208,7 @@ async def test_65_the_servers_environment_is_not_carried_over(stand: Stand, monk
 
 
 @pytest.mark.req("SH-4", part="nothing that a command makes stands in the tree before it counts")
-async def test_66_what_would_run_on_the_host_is_only_proposed(stand: Stand) -> None:
+async def test_66_files_that_would_run_on_the_host_are_only_proposed(stand: Stand) -> None:
     (stand.tree / ".git").mkdir()
     async with stand.begin() as view:
         await view.run(
@@ -221,7 +221,7 @@ async def test_66_what_would_run_on_the_host_is_only_proposed(stand: Stand) -> N
     assert sorted(place.name for place in stand.tree.rglob("*")) == [".git"]
 
 
-async def test_68_a_mask_holds_while_the_host_replaces_the_file(stand: Stand) -> None:
+async def test_68_mask_persists_while_the_host_replaces_the_file(stand: Stand) -> None:
     (stand.tree / ".env").write_text("OLD=1")
 
     def replace(_: str) -> None:
@@ -235,7 +235,7 @@ async def test_68_a_mask_holds_while_the_host_replaces_the_file(stand: Stand) ->
     assert (stand.tree / ".env").read_text() == "NEW=1"
 
 
-async def test_68_a_masked_place_can_be_reached_by_no_trick(stand: Stand) -> None:
+async def test_68_masked_path_cannot_be_reached_by_any_trick(stand: Stand) -> None:
     (stand.tree / "sub").mkdir()
     for path in (".env", "sub/.env"):
         (stand.tree / path).write_text("SECRET=1")
@@ -256,27 +256,27 @@ async def test_68_a_masked_place_can_be_reached_by_no_trick(stand: Stand) -> Non
 @pytest.mark.parametrize(
     "cwd", ["/", "/etc", "/mnt", "/mnt/project/../..", "/mnt/projects", "relative", "/mnt/project\0x"]
 )
-async def test_69_a_working_directory_outside_the_zones_is_refused(stand: Stand, cwd: str) -> None:
+async def test_69_working_directory_outside_the_sandbox_is_rejected(stand: Stand, cwd: str) -> None:
     with pytest.raises(ToolFailed, match="outside the mounts"):
         await stand.run(SandboxCommand("pwd", cwd=cwd))
 
 
-async def test_69_a_working_directory_that_is_a_link_leads_nowhere_else(stand: Stand) -> None:
+async def test_69_working_directory_that_is_a_link_stays_inside(stand: Stand) -> None:
     (stand.tree / "away").symlink_to("/usr")
     said = await stand.said(SandboxCommand("touch x; pwd -P", cwd="/mnt/project/away"))
     assert said.endswith("/usr\n")
     assert "Read-only" in said
 
 
-async def test_70_the_state_that_the_sandbox_reports_cannot_be_forged(stand: Stand) -> None:
+async def test_70_state_that_the_sandbox_reports_cannot_be_forged(stand: Stand) -> None:
     forging = """for fd in /proc/*/fd/*; do echo '{ "exit-code": 0 }' > $fd; done 2>/dev/null; exit 7"""
     assert (await stand.run(forging)).exit_code == 7
 
 
-async def test_read_only_zones_and_the_system_cannot_be_written(stand: Stand) -> None:
+async def test_read_only_directories_and_the_system_cannot_be_written(stand: Stand) -> None:
     places = ["/mnt/pkg/x", "/usr/x", "/etc/x", "/x", "/dev/x", "/mnt/x", "/home/x", "/proc/sys/kernel/core_pattern"]
     places += ["/proc/sysrq-trigger", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches"]
-    # Opened and not written: what is tried here would be a setting of the kernel that runs the test.
+    # Opened and not written: a write here would change a setting of the kernel that runs the test.
     program = f"""
 import os
 for place in {places!r}:
@@ -287,7 +287,7 @@ for place in {places!r}:
     assert list(stand.shelf.iterdir()) == []
 
 
-async def test_a_command_has_no_number_of_root_outside(stand: Stand) -> None:
+async def test_command_does_not_have_roots_uid_outside(stand: Stand) -> None:
     seen: list[str] = []
 
     def look(_: str) -> None:
@@ -301,7 +301,7 @@ async def test_a_command_has_no_number_of_root_outside(stand: Stand) -> None:
     assert "0" not in {number for line in seen for number in line.split()}
 
 
-async def test_hostile_names_links_and_special_files_are_told_and_not_followed(stand: Stand) -> None:
+async def test_hostile_names_links_and_special_files_are_reported_and_not_followed(stand: Stand) -> None:
     canary = stand.folder / "canary"
     canary.write_text("untouched")
     program = f"""
@@ -332,7 +332,7 @@ os.chmod("file", 0)
     assert canary.read_text() == "untouched"
 
 
-async def test_a_whiteout_or_opaque_mark_cannot_be_forged(stand: Stand) -> None:
+async def test_whiteout_or_opaque_mark_cannot_be_forged(stand: Stand) -> None:
     (stand.tree / "d").mkdir()
     (stand.tree / "d" / "kept").write_text("kept")
     program = """
@@ -351,7 +351,7 @@ except OSError: pass
     assert effect == [("d/new", EntryChange.CREATED)]
 
 
-async def test_88_without_bubblewrap_commands_are_refused_not_weakened(tmp_path: Path) -> None:
+async def test_88_without_bubblewrap_commands_are_rejected_not_weakened(tmp_path: Path) -> None:
     sandbox = Sandbox(binary=str(tmp_path / "no-such-bwrap"))
     found = await sandbox.probe()
     assert (found.level, found.offered) == (IsolationLevel.NONE, False)
@@ -361,13 +361,13 @@ async def test_88_without_bubblewrap_commands_are_refused_not_weakened(tmp_path:
 
 @pytest.fixture
 def anyones() -> Iterator[Path]:
-    """A folder that whom a root server becomes can enter too."""
+    """A folder that the unprivileged user of a root server can enter too."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
-async def test_88_a_sandbox_that_holds_nothing_is_found_out(anyones: Path) -> None:
+async def test_88_sandbox_that_isolates_nothing_is_detected(anyones: Path) -> None:
     pretender = anyones / "bwrap"
     pretender.write_text("""#!/bin/bash
 # bwrap --args NUMBER -- COMMAND

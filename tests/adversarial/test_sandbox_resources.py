@@ -1,4 +1,4 @@
-"""Cases 71 to 80: commands that want everything, say everything, or will not end."""
+"""Cases 71 to 80: commands that use up resources, flood the output, or do not end."""
 
 import os
 from pathlib import Path
@@ -14,24 +14,24 @@ from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
 pytestmark = pytest.mark.req("SH-3", part="limits")
 
-# From the excess to the end. The watcher looks every fifth of a second; the rest is for a busy machine.
+# From the excess to the end. The monitor polls every fifth of a second; the rest is for a busy machine.
 SOON = 30.0
 
 
 @pytest.fixture
 async def stand(tmp_path: Path) -> Stand:
     stand = Stand(tmp_path)
-    await stand.sandbox.probe()  # from here on the stager runs, and goes on
+    await stand.sandbox.probe()  # from here on the fork server runs, and stays
     return stand
 
 
 def ours() -> int:
-    """How many processes come from this one, itself included."""
+    """Return how many processes descend from this one, itself included."""
     return len(list(descendants(os.getpid())))
 
 
 async def ended_soon(stand: Stand, program: str, limits: ResourceLimits) -> str:
-    """Run a bomb that says when it starts; the time from there to its end is bounded."""
+    """Run a bomb that prints when it starts, and bound the time from there to its end."""
     began: list[float] = []
     command = SandboxCommand(python(program), seconds=PATIENCE, limits=limits)
     async with stand.begin() as view:
@@ -46,7 +46,7 @@ async def ended_soon(stand: Stand, program: str, limits: ResourceLimits) -> str:
 @pytest.mark.parametrize(
     "bomb", ["b() { b | b & }; b; while :; do :; done", "while :; do sh -c 'exec sleep 60' & done"]
 )
-async def test_71_a_fork_bomb_is_bounded_and_leaves_nothing(stand: Stand, bomb: str) -> None:
+async def test_71_fork_bomb_is_bounded_and_leaves_nothing(stand: Stand, bomb: str) -> None:
     before = ours()
     most = 0
 
@@ -56,7 +56,7 @@ async def test_71_a_fork_bomb_is_bounded_and_leaves_nothing(stand: Stand, bomb: 
 
     result = await stand.run(SandboxCommand(f"echo up; {bomb}", seconds=2, limits=ResourceLimits(processes=48)), count)
     assert result.exit_code != 0
-    # A process that is being started counts twice for a moment.
+    # A starting process counts twice for a moment.
     assert most - before < 48 + 16 + 10
     assert ours() == before
 
@@ -83,7 +83,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/home/agent", "/mnt/project"])
-async def test_73_filling_what_can_be_written_is_ended(stand: Stand, place: str) -> None:
+async def test_73_filling_writable_space_is_ended(stand: Stand, place: str) -> None:
     program = f"""
 print("up", flush=True)
 for number in range(1000):
@@ -93,14 +93,14 @@ for number in range(1000):
     assert list(stand.staging.iterdir()) == []
 
 
-async def test_73_one_file_cannot_grow_without_end(stand: Stand) -> None:
+async def test_73_one_file_cannot_grow_without_limit(stand: Stand) -> None:
     command = SandboxCommand("head -c 100M /dev/zero > big; ls -l big", limits=ResourceLimits(file_bytes=8 * MIB))
     said = await stand.said(command)
     assert "8388608" in said
 
 
 @pytest.mark.parametrize("hide", ["", "os.chmod('/mnt/project', 0o300)"])
-async def test_74_an_inode_bomb_is_ended(stand: Stand, hide: str) -> None:
+async def test_74_inode_bomb_is_ended(stand: Stand, hide: str) -> None:
     program = f"""
 import os
 print("up", flush=True)
@@ -122,7 +122,7 @@ async def test_75_spinning_ends_at_the_time_limit(stand: Stand) -> None:
 
 
 @pytest.mark.req("SH-1", part="head and tail of the output are kept, the rest counted")
-async def test_76_endless_output_is_kept_in_part_and_counted(stand: Stand) -> None:
+async def test_76_endless_output_is_truncated_and_counted(stand: Stand) -> None:
     result, shown = await endless(stand)
     assert result.timed_out
     assert len(result.output.head) + len(result.output.tail) == 100_000
@@ -130,7 +130,7 @@ async def test_76_endless_output_is_kept_in_part_and_counted(stand: Stand) -> No
 
 
 async def endless(stand: Stand) -> tuple[CommandResult, list[str]]:
-    """A command that was ended after it had said more than is kept."""
+    """The result of a command that was ended after more output than is kept."""
     for seconds in growing(0.7):
         shown: list[str] = []
         result = await stand.run(SandboxCommand("yes toolcrib", seconds=seconds), shown.append)
@@ -154,7 +154,7 @@ async def test_77_one_line_of_100_megabytes_costs_no_memory(stand: Stand) -> Non
         "nohup sleep 600 > /dev/null 2>&1 < /dev/null & disown 2>/dev/null",
     ],
 )
-async def test_78_and_79_a_child_that_stays_behind_neither_holds_us_up_nor_survives(stand: Stand, child: str) -> None:
+async def test_78_and_79_child_left_behind_neither_blocks_us_nor_survives(stand: Stand, child: str) -> None:
     before = ours()
     began = monotonic()
     result = await stand.run(f"{child}\n echo done")
@@ -163,7 +163,7 @@ async def test_78_and_79_a_child_that_stays_behind_neither_holds_us_up_nor_survi
     assert ours() == before
 
 
-async def test_79_ignoring_signals_does_not_help_against_the_time_limit(stand: Stand) -> None:
+async def test_79_ignoring_signals_does_not_evade_the_time_limit(stand: Stand) -> None:
     before = ours()
     stubborn = (
         "trap '' TERM HUP INT QUIT; setsid sh -c 'trap \"\" TERM; while :; do :; done' & while :; do sleep 1; done"
@@ -174,7 +174,7 @@ async def test_79_ignoring_signals_does_not_help_against_the_time_limit(stand: S
     assert ours() == before
 
 
-async def test_80_an_archive_with_links_writes_nowhere_else(stand: Stand) -> None:
+async def test_80_archive_with_links_writes_nowhere_else(stand: Stand) -> None:
     canary = stand.folder / "canary"
     canary.write_text("untouched")
     program = f"""
@@ -189,7 +189,7 @@ with tarfile.open("bomb.tar", "w") as tar:
     assert list(stand.shelf.iterdir()) == []
 
 
-async def test_folders_without_end_are_refused_and_removed(stand: Stand) -> None:
+async def test_endless_folders_are_rejected_and_removed(stand: Stand) -> None:
     program = """
 import os
 for _ in range(1200):

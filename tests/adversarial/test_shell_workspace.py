@@ -1,4 +1,4 @@
-"""Commands that attack by what they leave in the workspace: what runs on a host, links, rules, names, other tenants."""
+"""Commands that attack by what they leave in the workspace: code for a host, links, rules, names, other tenants."""
 
 import subprocess
 import time
@@ -34,14 +34,16 @@ async def crib(database: Database, settings: Settings) -> Crib:
         "mkdir a; ln -s ../.git a/.git; git init -q .",
     ],
 )
-async def test_66_and_67_what_would_run_on_the_host_is_never_there_without_a_yes(crib: Crib, command: str) -> None:
+async def test_66_and_67_files_that_would_run_on_the_host_never_appear_without_approval(
+    crib: Crib, command: str
+) -> None:
     approval = await asked(crib, await hand(crib), "bash", command=command)
 
     assert approval.effects["protected"]
     assert list(crib.project.iterdir()) == []
 
 
-async def test_67_an_existing_repositorys_programs_cannot_be_exchanged(crib: Crib) -> None:
+async def test_67_programs_of_an_existing_repository_cannot_be_replaced(crib: Crib) -> None:
     await ran(crib, "git init -q && git commit -q --allow-empty -m first")
     before = (crib.project / ".git" / "config").read_text()
 
@@ -55,7 +57,7 @@ async def test_67_an_existing_repositorys_programs_cannot_be_exchanged(crib: Cri
     assert not (crib.project / "pwned").exists()
 
 
-async def test_68_a_protected_file_cannot_be_read_by_moving_the_folder_around_it(crib: Crib) -> None:
+async def test_68_protected_file_cannot_be_read_by_moving_its_folder(crib: Crib) -> None:
     (crib.project / "d").mkdir()
     (crib.project / "d" / ".env").write_text("hunter2")
 
@@ -66,7 +68,7 @@ async def test_68_a_protected_file_cannot_be_read_by_moving_the_folder_around_it
     assert "hunter2" not in str(outcome)
 
 
-async def test_80_links_that_lead_out_are_kept_as_links_and_followed_by_no_tool(crib: Crib) -> None:
+async def test_80_links_that_lead_out_are_stored_as_links_and_followed_by_no_tool(crib: Crib) -> None:
     await ran(crib, "ln -s /etc/passwd out; ln -s ../../.. up; mkdir d; ln -s d in")
 
     assert (crib.project / "out").is_symlink()
@@ -75,7 +77,7 @@ async def test_80_links_that_lead_out_are_kept_as_links_and_followed_by_no_tool(
     assert isinstance((await crib.call("write", path="/in/x", content="x")).error, SymlinkNotFollowed)
 
 
-async def test_80_writing_through_a_link_changes_what_it_points_to_in_the_view_only(crib: Crib) -> None:
+async def test_80_writing_through_a_link_changes_its_target_in_the_view_only(crib: Crib) -> None:
     await ran(crib, "ln -s /etc/hosts hosts; ln -s /pkg/x x")
 
     result = await ran(crib, "echo pwned >> hosts; echo pwned > x; :")
@@ -93,7 +95,7 @@ async def test_87_output_that_looks_like_an_approval_is_only_output(crib: Crib) 
     assert await crib.engine.approvals.open(_tenant(crib)) == []
 
 
-async def test_ignore_rules_of_an_attacker_cost_little_and_reach_nothing(crib: Crib) -> None:
+async def test_hostile_ignore_rules_cost_little_and_reach_nothing(crib: Crib) -> None:
     hostile = "*a" * 40 + "b"
     name = "a" * 250
     began = time.monotonic()
@@ -112,7 +114,7 @@ async def test_ignore_rules_of_an_attacker_cost_little_and_reach_nothing(crib: C
     assert pipe.succeeded, pipe.error
 
 
-async def test_a_fifo_that_stands_in_the_tree_neither_hangs_a_command_nor_is_lost(crib: Crib) -> None:
+async def test_fifo_in_the_tree_neither_blocks_a_command_nor_is_lost(crib: Crib) -> None:
     subprocess.run(["mkfifo", crib.project / "pipe"], check=True)
 
     outcome = await crib.call("bash", command="rm pipe; echo a > a")
@@ -122,7 +124,7 @@ async def test_a_fifo_that_stands_in_the_tree_neither_hangs_a_command_nor_is_los
     assert not (crib.project / "a").exists()
 
 
-async def test_a_command_sees_no_other_workspace_and_no_others_state(
+async def test_command_sees_no_other_workspace_and_no_other_callers_state(
     crib: Crib, database: Database, settings: Settings
 ) -> None:
     other = replace(crib, caller=await new_caller(database, settings))
@@ -138,7 +140,7 @@ async def test_a_command_sees_no_other_workspace_and_no_others_state(
     assert "of-a-person" not in seen["output"]
 
 
-async def test_a_names_twin_in_other_case_or_unicode_is_protected_too(crib: Crib) -> None:
+async def test_name_that_differs_in_case_or_unicode_form_is_protected_too(crib: Crib) -> None:
     agent = await hand(crib)
     for name in (".ENV", ".env.", ".e\u200bnv", "\uff0eenv"):
         approval = await asked(crib, agent, "bash", command=f"echo x > '{name}'")

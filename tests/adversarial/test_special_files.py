@@ -1,4 +1,4 @@
-"""Cases 43 to 50: files that are no files, files that have no end, and disks that do."""
+"""Cases 43 to 50: special files, endless files, and full disks."""
 
 import os
 import socket
@@ -51,7 +51,7 @@ def test_case_43_fifo_read_returns_promptly(disk: MountWriter, root: Path) -> No
         except ToolFailed as error:
             errors.append(error)
 
-    # In a thread, since a read that hangs must fail the test and not hang it.
+    # In a thread, since a read that hangs must fail the test and not block it.
     reader = Thread(target=read, daemon=True)
     reader.start()
     reader.join(timeout=PATIENCE)
@@ -83,7 +83,7 @@ def test_case_44_device(openat2: bool) -> None:
 def test_case_45_socket(disk: MountWriter, root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         folder = os.open(root, os.O_PATH)
-        # By its descriptor, since the address of a socket is short and this path may be long.
+        # By its descriptor, since a socket address is short and this path may be long.
         listener.bind(f"/proc/self/fd/{folder}/socket")
         os.close(folder)
 
@@ -103,8 +103,8 @@ def test_case_46_sparse_terabyte(disk: MountWriter, root: Path) -> None:
 
 
 @WAYS
-def test_case_47_a_file_that_holds_more_than_it_says_is_read_to_the_limit(openat2: bool) -> None:
-    """As every file in /proc: its size is 0, its content is not."""
+def test_case_47_file_larger_than_its_reported_size_is_read_up_to_the_limit(openat2: bool) -> None:
+    """Like every file in /proc: its size is 0, its content is not."""
     with MountWriter(Path("/proc"), writable=False, openat2=openat2) as disk:
         tracemalloc.start()
         with pytest.raises(TooLarge, match="more than 8 bytes"):
@@ -146,13 +146,13 @@ def test_case_47_growing_while_read(disk: MountWriter, root: Path) -> None:
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe\x00", b"\xef\xbb\xbftext\r\n", b"\xc3\x28", b"\xed\xa0\x80", bytes(range(256))]
 )
-def test_case_48_bytes_are_kept_as_they_are(disk: MountWriter, body: bytes) -> None:
+def test_case_48_bytes_are_kept_unchanged(disk: MountWriter, body: bytes) -> None:
     disk.write(at("/file"), body, mode=0o644)
 
     assert disk.read(at("/file"), limit=999)[0] == body
 
 
-def test_case_48_a_name_that_is_not_unicode_is_seen_and_can_be_removed(disk: MountWriter, root: Path) -> None:
+def test_case_48_name_that_is_not_unicode_is_listed_and_can_be_deleted(disk: MountWriter, root: Path) -> None:
     (Path(os.fsdecode(bytes(root) + b"/bad\xff\nname"))).touch()
 
     (entry,) = disk.entries(at("/"))
@@ -162,7 +162,7 @@ def test_case_48_a_name_that_is_not_unicode_is_seen_and_can_be_removed(disk: Mou
     assert disk.entries(at("/")) == []
 
 
-def test_case_49_a_hundred_thousand_entries(disk: MountWriter, root: Path) -> None:
+def test_case_49_hundred_thousand_entries(disk: MountWriter, root: Path) -> None:
     folder = os.open(root, os.O_PATH)
     for number in range(100_000):
         os.mknod(f"file-{number}", 0o600 | stat.S_IFREG, dir_fd=folder)
@@ -177,7 +177,7 @@ def test_case_49_a_hundred_thousand_entries(disk: MountWriter, root: Path) -> No
 @pytest.mark.req("WS-5", part="disk full")
 @WAYS
 def test_case_50_disk_full(root: Path, openat2: bool) -> None:
-    """On a megabyte of memory, mounted in a namespace of its own, where an ordinary user may mount."""
+    """On a megabyte of memory, mounted in its own namespace, where an ordinary user may mount."""
     script = f"""
         import os, subprocess
         from pathlib import Path

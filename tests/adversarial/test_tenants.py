@@ -1,6 +1,6 @@
-"""Nobody gets in who does not belong: every route and every tool, and row-level security when the program forgets.
+"""Only members get access: every route and every tool, and row-level security when the program forgets to check.
 
-The routes come from the API's own description. A new one fails here until somebody has said what is sent to it, and
+The routes come from the OpenAPI document. A new one fails here until somebody defines its request and
 whether a viewer may use it.
 """
 
@@ -49,13 +49,13 @@ from toolcrib.wiring import services as open_services
 
 pytestmark = pytest.mark.xdist_group("tenants")
 
-# Routes for whoever comes.
+# Public routes.
 PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "accept_invitation"}
-# Routes that name no workspace: each gives or changes what is the caller's own.
+# Routes without a workspace: each returns or changes only the caller's own data.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",
        "get_status"}  # fmt: skip
-# What a viewer may do in a workspace. Everything else there is refused.
+# What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
@@ -69,10 +69,10 @@ VIEWER_TOOLS = {
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
     "bash_output", "bash_list", "read_result",
 }  # fmt: skip
-# Only these answer with what is not of any workspace: an id of someone else's is not found.
+# Only these return data that belongs to no workspace: another's id is not found.
 NOT_FOUND = {"revoke_api_key", "list_models"}
 
-# What is sent to routes that take a body or a query.
+# The bodies and queries of routes that take them.
 BODIES: dict[str, Any] = {
     "call_tool": {"tool": "write", "args": {"path": "/intruder.txt", "content": "intruder"}},
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
@@ -120,7 +120,7 @@ MARK = "marked-as-adas"
 
 @dataclass(frozen=True)
 class Operation:
-    """A route, as the API describes it."""
+    """A route, from the OpenAPI document."""
 
     name: str
     method: str
@@ -135,7 +135,7 @@ class Operation:
         return "workspace_id" in self.parameters
 
     def request(self, ids: dict[str, str], intruder: str) -> dict[str, Any]:
-        """What to send, with the given ids in its path."""
+        """Return the request to send, with the given ids in its path."""
         unknown = set(self.parameters) - set(ids)
         assert not unknown, f"Say in `Ada` what {unknown} of the new route {self.name!r} is."
         needs_body = self.method in ("POST", "PATCH", "PUT")
@@ -160,7 +160,7 @@ class Someone:
 
 @dataclass(frozen=True)
 class Cast:
-    """The application, Ada with a workspace full of marked things, a viewer in it, and Mallory with one of her own."""
+    """The application, Ada with a workspace of marked data, a viewer in it, and Mallory with her own."""
 
     http: httpx2.AsyncClient
     services: ApiServices
@@ -187,13 +187,13 @@ class Cast:
         return [operation for operation in self.operations if operation.is_in_a_workspace]
 
     def everything_of_adas(self) -> dict[str, Any]:
-        """All rows of Ada's workspace but the book, which also tells of who was refused, and all her files."""
+        """All rows of Ada's workspace except the audit log, which also records denied calls, and all her files."""
         rows: dict[str, Any] = {}
         with psycopg.connect(self.owner_url) as connection:
             for table in tenant_tables(connection):
-                # A viewer's ticket is their own: it opens what they may see.
+                # A viewer's ticket is their own: it gives access to what they may see.
                 if table not in ("audit", "tickets"):
-                    # How a file looked on disk is remembered by reading it, too.
+                    # Reading a file also stores its state on disk.
                     query = sql.SQL(
                         "select to_jsonb(t) - 'fingerprint' from toolcrib.{} t where workspace_id = %s order by 1"
                     )
@@ -221,7 +221,7 @@ def own_settings(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIterator[Cast]:
-    """Made once: every test sees to it that nothing of Ada's is changed."""
+    """Created once: every test checks that nothing of Ada's changes."""
     settings = own_settings
     async with open_services(settings) as services:
         app = create_app(services)
@@ -256,18 +256,18 @@ async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIter
             )
 
 
-# The first lock: the program's own
+# The first line of defence: the program's own checks
 
 
 @pytest.mark.req("AP-2", part="no token")
-async def test_no_route_but_the_public_ones_answers_without_a_token(cast: Cast) -> None:
+async def test_only_public_routes_work_without_a_token(cast: Cast) -> None:
     answers = {operation.name: await cast.ask(operation, cast.ids, None) for operation in cast.guarded}
 
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
 
 
 @pytest.mark.req("AP-2", part="expired token")
-async def test_no_route_answers_to_an_expired_token(cast: Cast) -> None:
+async def test_no_route_accepts_an_expired_token(cast: Cast) -> None:
     before = cast.everything_of_adas()
 
     answers = {operation.name: await cast.ask(operation, cast.ids, cast.expired) for operation in cast.guarded}
@@ -278,7 +278,7 @@ async def test_no_route_answers_to_an_expired_token(cast: Cast) -> None:
 
 @pytest.mark.req("AP-5", part="membership")
 @pytest.mark.req("AP-2", part="membership")
-async def test_no_route_lets_another_tenant_in(cast: Cast) -> None:
+async def test_no_route_admits_another_tenant(cast: Cast) -> None:
     before = cast.everything_of_adas()
 
     person = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in cast.in_workspaces}
@@ -304,9 +304,9 @@ async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(cast: C
 
 
 @pytest.mark.req("AP-5", part="membership")
-async def test_routes_outside_workspaces_give_everyone_only_their_own(cast: Cast) -> None:
+async def test_routes_outside_workspaces_return_only_the_callers_own_data(cast: Cast) -> None:
     outside = [o for o in cast.guarded if not o.is_in_a_workspace]
-    # `logout` needs no workspace and ends a login; it stands last so that it cannot spoil the others.
+    # `logout` needs no workspace and ends a login; it is last so that it does not disturb the others.
     outside.sort(key=lambda operation: operation.name == "logout")
     before = cast.everything_of_adas()
 
@@ -320,7 +320,7 @@ async def test_routes_outside_workspaces_give_everyone_only_their_own(cast: Cast
 
 
 @pytest.mark.req("AP-2", part="roles")
-async def test_a_viewer_may_use_what_reads_and_nothing_that_changes(cast: Cast) -> None:
+async def test_viewer_may_use_reading_routes_and_no_writing_ones(cast: Cast) -> None:
     before = cast.everything_of_adas()
 
     answers = {o.name: await cast.ask(o, cast.ids, cast.viewer.headers) for o in cast.in_workspaces}
@@ -334,7 +334,7 @@ async def test_a_viewer_may_use_what_reads_and_nothing_that_changes(cast: Cast) 
 
 
 @pytest.mark.req("AP-2", part="roles")
-async def test_a_viewer_may_call_tools_that_read_and_no_others(cast: Cast) -> None:
+async def test_viewer_may_call_reading_tools_and_no_others(cast: Cast) -> None:
     before = cast.everything_of_adas()
     url = f"/api/v1/workspaces/{cast.ids['workspace_id']}/tools"
 
@@ -349,22 +349,22 @@ async def test_a_viewer_may_call_tools_that_read_and_no_others(cast: Cast) -> No
     assert cast.everything_of_adas() == before
 
 
-# The second lock: row-level security, alone
+# The second line of defence: row-level security alone
 
 
 @pytest.fixture
 def no_first_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The program forgets to ask whether someone belongs: everyone passes as an owner."""
+    """The program forgets to check membership: everyone passes as an owner."""
     for module in (database_module, files_module, workspaces_module):
         monkeypatch.setattr(module, "require", lambda role, needs: WorkspaceRole.OWNER)
-    # What the database refuses is then nobody's foreseen error; here nobody needs to read of it.
+    # The database's errors are unexpected ones then; their log output is not needed here.
     with capture_logs():
         yield
 
 
 @pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
-async def test_without_the_programs_own_check_a_foreign_workspace_is_like_none_to_every_route(cast: Cast) -> None:
+async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_route(cast: Cast) -> None:
     before = cast.everything_of_adas()
     nowhere = cast.ids | {"workspace_id": str(new_id())}
 
@@ -380,7 +380,7 @@ async def test_without_the_programs_own_check_a_foreign_workspace_is_like_none_t
 
 @pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
-async def test_without_the_programs_own_check_a_foreign_workspace_is_like_none_to_every_tool(cast: Cast) -> None:
+async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_tool(cast: Cast) -> None:
     before = cast.everything_of_adas()
     stranger = Caller(WorkspaceId(UUID(cast.ids["workspace_id"])), cast.mallory.id)
     nowhere = replace(stranger, workspace_id=WorkspaceId(new_id()))
@@ -394,7 +394,7 @@ async def test_without_the_programs_own_check_a_foreign_workspace_is_like_none_t
 
 
 @pytest.mark.req("AP-5", part="row-level security alone")
-async def test_a_statement_without_a_where_sees_its_own_tenant_only(cast: Cast, database_urls: DatabaseUrls) -> None:
+async def test_statement_without_a_where_sees_only_its_own_tenant(cast: Cast, database_urls: DatabaseUrls) -> None:
     with psycopg.connect(database_urls.app, options="-c search_path=toolcrib") as connection:
         tables = sorted(tenant_tables(connection))
         select = sql.SQL("select distinct workspace_id::text from {}")
@@ -408,14 +408,14 @@ async def test_a_statement_without_a_where_sees_its_own_tenant_only(cast: Cast, 
     ada, own = (cast.ids["workspace_id"],), (cast.mallorys["workspace_id"],)
     assert {table for table, found in inside.items() if ada in found} == set()
     assert {table for table, found in refused.items() if ada in found} == set()
-    # Only what is a person's own they see from anywhere: where they are members, and their keys.
+    # Everywhere, people see only what is their own: their memberships and their keys.
     personal = {"members", "api_keys"}
     assert {table for table, found in inside.items() if set(found) - {own}} <= personal
     assert {table for table, found in refused.items() if found} <= personal
     assert own in inside["files"]
 
 
-# The schema keeps the second lock
+# The schema keeps the second line of defence
 
 
 @pytest.mark.req("AP-5", part="schema")
@@ -451,7 +451,7 @@ def test_every_table_of_tenants_has_row_level_security_and_a_policy_for_the_serv
 
 @pytest.mark.req("AP-5", part="roles")
 @pytest.mark.parametrize("role", [APP_ROLE, SYSTEM_ROLE])
-def test_the_roles_that_serve_own_nothing_and_have_no_powers(database_urls: DatabaseUrls, role: str) -> None:
+def test_serving_roles_own_nothing_and_have_no_privileges(database_urls: DatabaseUrls, role: str) -> None:
     with psycopg.connect(database_urls.owner) as connection:
         powers = connection.execute(
             """
@@ -481,7 +481,7 @@ INSERT_ONLY = [
 @pytest.mark.req("AU-1", part="insert-only")
 @pytest.mark.req("AP-5", part="roles")
 @pytest.mark.parametrize(("role", "table"), INSERT_ONLY)
-def test_the_book_and_the_history_cannot_be_rewritten(database_urls: DatabaseUrls, role: str, table: str) -> None:
+def test_audit_log_and_history_cannot_be_rewritten(database_urls: DatabaseUrls, role: str, table: str) -> None:
     url = database_urls.app if role == APP_ROLE else database_urls.system
     with psycopg.connect(database_urls.owner) as owner:
         [(column,)] = owner.execute(
@@ -494,11 +494,11 @@ def test_the_book_and_the_history_cannot_be_rewritten(database_urls: DatabaseUrl
                 connection.execute(sql.SQL(statement).format(*names))
 
 
-# Who may not serve
+# Roles that may not serve
 
 
 @pytest.mark.req("AP-5", part="serve")
-def test_serve_refuses_a_superuser(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+def test_serve_rejects_a_superuser(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     server = Server(tmp_path, replace(database_urls, app=database_urls.owner))
 
     ended = server.command("serve", "--port", "1")
@@ -510,14 +510,14 @@ def test_serve_refuses_a_superuser(database_urls: DatabaseUrls, tmp_path: Path) 
 
 @pytest.fixture
 def own_database() -> Iterator[DatabaseUrls]:
-    """A database whose tables may change hands."""
+    """A database whose tables may change their owner."""
     with migrated_database() as name:
         yield urls_of(name)
 
 
 @pytest.fixture
 def new_role(own_database: DatabaseUrls) -> Iterator[Callable[..., str]]:
-    """Makes a role with the given powers; the URL by which it comes. Roles belong to the whole server, so it goes."""
+    """Create a role with the given privileges and yield its URL. Roles are global to the server, so it is dropped."""
     made: list[sql.Identifier] = []
     name = psycopg.conninfo.conninfo_to_dict(own_database.owner)["dbname"]
     with psycopg.connect(own_database.owner, autocommit=True) as connection:
@@ -540,7 +540,7 @@ def new_role(own_database: DatabaseUrls) -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.req("AP-5", part="serve")
-async def test_the_owner_of_the_tables_is_refused(own_database: DatabaseUrls, new_role: Callable[..., str]) -> None:
+async def test_owner_of_the_tables_is_rejected(own_database: DatabaseUrls, new_role: Callable[..., str]) -> None:
     url = new_role()
     role = psycopg.conninfo.conninfo_to_dict(url)["user"]
     with psycopg.connect(own_database.owner, autocommit=True) as connection:
@@ -550,7 +550,9 @@ async def test_the_owner_of_the_tables_is_refused(own_database: DatabaseUrls, ne
 
 
 @pytest.mark.req("AP-5", part="serve")
-async def test_who_may_become_the_owner_is_refused(own_database: DatabaseUrls, new_role: Callable[..., str]) -> None:
+async def test_role_that_may_become_the_owner_is_rejected(
+    own_database: DatabaseUrls, new_role: Callable[..., str]
+) -> None:
     owner = str(psycopg.conninfo.conninfo_to_dict(new_role())["user"])
     with psycopg.connect(own_database.owner, autocommit=True) as connection:
         connection.execute(sql.SQL("alter table toolcrib.files owner to {}").format(sql.Identifier(owner)))
@@ -560,14 +562,14 @@ async def test_who_may_become_the_owner_is_refused(own_database: DatabaseUrls, n
 
 
 @pytest.mark.req("AP-5", part="serve")
-async def test_who_bypasses_row_level_security_is_refused(
+async def test_role_that_bypasses_row_level_security_is_rejected(
     own_database: DatabaseUrls, new_role: Callable[..., str]
 ) -> None:
     await assert_refused(new_role(powers="bypassrls"), own_database, "bypasses row-level security")
 
 
 @pytest.mark.req("AP-5", part="serve")
-async def test_the_role_that_serves_is_let_in_and_a_superuser_is_not(own_database: DatabaseUrls) -> None:
+async def test_serving_role_is_accepted_and_a_superuser_is_not(own_database: DatabaseUrls) -> None:
     await assert_refused(own_database.owner, own_database, "superuser")
     async with Database.open(own_database.app, own_database.system, pool_size=2):
         pass
@@ -583,7 +585,7 @@ async def assert_refused(url: str, urls: DatabaseUrls, why: str) -> None:
 
 
 def tenant_tables(connection: psycopg.Connection[Any]) -> set[str]:
-    """Tables that have a workspace in their rows, as the schema itself says."""
+    """Return the tables that have a workspace column, from the schema."""
     found = connection.execute(
         """
         select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid
@@ -595,7 +597,7 @@ def tenant_tables(connection: psycopg.Connection[Any]) -> set[str]:
 
 
 def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
-    """A call of every tool that there is. A new tool fails here until somebody says how it is called."""
+    """A call of every tool. A new tool fails here until somebody defines its call."""
     calls: dict[str, dict[str, Any]] = {
         "ls": {"path": "/", "recursive": True},
         "read": {"path": "/secret.txt"},
@@ -654,7 +656,7 @@ def assert_nothing_came_out(answers: Any) -> None:
 
 
 async def _told(cast: Cast, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
-    """All that a call says, however it ends."""
+    """Return everything in a call's response, however it ends."""
     try:
         outcome = await cast.services.executor.execute(
             ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id()))
@@ -665,7 +667,7 @@ async def _told(cast: Cast, tool: str, arguments: dict[str, Any], caller: Caller
 
 
 def _without_ids(words: str) -> str:
-    """Ids of calls, workspaces and logged errors differ from answer to answer, and so do time and what is signed."""
+    """Mask what differs between responses: ids of calls, workspaces and logged errors, times, and signatures."""
     words = re.sub(r'"(at|signature)":"[^"]*"', r'"\1":"…"', words)
     return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", "…", words)
 
@@ -677,7 +679,7 @@ async def _person(services: ApiServices, name: str) -> Someone:
 
 
 async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str, str]:
-    """A workspace with one of everything; the ids of it, under the names that paths have for them."""
+    """Create a workspace with one of everything and return the ids under their names in API paths."""
     workspace = await services.workspaces.create(ActingUser(owner.id), name=mark, node=services.settings.node_name)
     tenant = Tenant(workspace.id, owner.id)
     agent = await services.agents.create(tenant, name=mark, definition=f"# {mark}\ntrust: guided\n")
@@ -698,12 +700,12 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
         tenant, name=mark, transport=McpTransport.HTTP, url=f"https://127.0.0.1:9/{mark}", secrets={"X-Key": mark}
     )
     invitation, _ = await services.invitations.create(tenant, email=f"{mark}@example.com", role=WorkspaceRole.VIEWER)
-    # A name that is asked for is told in the answer, so it bears no mark.
+    # A requested name is repeated in the response, so it has no mark.
     package = f"package-{secrets.token_hex(4)}"
     await services.packages.install(tenant, package_of(name=package, files={f"{mark}.md": mark}))
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
     run = await services.desk.submit(tenant, session.id, mark, via="test")
-    # It fails, for want of a model, in its own time; what it writes is Ada's own.
+    # It fails later for lack of a model; what it writes is Ada's own.
     async with asyncio.timeout(PATIENCE):
         while (await services.desk.get(tenant, run.id)).state != "ended":
             pass
@@ -734,7 +736,7 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
 
 
 async def _waiting(services: ApiServices, owner: Someone, workspace_id: WorkspaceId, mark: str) -> tuple[str, str]:
-    """A call that waits for a decision, and the grant that another decision left behind."""
+    """Create a call that waits for approval, and the grant that another decision stored."""
     tenant = Tenant(workspace_id, owner.id)
     rules = "tool_permissions: {write: {allowed: true}}"
     agent = await services.agents.create(tenant, name=f"{mark} writer", definition=rules)
@@ -743,7 +745,7 @@ async def _waiting(services: ApiServices, owner: Someone, workspace_id: Workspac
         caller = Caller(workspace_id, owner.id, agent=agent.as_caller)
         outcome = await services.executor.execute(ToolCall("write", {"path": path, "content": mark}), caller)
         approvals.append(await services.approvals.get(tenant, outcome.metadata["approval_id"]))
-    # Carried out by the loop that runs beside, if at all: what it writes is Ada's own.
+    # Executed by the background loop, if at all: what it writes is Ada's own.
     yes = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approvals[0].offered)
     decided = await services.approvals.decide(tenant, approvals[0].id, yes, via="test")
     async with asyncio.timeout(PATIENCE):

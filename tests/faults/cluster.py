@@ -1,4 +1,4 @@
-"""Someone at a real server, over HTTP, with a workspace and access to models."""
+"""A person at a real server, over HTTP, with a workspace and access to models."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from tests.fakes.model_server import KEY, ModelServer
 from tests.faults.server import Server, client_of
 
 _PERSON = {"email": "ada@example.com", "password": "correct horse battery staple"}
-# Local addresses of the providers differ in where their paths begin.
+# Local URLs of the providers differ in where their paths begin.
 _BASES = {"openai-compatible": "/v1", "anthropic": "", "ollama": ""}
 
 
 class Office:
-    """Ada, her token, and her workspace. Every request is a connection of its own: servers die between them."""
+    """Ada, her token, and her workspace. Every request uses its own connection: servers die between them."""
 
     def __init__(self, token: str, workspace: str) -> None:
         self.token = token
@@ -27,7 +27,7 @@ class Office:
         return cls(token, workspace)
 
     async def agent(self, server: Server, model: ModelServer, rules: str, *, provider: str) -> str:
-        """The id of an agent that the fake of this provider's model speaks for."""
+        """Create an agent that uses the fake of this provider's model and return its id."""
         return await self.agent_at(server, f"{model.url}{_BASES[provider]}", KEY, rules, provider=provider)
 
     async def agent_at(self, server: Server, url: str, key: str, rules: str, *, provider: str) -> str:
@@ -40,7 +40,7 @@ class Office:
         return str((await self.send(server, "POST", self.at("sessions"), {"agent_id": agent}))["id"])
 
     async def say(self, server: Server, session: str, text: str) -> str:
-        """The id of the run that the message began."""
+        """Send a message and return the id of its run."""
         sent = await self.send(server, "POST", self.at(f"sessions/{session}/messages"), {"text": text})
         return str(sent["id"])
 

@@ -1,6 +1,6 @@
-"""Whether history and disk of a workspace agree, told from the outside: by SQL as the owner, and by the file system.
+"""Checks from the outside that history and disk of a workspace agree: by SQL as the owner, and by the file system.
 
-Nothing of the program is used here, so that what it believes cannot hide what it did.
+Nothing of the program is used here, so that its own view cannot hide what it did.
 """
 
 import zlib
@@ -48,7 +48,7 @@ class Workspace:
             return connection.execute(query, {"workspace": self.id, **parameters}).fetchall()
 
     def heads(self) -> list[Row]:
-        """Every file, deleted ones too, at its head."""
+        """Return every file, deleted ones too, at its head."""
         return self._read(
             """
             select id as file_id, version_id as id, number, deleted, path, kind, mode, sha256
@@ -57,7 +57,7 @@ class Workspace:
         )
 
     def versions(self, path: str | None = None) -> list[Row]:
-        """Every version in order; with ``path``, those of the live file that stands there now."""
+        """Return every version in order; with ``path``, those of the live file at that path."""
         return self._read(
             """
             select v.file_id, v.id, v.number, v.deleted, v.path, v.kind, v.mode, v.sha256, v.previous_id,
@@ -81,11 +81,11 @@ class Workspace:
         return zlib.decompress(body) if encoding == "zlib" else bytes(body)
 
     def live(self) -> dict[str, bytes | None]:
-        """Paths in the history to the hash of what they hold; nothing for folders."""
+        """Return paths in the history with the hash of their content; None for folders."""
         return {row.path: row.sha256 for row in self.heads() if not row.deleted}
 
     def assert_true(self, *, external: bool = False) -> None:
-        """History whole, disk equal to it, nothing left over. ``external``: others may have written, too."""
+        """Check that the history is complete and equals the disk. ``external``: others may have written, too."""
         self._assert_nothing_left_over()
         self._assert_history_is_whole()
         self._assert_change_sets_are_whole()
@@ -116,7 +116,7 @@ class Workspace:
         assert histories == {}
 
     def _assert_change_sets_are_whole(self) -> None:
-        """The book, the calls and the history were written together, so they must tell the same of every set."""
+        """Check that the audit log, the calls and the history agree on every change set: they were written together."""
         told = {
             change_set_id: sorted(((file["path"].removeprefix("@project"), file["after"]) for file in files), key=str)
             for change_set_id, files in self.rows(

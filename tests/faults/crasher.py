@@ -1,4 +1,4 @@
-"""A process that commits a change in the database and dies at a chosen step of bringing it to disk."""
+"""A process that commits a change in the database and dies at a chosen step of applying it to disk."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from toolcrib.core.tool_calls import ToolCall
 from toolcrib.workspace.changes import commit
 from toolcrib.workspace.fs import mount_writer
 
-# The process did every step and died before it could say so to the database.
+# The process did every step and died before it could record that in the database.
 ALL_STEPS_DONE = 77
 _NEVER_APPLIED = 78
 _NAMES = ("write", "fchmod", "fsync", "rename", "unlink", "rmdir", "mkdir", "chmod", "utime", "symlink")
@@ -23,7 +23,7 @@ _CHANGING = [*((os, name) for name in _NAMES), (mount_writer, "renameat2")]
 
 @dataclass(frozen=True)
 class Doomed:
-    """A call, and how many steps on disk its process lives to do."""
+    """A call, and how many steps on disk its process does before it dies."""
 
     site: Site
     caller: Caller
@@ -32,7 +32,7 @@ class Doomed:
 
 
 def crash(doomed: Doomed) -> bool:
-    """Makes the call in a process that dies of it. True if all steps were done before: there is no later death."""
+    """Make the call in a process that it kills. Return True if all steps were done before: there is no later crash."""
     process = FORKED.Process(target=_die, args=(doomed,), daemon=True)
     process.start()
     process.join()
@@ -52,7 +52,7 @@ async def _call(doomed: Doomed) -> None:
 
 
 class _Death:
-    """Comes before the disk is changed once more than ``steps`` times. Looking and reading are no steps."""
+    """Raised when the disk is changed more than ``steps`` times. Reads are no steps."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps

@@ -1,4 +1,4 @@
-"""Databases of a test's own: for what must not be disturbed, or disturbs others."""
+"""Databases for one test only: for tests that must not be disturbed, or that disturb others."""
 
 import os
 import secrets
@@ -14,7 +14,7 @@ from toolcrib.storage import migrate
 
 @contextmanager
 def new_database(template: str | None = None) -> Iterator[str]:
-    """The name of a new database: an empty one, or a copy of another."""
+    """Create a database, an empty one or a copy of another, and return its name."""
     name = f"toolcrib_test_{os.getpid()}_{secrets.token_hex(3)}"
     with psycopg.connect(admin_url(), autocommit=True) as connection:
         statement = sql.SQL("create database {} template {}")
@@ -27,7 +27,7 @@ def new_database(template: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def migrated_database() -> Iterator[str]:
-    """The name of a new database at the present schema."""
+    """Create a database with the current schema and return its name."""
     with new_database() as name:
         migrate.upgrade(url_for(name))
         yield name

@@ -1,4 +1,4 @@
-"""Clients that change a workspace without pause, and know to the byte what must be there when the server dies."""
+"""Clients that change a workspace without pause, and know exactly which bytes must be there when the server dies."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-# Paths to contents; a folder holds nothing.
+# Paths to contents; a folder has none.
 Tree = Mapping[str, bytes | None]
 
 SHARED = "/shared.md"
@@ -18,9 +18,9 @@ _BULK = 30
 
 @dataclass
 class Client:
-    """Works in a folder of its own, and on a file that all share.
+    """Works in its own folder, and on a file that all share.
 
-    ``tree`` is what was acknowledged. ``doubtful`` is what the tree is if the call under way at the kill was done.
+    ``tree`` is what was acknowledged. ``doubtful`` is the tree if the call in progress at the kill was executed.
     """
 
     http: httpx2.AsyncClient
@@ -41,14 +41,14 @@ class Client:
         return f"/{self.name}"
 
     async def prepare(self) -> None:
-        """A folder with so many files that moving it is a change set of many."""
+        """Create a folder with so many files that moving it is a large change set."""
         self._bulk = self._new("bulk")
         await self._change("mkdir", {"path": self._bulk}, {**self.tree, self.home: None, self._bulk: None})
         for number in range(_BULK):
             await self._put(f"{self._bulk}/{number}.txt", overwrite=False)
 
     async def work(self) -> None:
-        """Until the server is gone."""
+        """Run until the server is gone."""
         deeds: list[Callable[[], Awaitable[None]]] = [
             self._write, self._write, self._overwrite, self._edit, self._touch, self._touch_new,
             self._move, self._remove, self._make_folder, self._remove_folder, self._move_bulk, self._add_line,
@@ -61,7 +61,7 @@ class Client:
             return
 
     def settle(self, found: Tree) -> None:
-        """Goes on from what was found after a restart; it must be one of the two that are possible."""
+        """Continue from the tree after a restart; it must be one of the two possible ones."""
         possible = [self.tree] if self.doubtful is None else [self.tree, self.doubtful]
         digests = [{path: _digest(body) for path, body in tree.items()} for tree in possible]
         assert found in digests, f"{self.name} finds {found.items() ^ digests[0].items()} beyond what was acknowledged"
@@ -75,7 +75,7 @@ class Client:
             self.lines.append(str(self.doubtful_line))
         self.doubtful_line = None
 
-    # What a client does
+    # Actions of a client
 
     async def _write(self) -> None:
         folder = self.random.choice([self.home, f"{self.home}/{self._number}/deep"])
@@ -138,7 +138,7 @@ class Client:
         self.doubtful_line = None
 
     async def _read_shared(self) -> None:
-        """Changes nothing, but remembers how the file looks: while others change it, that must not hurt."""
+        """Changes nothing, but stores the file's state on disk: concurrent changes must not break it."""
         await self._call("read", {"path": SHARED})
 
     async def _list(self) -> None:
@@ -151,7 +151,7 @@ class Client:
         await self._change("write", given, {**self.tree, **parents, path: body})
 
     async def _change(self, tool: str, arguments: dict[str, Any], after: Tree) -> None:
-        """One call. Until it is acknowledged, both trees are possible."""
+        """Make one call. Until it is acknowledged, both trees are possible."""
         self.doubtful = dict(after)
         result = await self._call(tool, arguments)
         self.calls += 1
@@ -164,7 +164,7 @@ class Client:
         assert answer.status_code == 200, (tool, arguments, answer.text)
         return answer.json()["result"]
 
-    # Which path next
+    # Choice of the next path
 
     def _some_file(self) -> Iterator[str]:
         files = [path for path, body in self.tree.items() if body is not None]
@@ -185,7 +185,7 @@ class Client:
 
 
 async def at_full_speed(clients: list[Client], working: list[asyncio.Task[None]], *, calls: int) -> None:
-    """Returns when every client has had some calls acknowledged in this round."""
+    """Return when every client has had some calls acknowledged in this round."""
     wanted = [client.calls + calls for client in clients]
     while any(client.calls < enough for client, enough in zip(clients, wanted, strict=True)):
         done, _ = await asyncio.wait(working, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)

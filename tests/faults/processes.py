@@ -1,4 +1,4 @@
-"""Processes of the program's parts, quickly made: all are forked from one that has imported everything already."""
+"""Processes of the program's parts that start quickly: all are forked from one that has already imported everything."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ from toolcrib.storage.database import Database, Pool
 from toolcrib.tools.tool_registry import discover_tools
 from toolcrib.wiring import ToolRuntime, assemble
 
-# All tools are modules of their own. Imported here, they are there when a process is forked.
+# Each tool has its own module. Imported here, they are loaded when a process is forked.
 TOOLS = tuple(discover_tools(toolcrib.tools))
 
 FORKED = multiprocessing.get_context("forkserver")
@@ -29,7 +29,7 @@ FORKED.set_forkserver_preload(["toolcrib.cli.main", "tests.faults.crasher", "tes
 
 @dataclass(frozen=True)
 class Site:
-    """Where an engine works. Two engines of one site are two processes of one node."""
+    """Where an engine runs. Two engines of one site are two processes of one node."""
 
     app_url: str
     system_url: str
@@ -39,7 +39,7 @@ class Site:
 
 @asynccontextmanager
 async def engine_at(site: Site) -> AsyncIterator[ToolRuntime]:
-    """An engine with few connections, and none before it is needed: dozens of us share one database server."""
+    """Open an engine with few connections, none of them in advance: dozens of engines share one database server."""
     settings = Settings(
         database_url=site.app_url,
         system_database_url=site.system_url,
@@ -54,14 +54,14 @@ async def engine_at(site: Site) -> AsyncIterator[ToolRuntime]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it said."""
+    """How a command ended, and its output."""
 
     status: int | None
     said: str
 
 
 def run_command(*arguments: str, environment: Mapping[str, str], scratch: Path) -> Ended:
-    """Runs ``toolcrib`` as a process of its own, from its entry point, with nothing else in its environment."""
+    """Run ``toolcrib`` as its own process, from its entry point, with nothing else in its environment."""
     output = scratch / f"said-{secrets.token_hex(4)}"
     process = FORKED.Process(target=_command, args=(arguments, dict(environment), output))
     process.start()

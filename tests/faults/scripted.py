@@ -1,4 +1,4 @@
-"""A model that works: its answer follows from what it is told, so that it can be asked again after any crash."""
+"""A model whose response depends only on the request, so that it can be asked again after any crash."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from toolcrib.core.ids import new_id
 from toolcrib.core.model_stream import FinishReason
 
 TURNS = 10
-# Turns in which a shell command is run, too.
+# Turns that also run a shell command.
 SHELL_TURNS = (2, 6)
 PROVIDERS = ("openai-compatible", "anthropic", "ollama")
 _TASK = re.compile(r"Task (\d+)")
@@ -27,7 +27,7 @@ def folder(task: int) -> str:
 
 @contextmanager
 def working_model() -> Iterator[ModelServer]:
-    """The strict fake, on a loop of its own, whose answers make ten turns of file tools and commands for each task."""
+    """The strict fake on its own loop; for each task it makes ten turns of file tools and commands."""
     ready, held = threading.Event(), list[ModelServer]()
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -67,7 +67,7 @@ def _answered(request: Received) -> Answer:
 
 
 def _standing(messages: list[dict[str, Any]]) -> tuple[int, int]:
-    """Which task it is, and how many of its turns are done."""
+    """Return the task and how many of its turns are done."""
     task, turns = -1, 0
     for message in messages:
         if message["role"] == "user" and (found := _TASK.search(json.dumps(message["content"]))):
@@ -94,7 +94,7 @@ def _scene(task: int, turn: int) -> Scene:
     if turn in SHELL_TURNS:
         calls.append(("bash", {"command": f"echo {turn} >> .{here}/shell.txt"}))
     if turn == TURNS // 2:
-        # Not repeatable: whoever finds it begun must not begin it again.
+        # Not repeatable: a process that finds it started must not start it again.
         calls.append(("plan_write", {"title": f"Plan of task {task}", "content": "Go on."}))
     return Scene(
         text=f"Turn {turn}.",

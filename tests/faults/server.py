@@ -18,7 +18,7 @@ from tests.wait_until import PATIENCE
 
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 _LOOK_EVERY_SECONDS = 0.05
-# Below the ports that outgoing connections are given, so that none of them takes ours between two starts.
+# Below the ephemeral port range, so that no outgoing connection takes our port between two starts.
 _PORTS = range(10_000, 20_000)
 
 
@@ -29,7 +29,7 @@ class Server:
         self.data_dir = directory / "data"
         self.jwt_secret = secrets.token_urlsafe(48)
         self.node = "killed"
-        # What is started; a test may have another program that serves the same way.
+        # The program to start; a test may use another one that serves the same way.
         self.program = [TOOLCRIB]
         self._port = _free_port()
         self._log = directory / "server.log"
@@ -40,7 +40,7 @@ class Server:
             "TOOLCRIB_SYSTEM_DATABASE_URL": urls.system,
             "TOOLCRIB_JWT_SECRET": self.jwt_secret,
             "TOOLCRIB_AUDIT_SEAL_KEY": secrets.token_urlsafe(48),
-            # So often that some of the kills fall into sealing.
+            # So often that some of the kills happen during sealing.
             "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
             "TOOLCRIB_NODE_NAME": self.node,
@@ -62,7 +62,7 @@ class Server:
             self.kill()
 
     def start(self) -> None:
-        """Returns when the server answers, which it does after it has recovered."""
+        """Return when the server responds, which it does after recovery."""
         with self._log.open("ab") as log:
             command = [*self.program, "serve", "--port", str(self._port)]
             self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
@@ -75,21 +75,21 @@ class Server:
         raise AssertionError(f"The server does not answer after {PATIENCE} s:\n{self._log.read_text()}")
 
     def kill(self) -> None:
-        """As the kernel does it when memory runs out: at once, with no last word."""
+        """Kill it as the kernel does when memory runs out: at once and without cleanup."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
     def await_death(self) -> int:
-        """Returns how it ended, when it has by itself."""
+        """Wait until it ends by itself and return its exit status."""
         assert self._process is not None
         status = self._process.wait(PATIENCE)
         self._process = None
         return status
 
     def freeze(self) -> None:
-        """As a host does it whose virtual machine is moved: nothing runs in it any more, and it does not know."""
+        """Stop it like a virtual machine that is moved: nothing in it runs, and it does not notice."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -101,7 +101,7 @@ class Server:
         return self._log.read_text()
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another command of an operator, with the server's settings."""
+        """Run another operator command with the server's settings."""
         return subprocess.run([TOOLCRIB, *arguments], env=self.environment, capture_output=True, text=True, check=False)
 
     def _answers(self) -> bool:

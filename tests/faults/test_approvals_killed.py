@@ -1,4 +1,4 @@
-"""``kill -9`` between asking, deciding and doing: what was allowed is done once, and what was not is never done."""
+"""``kill -9`` between request, decision and execution: an approved call is executed once, any other never."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ PASSWORD = "correct horse battery staple"
 EMAIL = "ada@example.com"
 RULES = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 _LOOKS = 3_000
-# So many die, each so many statements later than the one before.
+# The number of kills, and by how many statements each is later than the one before.
 DEATHS, EVERY = 10, 5
 
 
@@ -82,7 +82,7 @@ class People:
         raise AssertionError(f"Call {call_id} has not ended.")
 
     def on_disk(self, *names: str) -> None:
-        """A change is on disk a moment after it is history."""
+        """A change is on disk a moment after its commit."""
         for _ in range(_LOOKS):
             if {path.name for path in self.project.iterdir()} == set(names):
                 return
@@ -100,7 +100,7 @@ class People:
 
 
 @pytest.mark.req("SC-3", part="no server need run")
-def test_what_was_asked_before_a_kill_is_decided_without_a_server_and_done_by_the_next(
+def test_call_pending_at_a_kill_is_decided_without_a_server_and_executed_by_the_next(
     server: Server, tmp_path: Path
 ) -> None:
     people = People(server)
@@ -120,7 +120,7 @@ def test_what_was_asked_before_a_kill_is_decided_without_a_server_and_done_by_th
     assert not (people.project / "no.txt").exists()
 
 
-def test_a_node_that_dies_at_any_statement_of_deciding_and_carrying_out_leaves_it_for_the_next(
+def test_node_killed_at_any_statement_of_decision_and_execution_leaves_the_call_to_the_next(
     server: Server, urls: DatabaseUrls
 ) -> None:
     people = People(server)
@@ -134,7 +134,7 @@ def test_a_node_that_dies_at_any_statement_of_deciding_and_carrying_out_leaves_i
 
     server.start()
     for one in asked:
-        # What had not been decided yet when its node died is decided now; the others are told that they were.
+        # Calls that were undecided when their node died are decided now; the others report that they are decided.
         people.decide(one["approval_id"])
     states = [people.ended(one["call_id"]) for one in asked]
 
@@ -154,7 +154,7 @@ def test_a_node_that_dies_at_any_statement_of_deciding_and_carrying_out_leaves_i
 
 
 def dies(site: Site, people: People, approval_id: str, *, after: int) -> int | None:
-    """Decides and carries out in a process that is killed before the statement after so many; how it ended."""
+    """Decide and execute in a process that is killed before a given statement; return how it ended."""
     arguments = (site, people.workspace, people.user_id, approval_id, after)
     process = FORKED.Process(target=_die, args=arguments, daemon=True)
     process.start()

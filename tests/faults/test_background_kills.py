@@ -1,4 +1,4 @@
-"""``kill -9`` of the real server while background processes run: none outlives it, and the next one sees them off."""
+"""``kill -9`` of the real server while background processes run: none outlives it, and the next server cleans up."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ pytestmark = [
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with migrated_database() as name, Server(tmp_path, urls_of(name)) as server:
-        # So soon is a server that fell silent taken for dead.
+        # After this time a silent server counts as dead.
         server.environment["TOOLCRIB_HEARTBEAT_LEASE_SECONDS"] = "2"
         server.start()
         yield server
@@ -52,7 +52,7 @@ class Talk:
         return found
 
 
-async def test_a_killed_server_leaves_no_process_and_what_they_did_can_be_undone(server: Server) -> None:
+async def test_killed_server_leaves_no_process_and_its_changes_can_be_undone(server: Server) -> None:
     token, workspace = await newcomer(server)
     project = server.data_dir / "workspaces" / str(workspace) / "project"
     project.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ async def test_a_killed_server_leaves_no_process_and_what_they_did_can_be_undone
         while (listed := (await talk.processes())[0])["running"]:
             pass
         assert listed["stopReason"] == "its server stopped unexpectedly"
-        # What it did is booked by then, or a moment later.
+        # Its changes are tracked by then, or a moment later.
         while (project / "b").exists():
             await talk.call("undo", session_id=session)
     assert (project / "a").read_text() == "before"

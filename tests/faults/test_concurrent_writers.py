@@ -1,4 +1,4 @@
-"""Writers in several processes change one file, or make one folder: nobody's change is lost."""
+"""Writers in several processes change one file, or create one folder: no change is lost."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -32,7 +32,7 @@ def eight(site: Site) -> Iterator[Writers]:
 
 @pytest.fixture
 async def crib(database: Database, settings: Settings, site: Site) -> Crib:
-    """A workspace on the writers' node, seen from yet another process."""
+    """A workspace on the writers' node, seen from another process."""
     settings = settings.model_copy(update={"node_name": site.node, "data_dir": site.data_dir})
     return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
 
@@ -41,13 +41,13 @@ async def test_no_edit_of_eight_processes_is_lost(crib: Crib, eight: Writers, da
     await edit_together(crib, eight, database_urls, edits=200, by_hash=True)
 
 
-async def test_edits_that_name_no_hash_are_planned_again_and_none_is_lost(
+async def test_edits_without_a_hash_are_planned_again_and_none_is_lost(
     crib: Crib, eight: Writers, database_urls: DatabaseUrls
 ) -> None:
     await edit_together(crib, eight, database_urls, edits=40, by_hash=False)
 
 
-async def test_folders_that_several_processes_make_at_once_are_made_once(
+async def test_folders_that_several_processes_create_at_once_are_created_once(
     crib: Crib, eight: Writers, database_urls: DatabaseUrls
 ) -> None:
     folders = [f"/made/at{n}/once" for n in range(4)]
@@ -59,7 +59,7 @@ async def test_folders_that_several_processes_make_at_once_are_made_once(
     assert len(acknowledged) == len(eight) * 4 * 3
     made = {"/made", *(f"/made/at{n}" for n in range(4)), *folders}
     assert set(truth.live()) == {*acknowledged, *made}
-    # A folder made twice would have two rows, or a second version.
+    # A folder that was created twice would have two rows, or a second version.
     assert [version.number for version in truth.versions() if version.kind == "folder"] == [1] * len(made)
     assert all((crib.project / path[1:]).read_text() == path for path in acknowledged)
     truth.assert_true()
@@ -79,7 +79,7 @@ async def edit_together(crib: Crib, together: Writers, urls: DatabaseUrls, *, ed
     acknowledged = [line for each in said for line in each.acknowledged]
     assert len(acknowledged) == edits
     if by_hash:
-        # Otherwise they wrote one after the other, and nothing was shown.
+        # Otherwise they wrote one after the other, and the test showed nothing.
         assert sum(each.conflicts for each in said) > 0
     on_disk = (crib.project / PATH[1:]).read_text().splitlines()
     assert sorted(on_disk) == sorted(["BEGIN", *acknowledged, "END"])

@@ -1,4 +1,4 @@
-"""A process dies at each step between the commit and the last of the disk work: recovery ends what it began."""
+"""A process dies at each step between the commit and the last disk write: recovery completes its change."""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -39,17 +39,17 @@ class Yard(Crib):
         return self.project / path[1:]
 
     def dies(self, tool: str, /, *, after: int = 0, **arguments: Any) -> bool:
-        """Makes a call in a process that dies after so many steps on disk; true if there are no more steps."""
+        """Make a call in a process that dies after some steps on disk; return whether there are no more steps."""
         caller = replace(self.caller, call_id=CallId(new_id()))
         return crash(Doomed(self.site, caller, ToolCall(tool, arguments), after))
 
     async def recovers(self) -> None:
-        """What the next server does before it answers."""
+        """Do what the next server does before it responds."""
         async with engine_at(self.site) as engine:
             await recover(engine.shelves.files, engine.shelves.sync, node=self.site.node)
 
     def history(self, path: str) -> list[tuple[str, bytes | None]]:
-        """Authors and contents of the file that stands at a path, from its first version."""
+        """Return authors and contents of the file at a path, from its first version."""
         return [(row.author, self._content(row)) for row in self.truth.versions(path)]
 
     def _content(self, row: Row) -> bytes | None:
@@ -61,7 +61,7 @@ NewYard = Callable[[], Awaitable[Yard]]
 
 @pytest.fixture
 async def new_yard(database: Database, settings: Settings, database_urls: DatabaseUrls) -> NewYard:
-    # A node of its own: recovery of a node looks after all its workspaces.
+    # Its own node: recovery of a node covers all its workspaces.
     node = f"node-{secrets.token_hex(4)}"
     here = settings.model_copy(update={"node_name": node})
     site = Site(database_urls.app, database_urls.system, here.data_dir, node)
@@ -83,20 +83,20 @@ async def yard(new_yard: NewYard) -> Yard:
 
 @dataclass(frozen=True)
 class Case:
-    """A call of one kind, and what must stand before it."""
+    """A call of one kind, and the state that it needs."""
 
     tool: str
     arguments: dict[str, Any]
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
-    # Made executable behind our back, and seen.
+    # Made executable externally, and detected.
     executable: tuple[str, ...] = ()
     # The call is about this file's first version.
     restores: str | None = None
 
     async def prepare(self, yard: Yard) -> dict[str, Any]:
-        """Brings the workspace to where the call can be made; the call's arguments."""
+        """Bring the workspace to the needed state and return the call's arguments."""
         ids: dict[str, str] = {}
         for folder in self.folders:
             await yard.result("mkdir", path=folder)
@@ -136,7 +136,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_a_change_whose_process_dies_at_any_step_is_ended_by_recovery(case: Case, new_yard: NewYard) -> None:
+async def test_change_whose_process_dies_at_any_step_is_completed_by_recovery(case: Case, new_yard: NewYard) -> None:
     undisturbed = await new_yard()
     await undisturbed.result(case.tool, **await case.prepare(undisturbed))
     expected = heads_of(undisturbed)
@@ -153,7 +153,7 @@ async def test_a_change_whose_process_dies_at_any_step_is_ended_by_recovery(case
     assert steps > 0
 
 
-async def test_a_process_that_dies_while_it_recovers_is_recovered_from(yard: Yard) -> None:
+async def test_process_that_dies_during_recovery_is_recovered_from(yard: Yard) -> None:
     await CASES["folder moved with all in it"].prepare(yard)
     yard.dies("mv", source="/d", destination="/e", after=3)
     # Half of it by hand, as a recovery that died would have left it.
@@ -167,12 +167,12 @@ async def test_a_process_that_dies_while_it_recovers_is_recovered_from(yard: Yar
     assert not yard.at("/d").exists()
 
 
-# Someone else wrote before recovery came
+# External writes before recovery
 
 
 @dataclass(frozen=True)
 class Meddling:
-    """A call that died before its first step, and where an outside program wrote then."""
+    """A call that died before its first step, and where an external program wrote then."""
 
     case: Case
     written: str
@@ -192,7 +192,7 @@ MEDDLINGS = {
 
 @pytest.mark.parametrize("meddling", MEDDLINGS.values(), ids=MEDDLINGS.keys())
 @pytest.mark.req("WS-7", part="after a crash")
-async def test_what_others_wrote_before_recovery_is_kept_beside_what_was_ours(meddling: Meddling, yard: Yard) -> None:
+async def test_external_writes_before_recovery_are_kept_beside_ours(meddling: Meddling, yard: Yard) -> None:
     arguments = await meddling.case.prepare(yard)
     yard.dies(meddling.case.tool, **arguments)
     ours = contents_of(yard)
@@ -206,12 +206,12 @@ async def test_what_others_wrote_before_recovery_is_kept_beside_what_was_ours(me
     yard.truth.assert_true(external=True)
 
 
-# Others on the same node meet the mark before any recovery
+# Other processes of the node find the mark before any recovery
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """A call of another process, made while the change of a dead one is still to be brought to disk."""
+    """A call of another process, made while the change of a dead one is still to be applied to disk."""
 
     tool: str
     arguments: dict[str, Any]
@@ -234,8 +234,8 @@ MEETINGS = {
 }
 
 
-async def test_a_command_begins_on_all_that_was_committed_whoever_died(yard: Yard) -> None:
-    """It looks at the disk alone: a file that is not there yet, it would make, and be in conflict with it."""
+async def test_command_starts_with_every_committed_change_applied(yard: Yard) -> None:
+    """It sees only the disk: it would create a file that is not applied yet, and get a conflict."""
     await yard.result("write", path="/d/1.txt", content="first\n")
     yard.dies("write", path="/d/2.txt", content=OURS)
 
@@ -247,7 +247,9 @@ async def test_a_command_begins_on_all_that_was_committed_whoever_died(yard: Yar
 
 
 @pytest.mark.parametrize("meeting", MEETINGS.values(), ids=MEETINGS.keys())
-async def test_whoever_meets_the_mark_of_a_dead_process_ends_its_change_first(meeting: Meeting, yard: Yard) -> None:
+async def test_process_that_finds_the_mark_of_a_dead_one_completes_its_change_first(
+    meeting: Meeting, yard: Yard
+) -> None:
     await yard.result("write", path="/d/1.txt", content="first\n")
     await yard.result("write", path="/d/2.txt", content="second\n")
     yard.dies("write", path="/d/1.txt", content=OURS, overwrite=True)
@@ -259,13 +261,13 @@ async def test_whoever_meets_the_mark_of_a_dead_process_ends_its_change_first(me
     yard.truth.assert_true()
 
 
-async def test_a_reader_who_looked_before_does_not_clear_the_mark_of_a_later_change(yard: Yard) -> None:
+async def test_earlier_reader_does_not_clear_the_mark_of_a_later_change(yard: Yard) -> None:
     written = await yard.result("write", path="/a.txt", content="first\n")
     file = await yard.engine.shelves.files.by_id(Tenant.of(yard.caller), FileId(written["file_id"]))
     assert file.fingerprint is not None
     yard.dies("write", path="/a.txt", content=OURS, overwrite=True)
 
-    # What a read does last, if someone else's commit came between its look and this.
+    # The last step of a read, if another commit came between its stat and this.
     seen = AppliedFile(file.id, file.version_id, file.fingerprint)
     await yard.engine.shelves.changes.save_fingerprints(Tenant.of(yard.caller), [seen])
 
@@ -274,8 +276,8 @@ async def test_a_reader_who_looked_before_does_not_clear_the_mark_of_a_later_cha
     yard.truth.assert_true()
 
 
-async def test_a_folder_is_moved_with_what_others_changed_in_it(yard: Yard) -> None:
-    """No crash: the same check of the base, met by a change that nobody has booked yet."""
+async def test_folder_is_moved_with_external_changes_in_it(yard: Yard) -> None:
+    """No crash: the same check of the base, with an external change that is not tracked yet."""
     await yard.result("write", path="/d/1.txt", content=OURS)
     yard.at("/d/1.txt").write_text(THEIRS)
 
@@ -290,5 +292,5 @@ def heads_of(yard: Yard) -> list[tuple[str, bool, str, int, bytes | None, int]]:
 
 
 def contents_of(yard: Yard) -> set[tuple[str, bytes]]:
-    """Every content in the history, with where it stood."""
+    """Return every content in the history, with its path."""
     return {(row.path, row.sha256) for row in yard.truth.versions() if row.sha256}

@@ -1,4 +1,4 @@
-"""A process dies while a file that the history does not keep is displaced or brought back: its bytes are never lost."""
+"""A process dies while an untracked file is displaced or restored: its bytes are never lost."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def lying(yard: Yard) -> list[Path]:
 
 
 def places_of(yard: Yard, mark: bytes = MARK) -> list[str]:
-    """Where on this disk the large content is: in the tree by its path, or in the trash."""
+    """Return where on this disk the large content is: in the tree by its path, or in the trash."""
     tree = [f"/{path.relative_to(yard.project)}" for path in yard.project.rglob("*") if begins_with(path, mark)]
     return [*tree, *("trash" for path in lying(yard) if begins_with(path, mark))]
 
@@ -88,7 +88,7 @@ async def displaced_again(yard: Yard) -> tuple[str, dict[str, Any]]:
 
 
 async def traded(yard: Yard) -> tuple[str, dict[str, Any]]:
-    """Undone, a large file and a small one take each other's places."""
+    """When undone, a large file and a small one swap their paths."""
     large(yard, "/a")
     await yard.result("write", path="/b", content="small")
     steps = (("/a", "/t"), ("/b", "/a"), ("/t", "/b"))
@@ -108,9 +108,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_a_process_that_dies_at_any_step_loses_no_byte_and_is_recovered_from(
-    case: Case, new_yard: NewYard
-) -> None:
+async def test_process_that_dies_at_any_step_loses_no_byte_and_is_recovered_from(case: Case, new_yard: NewYard) -> None:
     for steps in count():
         yard = await new_yard()
         tool, arguments = await case.call(yard)
@@ -130,7 +128,7 @@ async def test_a_process_that_dies_at_any_step_loses_no_byte_and_is_recovered_fr
 
 
 def tree_of(yard: Yard) -> dict[str, str | None]:
-    """The tree without the large content: folders, and what small files hold."""
+    """Return the tree without the large content: folders, and the contents of small files."""
     return {
         f"/{path.relative_to(yard.project)}": path.read_text() if path.is_file() else None
         for path in yard.project.rglob("*")
@@ -138,7 +136,7 @@ def tree_of(yard: Yard) -> dict[str, str | None]:
     }
 
 
-async def test_what_others_wrote_in_its_place_before_recovery_is_kept(new_yard: NewYard) -> None:
+async def test_external_file_at_its_path_before_recovery_is_kept(new_yard: NewYard) -> None:
     yard = await new_yard()
     large(yard, "/big")
     yard.dies("rm", path="/big", after=3)
@@ -151,7 +149,7 @@ async def test_what_others_wrote_in_its_place_before_recovery_is_kept(new_yard: 
     assert places_of(yard, b"theirs") == ["/big"]
 
 
-async def test_what_others_made_of_it_before_recovery_is_kept(new_yard: NewYard) -> None:
+async def test_external_change_of_it_before_recovery_is_kept(new_yard: NewYard) -> None:
     yard = await new_yard()
     large(yard, "/big")
     yard.dies("write", path="/big", content="small", overwrite=True)
@@ -168,7 +166,7 @@ async def test_what_others_made_of_it_before_recovery_is_kept(new_yard: NewYard)
 
 
 @pytest.mark.parametrize("written", ["/big", "/moved"])
-async def test_a_move_met_by_others_before_recovery_loses_neither(new_yard: NewYard, written: str) -> None:
+async def test_move_with_external_changes_before_recovery_loses_neither(new_yard: NewYard, written: str) -> None:
     yard = await new_yard()
     large(yard, "/big")
     yard.dies("mv", source="/big", destination="/moved")
@@ -181,7 +179,7 @@ async def test_a_move_met_by_others_before_recovery_loses_neither(new_yard: NewY
     assert {path.name for path in lying(yard)} == rows(yard)
 
 
-async def test_what_could_not_be_brought_back_because_others_wrote_there_stays_in_the_trash(new_yard: NewYard) -> None:
+async def test_file_that_cannot_be_restored_over_an_external_one_stays_in_the_trash(new_yard: NewYard) -> None:
     yard = await new_yard()
     tool, arguments = await brought_back(yard)
     yard.dies(tool, **arguments)

@@ -1,4 +1,4 @@
-"""``kill -9`` of the real server at random instants, under many clients: what was acknowledged is there."""
+"""``kill -9`` of the real server at random instants, under many clients: everything acknowledged is kept."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def urls() -> Iterator[DatabaseUrls]:
-    """A database of its own: the book is verified at the end, and is one for a whole database."""
+    """Its own database: the audit log is verified at the end, and a database has one."""
     with migrated_database() as name:
         yield urls_of(name)
 
@@ -63,10 +63,10 @@ class Campaign:
     random: Random
 
     async def round(self) -> None:
-        """Load, a kill at some instant, a restart, and a look at everything."""
+        """Apply load, kill at a random instant, restart, and check everything."""
         working = [asyncio.create_task(client.work()) for client in self.clients]
         await at_full_speed(self.clients, working, calls=2)
-        # The instant is what is random here; nothing is waited for.
+        # The instant is random here; nothing is waited for.
         loop = asyncio.get_running_loop()
         loop.call_later(self.random.uniform(0, MOST_SECONDS), self.server.kill)
         await asyncio.gather(*working)
@@ -102,7 +102,7 @@ async def kill_again_and_again(server: Server, urls: DatabaseUrls, *, kills: int
                 error.add_note(f"kill {number + 1} of {kills}, seed {seed}")
                 raise
         calls = sum(client.calls for client in running.clients)
-        # A campaign in which little happened shows little.
+        # A campaign with little activity shows little.
         assert calls > kills * CLIENTS * 2
     verified = server.command("audit", "verify", "--json")
     assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -1,4 +1,4 @@
-"""Runs that wait for a person hold nothing of any server, outlive it, and go on when the person has decided."""
+"""Paused runs use no resources of any server, outlive it, and continue when a person has decided."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
-def test_runs_that_wait_hold_nothing_and_outlive_their_server(
+def test_paused_runs_use_no_resources_and_outlive_their_server(
     server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:
     office, agent = asyncio.run(_office(server, model))
@@ -80,7 +80,7 @@ async def _office(server: Server, model: ModelServer) -> tuple[Office, str]:
 def _wait_for_runs(
     http: httpx2.Client, urls: DatabaseUrls, model: ModelServer, workspace: str, agent: str, runs: int
 ) -> None:
-    """Runs that ask to write a file each, until all of them wait."""
+    """Start runs that each request to write a file, until all of them wait."""
     before = _rows(urls, "select count(*) from toolcrib.runs")
     for number in range(runs):
         session = http.post(f"/workspaces/{workspace}/sessions", json={"agent_id": agent}).raise_for_status().json()

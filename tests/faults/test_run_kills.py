@@ -1,4 +1,4 @@
-"""``kill -9`` of either of two servers, under many runs: every run ends, and nothing is done twice or half."""
+"""``kill -9`` of either of two servers, under many runs: every run ends, and nothing is executed twice or by half."""
 
 import asyncio
 import secrets
@@ -59,7 +59,7 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[list[Server]]:
     """Two processes of one node: one database, one disk."""
     with ExitStack() as stack:
         first, second = (stack.enter_context(Server(tmp_path, urls)) for _ in range(2))
-        # On a slow machine a run meets many kills before it finishes a step. None of them is its own doing.
+        # On a slow machine a run meets many kills before it finishes a step. It caused none of them.
         first.environment |= {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2", "TOOLCRIB_MAX_ATTEMPTS": "100"}
         first.environment |= {"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*"}
         second.environment = first.environment
@@ -68,14 +68,14 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[list[Server]]:
         yield [first, second]
 
 
-async def test_ten_kills_of_either_of_two_servers_leave_every_run_whole(
+async def test_ten_kills_of_either_of_two_servers_leave_every_run_consistent(
     servers: list[Server], urls: DatabaseUrls, model: ModelServer
 ) -> None:
     await kill_again_and_again(servers, urls, model, kills=10, seed=secrets.randbits(32))
 
 
 @pytest.mark.crash
-async def test_a_hundred_kills_of_either_of_two_servers_leave_every_run_whole(
+async def test_hundred_kills_of_either_of_two_servers_leave_every_run_consistent(
     servers: list[Server], urls: DatabaseUrls, model: ModelServer
 ) -> None:
     await kill_again_and_again(servers, urls, model, kills=100, seed=secrets.randbits(32))
@@ -90,7 +90,7 @@ async def kill_again_and_again(
         try:
             await campaign.keep_busy()
             victim = random.choice(servers)
-            # The instant is what is random here; nothing is waited for.
+            # The instant is random here; nothing is waited for.
             killed = asyncio.Event()
             asyncio.get_running_loop().call_later(random.uniform(0, MOST_SECONDS), _kill, victim, killed)
             await killed.wait()
@@ -113,7 +113,7 @@ def _kill(server: Server, killed: asyncio.Event) -> None:
 
 @dataclass
 class Campaign:
-    """Sessions with agents of every provider, and the tasks that they were given."""
+    """Sessions with agents of every provider, and their tasks."""
 
     servers: list[Server]
     office: Office
@@ -122,7 +122,7 @@ class Campaign:
     tasks: int = 0
 
     async def keep_busy(self) -> None:
-        """Hands tasks in until so many are unfinished: a kill in idleness shows nothing."""
+        """Submit tasks until enough are unfinished: a kill while idle shows nothing."""
         while self._unfinished() < AT_ONCE:
             server = self.servers[self.tasks % len(self.servers)]
             session = self.sessions[self.tasks % len(self.sessions)]
@@ -146,11 +146,11 @@ class Campaign:
         )
         assert len(runs) == self.tasks
         assert [run for run in runs if run[1] != "done" or run[4] != TURNS + 1] == []
-        # A campaign in which no run was taken over shows little.
+        # A campaign without a takeover shows little.
         assert sum(run[3] for run in runs) > len(runs)
 
     def _check_files(self) -> None:
-        """Every write and every edit is there once, in the order in which the model asked for them."""
+        """Check that every write and every edit is there once, in the order of the model's calls."""
         for task in range(self.tasks):
             here = self.truth.project / folder(task)[1:]
             log = (here / "log.txt").read_text().split()
@@ -163,7 +163,7 @@ class Campaign:
             assert (here / "shell.txt").read_text().split() == [*map(str, SHELL_TURNS)], self._commands()
 
     def _commands(self) -> str:
-        """How those commands ended that did not end well."""
+        """Return how the commands ended that did not succeed."""
         found = self.truth.rows(
             "select id, arguments, state, error, result from toolcrib.tool_calls "
             "where workspace_id = %(workspace)s and tool = 'bash' "
@@ -177,7 +177,7 @@ class Campaign:
         )
         counts = {(tool, state): count for tool, state, count in calls}
         plans = list((self.truth.project / "plans").glob("*.plan"))
-        # What could not be told is shown as unknown, and was not done.
+        # An undetermined outcome is shown as unknown, and was not executed.
         assert len(plans) == counts.get(("plan_write", "done"), 0)
         assert len(plans) + counts.pop(("plan_write", "unknown"), 0) == self.tasks
         assert {state for _, state in counts} == {"done"}

@@ -1,4 +1,4 @@
-"""A server that is stopped beyond its lease, and goes on after another has taken its runs over: it is too late."""
+"""A server that is stopped beyond its lease and continues after another has taken over its runs: it commits nothing."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ trust: autonomous
 context_window: 100000
 tool_permissions: {write: {allowed: true}, bash: {allowed: true}}
 """
-# Long enough to be stopped in, and in a process of its own, which goes on while the server is stopped.
+# Long enough to be stopped in, and in its own process, which continues while the server is stopped.
 COMMAND = "sleep 2; echo once >> once.txt"
 
 
@@ -44,11 +44,11 @@ def urls() -> Iterator[DatabaseUrls]:
 
 @pytest.fixture
 def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server]]:
-    """Two processes of one node, neither of them started."""
+    """Two processes of one node, not started yet."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     with Server(tmp_path / "first", urls) as first, Server(tmp_path / "second", urls) as second:
-        # Sealed so seldom that it is not the sealer that is stopped with a lock in its hand.
+        # Sealed so rarely that the server is not stopped while its sealer has a lock.
         first.environment |= {
             "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
             "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "600",
@@ -58,8 +58,10 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server
 
 
 class Script:
-    """The model's answers follow from what it is told: on a busy machine a run may be taken over more often than is
-    meant. Only who asks it first to speak is kept waiting in the middle of its answer."""
+    """A model whose responses depend only on the request, since a busy machine may cause extra takeovers.
+
+    Only the first request for its text is held in the middle of the response.
+    """
 
     def __init__(self) -> None:
         self.speaks = asyncio.Event()
@@ -99,11 +101,11 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
     "lease",
     [
         pytest.param("2", id="and knows that it slept", marks=pytest.mark.crash),
-        # It believes that nobody can have taken over yet, and tries to commit what it was at.
+        # It assumes that no other process has taken over yet, and tries to commit its work.
         pytest.param("60", id="and does not know that it slept"),
     ],
 )
-async def test_what_a_stopped_server_was_at_is_done_once_by_the_other(
+async def test_work_of_a_stopped_server_is_done_once_by_the_other(
     servers: tuple[Server, Server], urls: DatabaseUrls, script: Script, model: ModelServer, lease: str
 ) -> None:
     zombie, heir = servers
@@ -129,7 +131,7 @@ async def test_what_a_stopped_server_was_at_is_done_once_by_the_other(
     zombie.thaw()
     await noticed(zombie)
 
-    # It is of use again, and nothing of what it was at was added.
+    # It works again, and nothing of its old work was added.
     await office.say(zombie, await office.session(zombie, agent), "Are you there?")
     await until(truth, "select count(*) from toolcrib.runs where ending = 'done'", 3)
     assert told(truth)[: len(before)] == before
@@ -151,7 +153,7 @@ def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | No
 
 
 def told(truth: Workspace) -> list[tuple[Any, ...]]:
-    """What stands in the sessions, in the order in which it was written."""
+    """Return the messages of the sessions, in the order in which they were written."""
     return truth.rows("select role, content, metadata from toolcrib.messages order by created_at, position")
 
 
@@ -162,7 +164,7 @@ async def until(truth: Workspace, query: str, expected: int) -> None:
 
 
 async def noticed(server: Server) -> None:
-    """That its runs are another's by now: it gave them up, or was refused."""
+    """Check that its runs belong to another process by now: it released them, or its commit failed."""
     async with asyncio.timeout(PATIENCE):
         while not NOTICES.search(await asyncio.to_thread(server.logged)):
             pass

@@ -1,4 +1,4 @@
-"""``kill -9`` of the real server while it commits commands of 500 files: every effect is wholly in, or wholly out."""
+"""``kill -9`` of the real server while it commits commands of 500 files: every effect is complete or absent."""
 
 import asyncio
 import secrets
@@ -59,7 +59,7 @@ class Campaign:
     killed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, *, kill_after: float | None = None) -> None:
-        """One command, and a kill at some instant of it."""
+        """Run one command, and kill the server at some instant of it."""
         self.generation += 1
         mode = self.random.choice(("600", "640", "755"))
         script = SCRIPT.format(files=FILES, generation=self.generation, mode=mode)
@@ -81,7 +81,7 @@ class Campaign:
 
     async def round(self) -> None:
         await self.run(kill_after=self.random.uniform(0, 1.2 * min(self.seconds)))
-        # The command may have ended before its kill came.
+        # The command may have ended before its kill.
         await self.killed.wait()
         self.server.start()
         self.check()
@@ -125,12 +125,12 @@ async def campaign(server: Server, urls: DatabaseUrls, *, kills: int, seed: int)
             raise
 
 
-async def test_ten_kills_leave_every_effect_wholly_in_or_wholly_out(server: Server, urls: DatabaseUrls) -> None:
+async def test_ten_kills_leave_every_effect_complete_or_absent(server: Server, urls: DatabaseUrls) -> None:
     await campaign(server, urls, kills=10, seed=secrets.randbits(32))
 
 
 @pytest.mark.crash
-async def test_a_hundred_kills_leave_every_effect_wholly_in_or_wholly_out(server: Server, urls: DatabaseUrls) -> None:
+async def test_hundred_kills_leave_every_effect_complete_or_absent(server: Server, urls: DatabaseUrls) -> None:
     await campaign(server, urls, kills=100, seed=secrets.randbits(32))
 
 
@@ -142,7 +142,7 @@ tool_permissions: {bash: {allowed: true, approve: effect}}
 
 
 @pytest.mark.req("SH-4", part="a proposed effect outlives the server that made it")
-async def test_what_a_server_proposed_before_it_was_killed_is_committed_by_the_next(
+async def test_effect_proposed_before_a_kill_is_committed_by_the_next_server(
     server: Server, urls: DatabaseUrls
 ) -> None:
     token, workspace = await newcomer(server)
@@ -164,7 +164,7 @@ async def test_what_a_server_proposed_before_it_was_killed_is_committed_by_the_n
         async with asyncio.timeout(PATIENCE):
             while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("waiting", "running"):
                 pass
-        # The history is ahead of the disk for a moment; whoever looks at such a file waits until it is there.
+        # The history is ahead of the disk for a moment; a reader of such a file waits until it is applied.
         seen = await http.post(f"{home}/tools", json={"tool": "read", "args": {"path": f"/many/{FILES}"}})
         assert seen.status_code == 200, seen.text
 

@@ -1,4 +1,4 @@
-"""Several processes, each with an engine of its own, that change one workspace. They are given jobs together."""
+"""Several processes, each with its own engine, that change one workspace. They get jobs together."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from toolcrib.wiring import ToolRuntime
 
 @dataclass(frozen=True)
 class Job:
-    """What every writer shall do, in whose name: the name of a ``Writer``'s method, and its arguments."""
+    """What every writer does, and as whom: the name of a ``Writer``'s method, and its arguments."""
 
     name: str
     caller: Caller
@@ -25,7 +25,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What was acknowledged to one writer, and how often it had to try again."""
+    """What was acknowledged to one writer, and how often it had to retry."""
 
     acknowledged: list[str]
     conflicts: int = 0
@@ -41,7 +41,7 @@ class Writers:
         return len(self.ends)
 
     def all_do(self, name: str, caller: Caller, **arguments: Any) -> list[Done]:
-        """Gives all of them the same job at once; what came of it, for each."""
+        """Give all of them the same job at once and return each result."""
         for end in self.ends:
             end.send(Job(name, caller, arguments))
         return [end.recv() for end in self.ends]
@@ -56,7 +56,7 @@ def writers(count: int, site: Site) -> Iterator[Writers]:
     ]
     for process, (_, theirs) in zip(processes, pipes, strict=True):
         process.start()
-        # So that a writer that dies is an end of file here, not a wait for ever.
+        # So that a writer that dies causes an end of file here, not an endless wait.
         theirs.close()
     try:
         started = Writers([ours for ours, _ in pipes])
@@ -70,7 +70,7 @@ def writers(count: int, site: Site) -> Iterator[Writers]:
 
 
 class Writer:
-    """One of them."""
+    """One writer process."""
 
     def __init__(self, engine: ToolRuntime, caller: Caller, name: str) -> None:
         self._engine = engine
@@ -78,7 +78,7 @@ class Writer:
         self._name = name
 
     async def edit(self, path: str, count: int, *, by_hash: bool) -> Done:
-        """Adds lines of its own to a file, half of them by replacing its end, half by inserting."""
+        """Add its own lines to a file, half of them by replacing its end, half by inserting."""
         lines: list[str] = []
         conflicts = 0
         while len(lines) < count:
@@ -99,7 +99,7 @@ class Writer:
         return Done(lines, conflicts)
 
     async def create(self, folders: list[str], count: int) -> Done:
-        """Writes files into folders that do not exist yet, and that others make at the same moment."""
+        """Write files into folders that do not exist yet, and that others create at the same moment."""
         paths = [f"{folder}/{self._name}-{number}.txt" for folder in folders for number in range(count)]
         for path in paths:
             outcome = await self._call("write", path=path, content=path)

@@ -1,4 +1,4 @@
-"""A whole engine without a face: a person, a workspace, and the gate."""
+"""A complete engine without a server: a person, a workspace, and the gate."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from toolcrib.wiring import ToolRuntime, assemble
 
 @dataclass(frozen=True)
 class Crib:
-    """A workspace and someone in it."""
+    """A workspace and a person in it."""
 
     engine: ToolRuntime
     database: Database
@@ -30,7 +30,7 @@ class Crib:
 
     @property
     def project(self) -> Path:
-        """Where @project lies on disk."""
+        """Return the path of @project on disk."""
         return self.mount("project")
 
     def mount(self, tree: str) -> Path:
@@ -39,18 +39,18 @@ class Crib:
         return path
 
     async def call(self, tool: str, _caller: Caller | None = None, /, **arguments: Any) -> Outcome:
-        """One call through the gate, with a call id of its own."""
+        """Make one call through the gate, with its own call id."""
         caller = replace(_caller or self.caller, call_id=CallId(new_id()))
         return await self.engine.executor.execute(ToolCall(tool, arguments), caller)
 
     async def result(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a call that must succeed."""
+        """Make a call that must succeed and return its result."""
         outcome = await self.call(tool, **arguments)
         assert outcome.succeeded, (outcome.error, outcome.error and outcome.error.fields)
         return dict(outcome.result)
 
     async def agent(self, **rules: Any) -> Caller:
-        """A new agent of this workspace, for which its owner answers."""
+        """Create an agent in this workspace, on its owner's behalf."""
         definition = render_definition(AgentRules(**rules))
         stored = await AgentStore(self.database).create(
             Tenant.of(self.caller), name=f"agent {new_id()}", definition=definition
@@ -64,7 +64,7 @@ async def new_person(database: Database) -> UserId:
 
 
 async def new_caller(database: Database, settings: Settings) -> Caller:
-    """A person who owns a new workspace."""
+    """Create a person who owns a new workspace."""
     user_id = await new_person(database)
     workspace = await WorkspaceStore(database).create(ActingUser(user_id), name="w", node=settings.node_name)
     return Caller(WorkspaceId(workspace.id), user_id)

@@ -10,13 +10,13 @@ from tests.real.llama import KEY, llama
 from toolcrib.providers.provider import Provider, ProviderCredentials
 from toolcrib.providers.provider_registry import open_providers
 
-# Whose wires llama.cpp's server speaks, and where they begin.
+# The wire formats of llama.cpp's server, and their base paths.
 WIRES = {"openai-compatible": "/v1", "anthropic": ""}
 
 
 @dataclass(frozen=True)
 class Access:
-    """A provider, and the way to the model."""
+    """A provider, and its connection to the model."""
 
     provider: Provider
     credentials: ProviderCredentials
@@ -41,14 +41,14 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def access(wire: str, talking_url: str) -> AsyncIterator[Access]:
-    """To a model that talks."""
+    """A connection to a model that writes text."""
     async with accessed(wire, talking_url) as access:
         yield access
 
 
 @pytest.fixture
 async def calling(wire: str, calling_url: str) -> AsyncIterator[Access]:
-    """To a model that calls tools."""
+    """A connection to a model that calls tools."""
     async with accessed(wire, calling_url) as access:
         yield access
 

@@ -1,4 +1,4 @@
-"""llama.cpp's server with a real, small model, and a way to it that insists on a tool call. See scripts/real_model."""
+"""llama.cpp's server with a real, small model, and a proxy that forces a tool call. See scripts/real_model."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,9 @@ _START_SECONDS = 60
 
 @contextmanager
 def llama(log: Path, *, calls: bool) -> Iterator[str]:
-    """The address of a server that is ready. With ``calls`` the model can call tools, and say nothing else.
+    """Start a server and yield its URL when it is ready. With ``calls`` the model can only call tools.
 
-    Its own template knows no tools. With the one that does, the server fails whenever so small a model talks instead.
+    Its own template has no tools. With the one that has, the server fails when so small a model writes text instead.
     """
     for part in ("llama-server", "model.gguf", "template.jinja"):
         assert (HOME / part).exists(), f"{HOME / part} is missing. `make test-real` makes it."
@@ -42,8 +42,10 @@ def llama(log: Path, *, calls: bool) -> Iterator[str]:
 
 @asynccontextmanager
 async def insisting_on_a_call(calling: str, talking: str) -> AsyncIterator[str]:
-    """An address that passes everything on: where tools are offered and none was called yet, to a model that must call
-    one; all else to the one that talks. What it says, and what it calls the tool with, is its own.
+    """Yield the URL of a proxy that chooses the model.
+
+    A request with tools and no call yet goes to a model that must call one; every other request goes to the one that
+    writes text. The text and the arguments of the call are the model's own.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

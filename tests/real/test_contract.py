@@ -1,4 +1,4 @@
-"""What all providers have in common, against a real model: what it says is its own, how it comes is not."""
+"""What all providers have in common, against a real model: the content is its own, the form is not."""
 
 from contextlib import aclosing
 
@@ -33,7 +33,7 @@ def asking(
     return ModelRequest(MODEL, (SYSTEM, *messages), tools=tools, tool_choice=choice, max_output_tokens=most)
 
 
-async def test_text_comes_in_pieces_and_ends_with_a_finish(access: Access) -> None:
+async def test_text_comes_in_deltas_and_ends_with_a_finish(access: Access) -> None:
     request = asking(UserMessage("What is the capital of France?"))
     events = await taken(access.provider.stream(request, access.credentials))
 
@@ -46,7 +46,7 @@ async def test_text_comes_in_pieces_and_ends_with_a_finish(access: Access) -> No
     assert reception.usage.output_tokens > 0
 
 
-async def test_a_call_that_is_asked_for_comes_whole(calling: Access) -> None:
+async def test_requested_call_is_received_completely(calling: Access) -> None:
     request = asking(
         UserMessage("List the root directory."), tools=(LIST_DIRECTORY,), choice=ToolChoice.REQUIRED, most=400
     )
@@ -59,7 +59,7 @@ async def test_a_call_that_is_asked_for_comes_whole(calling: Access) -> None:
     assert all(call.parsed() is not None for call in calls)
 
 
-async def test_results_are_sent_and_the_model_goes_on(access: Access) -> None:
+async def test_results_are_sent_and_the_model_continues(access: Access) -> None:
     said = AssistantMessage("", tool_calls=(CALL,))
     result = ToolResultMessage(CALL.id, "notes.txt\nplan.md")
     request = asking(UserMessage("What is in /?"), said, result, tools=(LIST_DIRECTORY,), choice=ToolChoice.NONE)
@@ -69,7 +69,7 @@ async def test_results_are_sent_and_the_model_goes_on(access: Access) -> None:
     assert reception.message().text
 
 
-async def test_a_history_with_orphans_is_taken(access: Access) -> None:
+async def test_history_with_orphans_is_accepted(access: Access) -> None:
     orphaned = AssistantMessage("", tool_calls=(CALL,))
     request = asking(UserMessage("What is in /?"), orphaned, UserMessage("Never mind. Say hello."), tools=TOOLS)
     reception = received(await taken(access.provider.stream(request, access.credentials)))
@@ -77,8 +77,8 @@ async def test_a_history_with_orphans_is_taken(access: Access) -> None:
     assert reception.error is None
 
 
-async def test_hanging_up_frees_the_model_for_the_next(access: Access) -> None:
-    """It has one place only: who is not gone would keep it."""
+async def test_disconnecting_frees_the_model_for_the_next_request(access: Access) -> None:
+    """It has one slot only: a client that stays connected would keep it."""
     endless = asking(UserMessage("Tell a very long story."), most=4_000)
     async with aclosing(access.provider.stream(endless, access.credentials)) as events:
         async for event in events:
@@ -89,13 +89,13 @@ async def test_hanging_up_frees_the_model_for_the_next(access: Access) -> None:
     assert reception.finish
 
 
-async def test_what_is_longer_than_the_context_is_refused_as_that(access: Access) -> None:
+async def test_too_long_context_is_reported_as_such(access: Access) -> None:
     events = await taken(access.provider.stream(asking(UserMessage("word " * 20_000)), access.credentials))
 
     assert failure(events).error.fault is ProviderErrorKind.CONTEXT_TOO_LONG
 
 
-async def test_a_wrong_key_is_refused_as_that(access: Access) -> None:
+async def test_wrong_key_is_reported_as_such(access: Access) -> None:
     wrong = ProviderCredentials("sk-wrong", base_url=access.credentials.base_url)
     events = await taken(access.provider.stream(asking(UserMessage("Hello.")), wrong))
 

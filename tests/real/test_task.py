@@ -1,4 +1,4 @@
-"""One whole task, durable, through a real server: a real model calls a tool and answers."""
+"""One complete durable task through a real server: a real model calls a tool and answers."""
 
 import asyncio
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
-async def test_a_real_model_calls_a_tool_and_answers(
+async def test_real_model_calls_a_tool_and_answers(
     server: Server, urls: DatabaseUrls, calling_url: str, talking_url: str
 ) -> None:
     async with insisting_on_a_call(calling_url, talking_url) as url:
@@ -57,7 +57,7 @@ async def test_a_real_model_calls_a_tool_and_answers(
                                                         "where state = 'ended'")):  # fmt: skip
                 pass
 
-    # Whatever it said and called: the run ended in good order, within its turns, and every call has its end.
+    # Whatever the text and the calls: the run ended normally, within its turns, and every call has ended.
     [(ending, error, turns)] = ended
     assert (ending, error) == ("done", None)
     assert turns >= 2

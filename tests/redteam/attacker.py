@@ -1,7 +1,7 @@
-"""Another user of the machine: looks at all that they can see, again and again, until told to stop.
+"""Another user of the machine: inspects everything that they can see, again and again, until stopped.
 
-Run as a program by the system's interpreter, with the victim's number, a folder of the victim's and where to report as
-arguments; imports nothing of ours. Reports after every round, as JSON: what it read, and which doors opened.
+The system's interpreter runs it as a program, with the victim's uid, a folder of the victim's and a report path as
+arguments; it imports nothing of ours. It reports after every round, as JSON: what it read and what it connected to.
 """
 
 import json
@@ -57,7 +57,7 @@ def _unix_sockets() -> list[str]:
 
 
 def _is_open(name: str, victim: int) -> bool:
-    """Whether it lets us in, and is the victim's."""
+    """Return whether it accepts us, and belongs to the victim."""
     address = f"\0{name[1:]}" if name.startswith("@") else name
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
         with suppress(OSError), socket.socket(socket.AF_UNIX, kind) as probe:

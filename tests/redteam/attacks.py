@@ -1,11 +1,11 @@
-"""Count attacks: what was tried, what held, and what got through."""
+"""Counts attacks: how many were tried, how many failed, and which succeeded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 PROPERTY = "attacks"
-# A test that breaks in a thousand ways is understood by its first ones.
+# The first ones are enough to understand a test that breaks in a thousand ways.
 _SHOWN = 20
 
 
@@ -17,17 +17,17 @@ class Attacks:
     broke: list[str] = field(default_factory=list)
 
     def held(self, name: str, *, count: int = 1) -> None:
-        """Record attacks that got nothing."""
+        """Record attacks that failed."""
         assert name
         self.tried += count
 
     def succeeded(self, name: str, how: object) -> None:
-        """Record an attack that got through. The test fails at its end, when all others were tried too."""
+        """Record an attack that succeeded. The test fails at its end, when all others were tried too."""
         self.tried += 1
         self.broke.append(f"{name}: {how}")
 
     def judge(self, name: str, *, held: bool, how: object = "") -> None:
-        """Record an attack by whether it held."""
+        """Record an attack by whether the defence worked."""
         if held:
             self.held(name)
         else:
@@ -42,7 +42,7 @@ class Attacks:
 
 @dataclass
 class Tally:
-    """Attacks tried and held per area, over the whole campaign."""
+    """Attacks tried and failed per area, over the complete campaign."""
 
     areas: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Tally:
         for name, value in recorded:
             if name == PROPERTY and isinstance(value, list | tuple) and value[0]:
                 tried, held = value
-                # It failed by an assertion of its own, after what it recorded had held.
+                # It failed by its own assertion, after the recorded attacks had failed.
                 if not passed and tried == held:
                     tried += 1
         area = area_of(nodeid)
@@ -60,7 +60,7 @@ class Tally:
         self.areas[area] = (before[0] + tried, before[1] + held)
 
     def lines(self) -> list[str]:
-        """The table that is printed at the end: ``area: tried / held``."""
+        """Return the table that is printed at the end: ``area: tried / held``."""
         rows = [*sorted(self.areas.items()), ("all", (self.tried, self.held))]
         width = max(len(area) for area, _ in rows) + 1
         return [f"{area + ':':<{width}} {tried:>7,} tried / {held:>7,} held" for area, (tried, held) in rows]

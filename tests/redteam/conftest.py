@@ -1,4 +1,4 @@
-"""The campaign: a real server with tenants to attack, and a count of what was tried and what held."""
+"""The campaign: a real server with tenants to attack, and a count of attacks and their outcomes."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _RECORDED = pytest.StashKey[Attacks]()
 
 @pytest.fixture
 def attacks(request: pytest.FixtureRequest) -> Iterator[Attacks]:
-    """Counts the attacks of this test. One that succeeded fails it at the end."""
+    """Counts the attacks of this test. A successful attack fails it at the end."""
     recorded = Attacks()
     request.node.stash[_RECORDED] = recorded
     yield recorded
@@ -26,14 +26,14 @@ def attacks(request: pytest.FixtureRequest) -> Iterator[Attacks]:
 def shared_target(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """``toolcrib serve`` as a process of this user, with two tenants."""
     with open_target(tmp_path_factory.mktemp("target"), database_urls) as opened:
-        # The first request of each kind may load something; not even that holds the loop.
+        # The first request of each kind may load something; not even that may block the loop.
         no_stalls(opened.directory)
         yield opened
 
 
 @pytest.fixture
 def target(shared_target: Target) -> Iterator[Target]:
-    """The server. No attack may hold its loop for longer than 250 ms of computing, whatever else it fails to get."""
+    """The server. No attack may block its loop for more than 250 ms of CPU time, even if the attack fails."""
     before = len(stalls(shared_target.directory))
     yield shared_target
     no_stalls(shared_target.directory, after=before)
@@ -41,13 +41,13 @@ def target(shared_target: Target) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, database_urls: DatabaseUrls) -> Iterator[Server]:
-    """A server that lets anyone register, as an operator may want it. Its stalls are in ``data_dir.parent``."""
+    """A server with open registration, as an operator may configure it. Its stalls are in ``data_dir.parent``."""
     with watched_server(tmp_path_factory.mktemp("served"), database_urls, TOOLCRIB_OPEN_REGISTRATION="true") as server:
         yield server
 
 
 class Campaign:
-    """Adds up the attacks of all tests, also of those that ran in other processes."""
+    """Add up the attacks of all tests, also of those that ran in other processes."""
 
     def __init__(self) -> None:
         self._tally = Tally()
@@ -71,14 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Puts the count of a test into its report, which is all that leaves a worker's process."""
+    """Put the count of a test into its report, which is all that leaves a worker process."""
     if call.when == "call" and (recorded := item.stash.get(_RECORDED, None)) is not None:
         item.user_properties.append((PROPERTY, [recorded.tried, recorded.tried - len(recorded.broke)]))
     return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever attacks the shared server runs in one process, so that there is one."""
+    """Run every test of the shared server in one process, so that there is one server."""
     for item in items:
         if isinstance(item, pytest.Function) and "shared_target" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("redteam-target"))

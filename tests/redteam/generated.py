@@ -1,4 +1,4 @@
-"""Requests made from a description, by schemathesis: as described, and broken in every way that it knows."""
+"""Requests that schemathesis generates from a schema: valid ones, and ones that are broken in every way it knows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +30,7 @@ def attack_operations(
             continue
         for mode in GenerationMode:
             made = _generate(operation.as_strategy(generation_mode=mode), each // 2, partial(attack, name))
-            # What takes nothing cannot be given anything wrong.
+            # An operation without parameters has nothing to break.
             assert made or mode is GenerationMode.NEGATIVE, f"Nothing can be made from the description of {name}."
 
 
@@ -42,7 +42,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _shortened(schema: Any) -> Any:
-    """The same with shorter texts: to make one of a million characters takes longer than a hundred requests."""
+    """The same with shorter texts: generating a million characters takes longer than a hundred requests."""
     if isinstance(schema, list):
         return [_shortened(one) for one in schema]
     if not isinstance(schema, dict):
@@ -54,7 +54,7 @@ def _shortened(schema: Any) -> Any:
 
 
 def _generate(strategy: Any, count: int, attack: Callable[[Case[Any]], None]) -> int:
-    """Make so many requests; fewer if there are not so many."""
+    """Make the given number of requests, or fewer if there are not enough."""
     made = 0
 
     @seed(SEED)

@@ -1,4 +1,4 @@
-"""Everyone who tries to get in: no identity, a forged one, one that has ended, and another tenant's."""
+"""Identities of attackers: none, a forged one, an expired or revoked one, and another tenant's."""
 
 import hashlib
 import hmac
@@ -21,16 +21,16 @@ DISABLED = "someone disabled"
 
 @dataclass(frozen=True)
 class Identity:
-    """What somebody sends to be taken for someone, and how every guarded route must answer."""
+    """What an attacker sends to authenticate, and the expected status of every guarded route."""
 
     name: str
     headers: Headers
-    # 401: nobody that we know. 403: known, and not let in.
+    # 401: not authenticated. 403: authenticated, and denied.
     status: int
 
 
 def identities(target: Target) -> list[Identity]:
-    """All that must be let in nowhere in Ada's workspace."""
+    """Return every identity that must have no access to Ada's workspace."""
     unknown = [*_without_a_token(target), *_forged(target), *_ended(target)]
     known = [*_other_tenants(target), *_former_members(target)]
     return [Identity(name, headers, 401) for name, headers in unknown] + [
@@ -87,7 +87,7 @@ def _forged(target: Target) -> Iterator[tuple[str, Headers]]:
 
 
 def _ended(target: Target) -> Iterator[tuple[str, Headers]]:
-    """What was good once. Each belonged to someone of Ada's workspace."""
+    """Identities that were valid once. Each belonged to a member of Ada's workspace."""
     gone = _member(target, "logged-out")
     key = made(target.http.post("/api-keys", json={"name": "k"}, headers=gone.headers))
     made(target.http.delete(f"/api-keys/{key['key']['id']}", headers=gone.headers))
@@ -118,7 +118,7 @@ def _ended(target: Target) -> Iterator[tuple[str, Headers]]:
 def _other_tenants(target: Target) -> Iterator[tuple[str, Headers]]:
     stranger = target.register("stranger")
     yield "an account without a workspace", stranger.headers
-    # Of their own: other attacks may have revoked Mallory's keys.
+    # Their own keys: other attacks may have revoked Mallory's.
     other = furnish(target.http, target.register("other"), "other")
     yield "another tenant's owner", other.owner.headers
     yield "another tenant's key", bearer(other.key)

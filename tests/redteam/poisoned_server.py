@@ -1,4 +1,4 @@
-"""``toolcrib serve`` in which committing a file of a certain name kills the server, or freezes it for ever."""
+"""``toolcrib serve`` in which committing a file of a certain name kills the server, or freezes it forever."""
 
 import os
 import re
@@ -18,7 +18,7 @@ async def _poisoned(self: Committer, tenant: Any, change_set: ChangeSet, **optio
     if KILL in touched:
         os.kill(os.getpid(), signal.SIGKILL)
     if FREEZE in touched:
-        # In C, with the interpreter's lock held: nothing else in the process runs any more, no heartbeat either.
+        # In C, with the GIL held: nothing else in the process runs any more, not even the heartbeat.
         re.match(r"(a|a)*b", "a" * 100)
     return await _commit(self, tenant, change_set, **options)
 

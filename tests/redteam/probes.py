@@ -1,10 +1,10 @@
-"""System calls, sockets and files that a command must not get, each with the errors that count as refused."""
+"""System calls, sockets and files that a command must not get, each with the errors that count as denied."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Arguments of a system call: a number, a text, so many zero bytes, or bytes.
+# Arguments of a system call: a number, a text, a count of zero bytes, or bytes.
 Argument = int | str | dict[str, Any]
 
 DENIED = frozenset({"EPERM", "ENOSYS", "EACCES"})
@@ -71,7 +71,7 @@ SETTINGS = """
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing to try inside. ``kind`` is how: a system call, opening a file, entering a namespace, connecting."""
+    """One attempt inside the sandbox. ``kind``: a system call, opening a file, entering a namespace, or connecting."""
 
     name: str
     kind: str
@@ -79,12 +79,12 @@ class Probe:
     refused: frozenset[str]
 
     def held(self, answer: str) -> bool:
-        """Whether what the kernel said is a refusal. Being killed for it (``SIGSYS``) is one too."""
+        """Return whether the kernel denied it. Being killed for it (``SIGSYS``) counts too."""
         return answer in self.refused or answer == "SIGSYS"
 
 
 def probes(port: int) -> list[Probe]:
-    """All of them. ``port`` is one of the host's that listens."""
+    """Return all probes. ``port`` is a listening port of the host."""
     every = [*_namespaces(), *_mounts(), *_kernel(), *_other_processes(), *_powers(), *_sockets(port), *_files()]
     assert len({probe.name for probe in every}) == len(every), "two probes of one name"
     return every
@@ -210,7 +210,7 @@ def _powers() -> Iterator[Probe]:
         "setgroups": (1, {"zeros": 4}),
     }.items():  # fmt: skip
         yield _call(name, *arguments, also=unmapped, label="to root")
-    # The kernel's version 3 of capabilities, and all of them.
+    # Version 3 of the kernel's capabilities, and all of them.
     header = _hex((0x20080522).to_bytes(4, "little") + bytes(4))
     yield _call("capset", header, _hex(b"\xff" * 24), label="all")
     yield _call("mknod", "/tmp/null", S_IFCHR | 0o666, 1 << 8 | 3, label="a character device")
@@ -260,7 +260,7 @@ def _files() -> Iterator[Probe]:
             yield Probe(f"write {value!r} to {path}", "write", (path, value), DENIED | READ_ONLY)
 
 
-# Runs inside, each probe in a process of its own, and prints what the kernel said to it.
+# Runs inside, each probe in its own process, and prints the kernel's results.
 PROGRAM = """
 import ctypes, errno, json, os, signal, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""A WebSocket client that breaks the protocol: it writes frames by hand and reads how the server ends it."""
+"""A WebSocket client that breaks the protocol: it writes frames by hand and reads how the server closes."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 @dataclass
 class RawWebSocket:
-    """A connection after the request to upgrade it, whatever the server said to that."""
+    """A connection after the upgrade request, whatever the server's response."""
 
     connection: socket.socket
     status: int
@@ -31,7 +31,7 @@ class RawWebSocket:
         masked: bool = True,
         length: int = -1,
     ) -> None:
-        """Send one frame. ``length`` is what it claims to hold, if not the truth."""
+        """Send one frame. ``length`` is the declared length, if it differs from the real one."""
         claimed = len(payload) if length < 0 else length
         first = (0x80 if fin else 0) | rsv << 4 | opcode
         mask_bit = 0x80 if masked else 0
@@ -45,19 +45,19 @@ class RawWebSocket:
         self.write(head + mask + (_masked(payload, mask) if masked else payload))
 
     def send_all(self, *frames: tuple[int, bytes, bool]) -> None:
-        """Send frames, each an opcode, a payload, and whether its message ends with it."""
+        """Send frames, each with an opcode, a payload, and whether it ends its message."""
         for opcode, payload, fin in frames:
             self.send(opcode, payload, fin=fin)
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are. A server that has closed already may not take them."""
+        """Send raw bytes. A server that has already closed may not read them."""
         try:
             self.connection.sendall(data)
         except OSError:
             return
 
     def closing_code(self) -> int | None:
-        """The code with which the server closes; None if it only hangs up. Fails if it does neither."""
+        """Return the close code; None if the server only disconnects. Fails if it does neither."""
         data = self.received
         while True:
             while (frame := _frame(data)) is not None:
@@ -75,7 +75,7 @@ class RawWebSocket:
 
 @contextmanager
 def raw_websocket(origin: str, path: str, headers: dict[str, str], *, method: str = "GET") -> Iterator[RawWebSocket]:
-    """Ask for an upgrade with these headers, and no others."""
+    """Request an upgrade with exactly these headers."""
     parts = urlsplit(origin)
     assert parts.hostname
     assert parts.port
@@ -104,7 +104,7 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def _frame(data: bytes) -> tuple[int, bytes, bytes] | None:
-    """The first whole frame of a server, and what follows it."""
+    """Return the first complete frame of a server, and what follows it."""
     if len(data) < 2:
         return None
     length, at = data[1] & 0x7F, 2

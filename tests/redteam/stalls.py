@@ -1,4 +1,4 @@
-"""Whether a server's loop was ever held: a real ``toolcrib serve`` that writes its stalls down, and what they were."""
+"""Detects whether a server's loop was blocked: a real ``toolcrib serve`` that records its stalls."""
 
 import json
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from pathlib import Path
 from tests.conftest import DatabaseUrls
 from tests.faults.server import Server
 
-# Of the loop thread's own CPU time. What a busy machine adds to it is not counted.
+# The loop thread's own CPU time, without what a busy machine adds.
 MOST_CPU_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class Stall:
-    """As ``toolcrib.api.loop_watchdog`` writes it."""
+    """A stall, as ``toolcrib.api.loop_watchdog`` writes it."""
 
     at: float
     seconds: float
@@ -26,8 +26,7 @@ class Stall:
 
 @contextmanager
 def watched_server(directory: Path, urls: DatabaseUrls, *, prefix: str = "", **environment: str) -> Iterator[Server]:
-    """A server process of its own that answers; ``environment`` is added to its own, ``prefix`` is a command that
-    starts it."""
+    """Start a server process. ``environment`` is added to its own, ``prefix`` is a command that starts it."""
     with Server(directory, urls) as server:
         server.program = [*prefix.split(), *server.program]
         server.environment |= {"TOOLCRIB_STALLS_FILE": str(_file_of(directory)), **environment}
@@ -36,15 +35,17 @@ def watched_server(directory: Path, urls: DatabaseUrls, *, prefix: str = "", **e
 
 
 def stalls(directory: Path) -> list[Stall]:
-    """All that were written since the server of this directory started."""
+    """Return all stalls since the server of this directory started."""
     file = _file_of(directory)
     lines = file.read_text().splitlines() if file.exists() else []
     return [Stall(**json.loads(line)) for line in lines]
 
 
 def no_stalls(directory: Path, *, most_cpu_seconds: float = MOST_CPU_SECONDS, after: int = 0) -> None:
-    """Fails with the stack of the worst stall that the loop owes to its own work. A server's start does not count:
-    it is not asked before it serves. ``after`` leaves out so many that were there before."""
+    """Fail with the stack of the worst stall that the loop's own work caused.
+
+    A server's start does not count: it serves no requests yet. ``after`` skips that many earlier stalls.
+    """
     ours = [stall for stall in stalls(directory)[after:] if stall.cpu_seconds > most_cpu_seconds]
     worst = max(ours, key=lambda stall: stall.cpu_seconds, default=None)
     assert worst is None, f"{len(ours)} stalls; the worst computed for {worst.cpu_seconds} s:\n{''.join(worst.stack)}"

@@ -1,4 +1,4 @@
-"""A real server to attack: two tenants, each with one of everything, made as its users make it."""
+"""A real server to attack: two tenants, each with one of everything, created as users create it."""
 
 import secrets
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.redteam.stalls import watched_server
 from tests.wait_until import PATIENCE
 
 PASSWORD = "correct horse battery staple"
-# In names and contents of Ada's workspace, and in no request of anybody else: it must never come out.
+# In names and contents of Ada's workspace, and in no request of anybody else: it must never leak.
 MARK = "marked-as-adas"
 
 
@@ -36,7 +36,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A workspace with one of everything: ids under the names that paths of the API have for them."""
+    """A workspace with one of everything: ids under their names in API paths."""
 
     owner: Login
     ids: dict[str, str]
@@ -50,7 +50,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Target:
-    """The server, Ada's workspace that is attacked, and Mallory with one of her own."""
+    """The server, Ada's workspace that is attacked, and Mallory with her own."""
 
     directory: Path
     server: Server
@@ -61,14 +61,14 @@ class Target:
 
     @property
     def project(self) -> Path:
-        """Where Ada's files lie."""
+        """Return the path of Ada's files."""
         return self.server.data_dir / "workspaces" / self.ada.ids["workspace_id"] / "project"
 
     def register(self, name: str) -> Login:
         return register(self.http, name)
 
     def call(self, tool: str, arguments: Any, token: str | None = None) -> httpx2.Response:
-        """Call a tool in Ada's workspace, as Ada if nobody else is named."""
+        """Call a tool in Ada's workspace, as Ada by default."""
         return self.http.post(
             f"{self.ada.workspace}/tools",
             json={"tool": tool, "args": arguments},
@@ -103,13 +103,13 @@ def register(http: httpx2.Client, name: str) -> Login:
     person = {"email": f"{name}-{secrets.token_hex(4)}@example.com", "password": PASSWORD}
     id_ = made(http.post("/auth/register", json=person))["id"]
     login = made(http.post("/auth/login", json=person))
-    # A login sets cookies, which nobody else must send.
+    # A login sets cookies, which no other person may send.
     http.cookies.clear()
     return Login(id_, person["email"], login["access_token"], login["refresh_token"])
 
 
 def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
-    """Make a workspace with one of everything, over the API."""
+    """Create a workspace with one of everything, over the API."""
     headers = owner.headers
     workspace = made(http.post("/workspaces", json={"name": mark}, headers=headers))["id"]
     base = f"/workspaces/{workspace}"
@@ -138,7 +138,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
     [grant] = made(http.get(f"{base}/grants", headers=headers))["items"]
     server = post("/mcp-servers", {"name": mark, "url": f"https://mcp.example.com/{mark}", "secrets": {"X-Key": mark}})
     invitation = post("/invitations", {"email": f"{mark}@example.com", "role": "viewer"})
-    # A name that is asked for is told in the answer, so it bears no mark.
+    # A requested name is repeated in the response, so it has no mark.
     archive = package_of(name=f"package-{secrets.token_hex(4)}", files={f"{mark}.md": mark})
     package = made(http.post(f"{base}/packages", content=archive, headers=headers))["name"]
     session = post("/sessions", {"title": mark, "agent_id": agent})["id"]

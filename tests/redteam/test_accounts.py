@@ -1,4 +1,4 @@
-"""Accounts: nobody makes one who was not asked to, and one that is disabled ends at once, wherever it is in use."""
+"""Accounts: only invited people create one, and disabling an account ends its access everywhere at once."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ ADA = {"email": "ada@example.com", "password": PASSWORD}
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server as its operator gets it, and nobody in it."""
+    """A new server without accounts, as its operator gets it."""
     with migrated_database() as name, Server(tmp_path_factory.mktemp("closed"), urls_of(name)) as server:
         del server.environment["TOOLCRIB_OPEN_REGISTRATION"]
         server.environment |= {f"TOOLCRIB_MAX_{what}": str(most) for what, most in MOST.items()}
@@ -43,7 +43,7 @@ async def stranger(closed: Server) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
-async def test_only_the_setup_link_makes_the_first_account_and_only_once(
+async def test_only_the_setup_link_creates_the_first_account_and_only_once(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
     (link,) = re.findall(r"http://\S+/#setup=(\S+)", closed.logged())
@@ -69,11 +69,11 @@ async def test_only_the_setup_link_makes_the_first_account_and_only_once(
     assert sorted(one.status_code for one in at_once) == [201] + [403] * 7
     assert later.status_code == 403
     assert said == {"open": False}
-    # Somebody has an account now: another link would be a way in.
+    # An account exists now: another link would give access.
     assert len(re.findall("#setup=", closed.logged())) == 1
 
 
-def test_a_setup_link_is_no_login() -> None:
+def test_setup_link_is_no_login() -> None:
     secret = secrets.token_urlsafe(48)
     setup = SetupLinks(secret).issue()
 
@@ -85,7 +85,7 @@ def test_a_setup_link_is_no_login() -> None:
 
 
 @pytest.mark.req("SY-5", part="accounts are the operator's")
-async def test_who_is_disabled_is_out_at_once_everywhere_and_stays_out(
+async def test_disabled_account_loses_access_everywhere_at_once_and_for_good(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
@@ -146,7 +146,9 @@ async def test_who_is_disabled_is_out_at_once_everywhere_and_stays_out(
 
 
 @pytest.mark.req("SY-5", part="accounts are the operator's")
-async def test_a_new_password_ends_what_was_got_by_the_old_one(closed: Server, stranger: httpx2.AsyncClient) -> None:
+async def test_new_password_revokes_access_gained_with_the_old_one(
+    closed: Server, stranger: httpx2.AsyncClient
+) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     _user(closed, "create", email, password=PASSWORD)
     login = (await stranger.post("/auth/login", json={"email": email, "password": PASSWORD})).json()
@@ -162,12 +164,12 @@ async def test_a_new_password_ends_what_was_got_by_the_old_one(closed: Server, s
 
 
 @pytest.mark.req("SY-5", part="quotas: API keys, workspaces, sessions, open approvals")
-async def test_nobody_makes_more_than_their_share(closed: Server, stranger: httpx2.AsyncClient) -> None:
+async def test_quotas_apply_to_concurrent_requests(closed: Server, stranger: httpx2.AsyncClient) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     _user(closed, "create", email, password=PASSWORD)
     login = (await stranger.post("/auth/login", json={"email": email, "password": PASSWORD})).json()
     async with client_of(closed, login["access_token"]) as http:
-        # All at once, so that none of them sees what the others are about to make.
+        # All at once, so that none of them sees what the others are about to create.
         founded = await asyncio.gather(*(http.post("/workspaces", json={"name": "w"}) for _ in range(10)))
         inside = f"/workspaces/{next(one.json()['id'] for one in founded if one.status_code == 201)}"
         rules = "trust: supervised\ntool_permissions: {write: {allowed: true}}\n"
@@ -193,7 +195,7 @@ async def test_nobody_makes_more_than_their_share(closed: Server, stranger: http
     ]
 
 
-def test_a_password_is_taken_from_no_argument(closed: Server) -> None:
+def test_password_is_not_accepted_as_an_argument(closed: Server) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     for command in ("create", "set-password"):
         ended = closed.command("user", command, email, PASSWORD)

@@ -1,4 +1,4 @@
-"""Attacks on the audit log by who can write the database and has no key: each is found, by anchor or by witness."""
+"""Attacks on the audit log with write access to the database and no key: anchor or witness detects each."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ TRUNCATE = ("delete from seals where number > {seal}", "delete from audit where 
 
 
 def truncate(log: Book, *, seals: int, each: int = 2) -> None:
-    """Deletes every seal after one, and the records in them."""
+    """Delete every seal after one, and the records in them."""
     log.behind_our_back(*(statement.format(seal=seals, top=seals * each) for statement in TRUNCATE))
 
 
@@ -49,8 +49,8 @@ def verifier(log: Book, *, anchor: bool = True) -> AuditVerifier:
 # Truncated
 
 
-async def test_a_truncated_log_is_not_sealed_over_and_not_whole(book: Book) -> None:
-    """As the red team did it: seals and records deleted, one more call made."""
+async def test_truncated_log_is_not_sealed_over_and_fails_verification(book: Book) -> None:
+    """As the red team did it: delete seals and records, and make one more call."""
     await book.filled(seals=7)
     truncate(book, seals=2)
     await book.call("file_info", path="/")
@@ -65,7 +65,7 @@ async def test_a_truncated_log_is_not_sealed_over_and_not_whole(book: Book) -> N
     assert json.loads(book.settings.audit_anchor.read_text())["number"] == 7
 
 
-async def test_a_sealer_that_runs_goes_on_refusing_and_keeps_its_anchor(book: Book) -> None:
+async def test_running_sealer_keeps_failing_and_keeps_its_anchor(book: Book) -> None:
     await book.filled(seals=3)
     truncate(book, seals=1)
     for _ in range(3):
@@ -76,7 +76,7 @@ async def test_a_sealer_that_runs_goes_on_refusing_and_keeps_its_anchor(book: Bo
     assert book.rows("select max(number) from seals") == [(1,)]
 
 
-async def test_a_log_that_was_emptied_is_not_begun_anew(book: Book) -> None:
+async def test_emptied_log_is_not_started_again(book: Book) -> None:
     await book.filled(seals=2)
     book.behind_our_back("delete from seals", "delete from audit", "alter sequence audit_position_seq restart")
     await book.call("file_info", path="/")
@@ -89,10 +89,8 @@ async def test_a_log_that_was_emptied_is_not_begun_anew(book: Book) -> None:
 # Rolled back and sealed again
 
 
-async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_anchor(
-    book: Book, tmp_path: Path
-) -> None:
-    """The other node has no anchor that high: it makes seals of the same numbers, with the true key."""
+async def test_log_sealed_over_by_another_node_is_detected_by_this_nodes_anchor(book: Book, tmp_path: Path) -> None:
+    """The other node has no anchor that high: it makes seals of the same numbers, with the real key."""
     await book.filled(seals=4)
     truncate(book, seals=2)
     other = AuditSealer(
@@ -113,7 +111,7 @@ async def test_a_log_that_another_node_has_sealed_over_is_found_by_this_nodes_an
     assert any("rolled back and sealed again" in problem for problem in found.problems)
 
 
-async def test_a_log_sealed_again_without_the_key_does_not_fit(book: Book) -> None:
+async def test_log_sealed_again_without_the_key_does_not_match(book: Book) -> None:
     await book.filled(seals=3)
     truncate(book, seals=1)
     forger = AuditSealer(AuditSealStore(book.database), secrets.token_bytes(32))
@@ -127,8 +125,8 @@ async def test_a_log_sealed_again_without_the_key_does_not_fit(book: Book) -> No
     assert "Seal 3 differs from the stored copy" in ended.said
 
 
-async def test_a_database_restored_from_an_older_copy_is_found(book: Book) -> None:
-    """Rolled back as a whole, by rows: what a restore of an older dump leaves."""
+async def test_database_restored_from_an_older_copy_is_detected(book: Book) -> None:
+    """All rows rolled back, as a restore of an older dump leaves them."""
     await book.filled(seals=2)
     book.behind_our_back("create table old_audit as table audit", "create table old_seals as table seals")
     await book.filled(seals=2)
@@ -146,10 +144,10 @@ async def test_a_database_restored_from_an_older_copy_is_found(book: Book) -> No
     assert "there was a seal 4" in book.verified().said
 
 
-# A restore that the operator made
+# A restore by the operator
 
 
-async def test_a_restore_is_declared_recorded_and_shown_ever_after(book: Book) -> None:
+async def test_restore_is_declared_recorded_and_shown_from_then_on(book: Book) -> None:
     await book.filled(seals=3)
     truncate(book, seals=1)
     assert book.audit("accept-restore", "--yes").said.startswith(
@@ -167,7 +165,7 @@ async def test_a_restore_is_declared_recorded_and_shown_ever_after(book: Book) -
     assert (given["before"]["number"], given["after"]["number"]) == (3, 1)
 
 
-async def test_there_is_no_restore_to_accept_where_nothing_was_lost(book: Book) -> None:
+async def test_restore_cannot_be_accepted_where_nothing_was_lost(book: Book) -> None:
     await book.filled(seals=2)
 
     ended = book.audit("accept-restore", "--yes")
@@ -177,7 +175,7 @@ async def test_there_is_no_restore_to_accept_where_nothing_was_lost(book: Book) 
     assert book.rows("select count(*) from audit where tool like 'audit.%'") == [(0,)]
 
 
-async def test_a_restore_that_someone_without_the_key_has_recorded_is_found(book: Book) -> None:
+async def test_restore_recorded_without_the_key_is_detected(book: Book) -> None:
     await book.filled(seals=1)
     book.behind_our_back(
         """
@@ -203,7 +201,7 @@ async def test_a_restore_that_someone_without_the_key_has_recorded_is_found(book
 
 @pytest.fixture
 async def witnessed(book: Book, tmp_path: Path) -> Path:
-    """A checkpoint that was exported at the third of five seals, and kept elsewhere."""
+    """A checkpoint exported at the third of five seals, and stored elsewhere."""
     kept = tmp_path / "witness" / "checkpoints.jsonl"
     kept.parent.mkdir()
     await book.filled(seals=3)
@@ -212,9 +210,7 @@ async def witnessed(book: Book, tmp_path: Path) -> Path:
     return kept
 
 
-async def test_a_checkpoint_is_signed_so_that_a_witness_can_check_it_without_the_key(
-    book: Book, witnessed: Path
-) -> None:
+async def test_witness_checks_a_signed_checkpoint_without_the_key(book: Book, witnessed: Path) -> None:
     told = json.loads(witnessed.read_text())
     public_key = CheckpointSigner(audit_seal_key(book.settings)).public_key
 
@@ -224,7 +220,7 @@ async def test_a_checkpoint_is_signed_so_that_a_witness_can_check_it_without_the
     assert book.settings.audit_seal_key.get_secret_value() not in witnessed.read_text()
 
 
-async def test_a_log_that_contains_a_witnesss_checkpoint_is_whole(book: Book, witnessed: Path) -> None:
+async def test_log_that_contains_a_witnesss_checkpoint_is_verified(book: Book, witnessed: Path) -> None:
     assert book.verified("--checkpoint", str(witnessed)).status == 0
 
 
@@ -236,11 +232,11 @@ WITNESSED: dict[str, Callable[[Book], object]] = {
 
 @pytest.mark.parametrize("attack", WITNESSED.values(), ids=WITNESSED.keys())
 @pytest.mark.req("SY-4", part="checkpoints and witnesses")
-async def test_a_witness_proves_what_was_cut_even_if_the_anchor_is_gone_too(
+async def test_witness_proves_truncation_even_if_the_anchor_is_gone_too(
     book: Book, witnessed: Path, attack: Callable[[Book], object]
 ) -> None:
     attack(book)
-    # Someone who had the node's disk as well, and not its key.
+    # An attacker with the node's disk as well, and without its key.
     book.settings.audit_anchor.unlink()
     book.settings.audit_mark.unlink(missing_ok=True)
     await book.call("file_info", path="/")
@@ -253,7 +249,7 @@ async def test_a_witness_proves_what_was_cut_even_if_the_anchor_is_gone_too(
     assert "but there was a seal 3" in ended.said
 
 
-async def test_a_witness_proves_that_seals_were_made_anew(book: Book, witnessed: Path) -> None:
+async def test_witness_proves_that_seals_were_rewritten(book: Book, witnessed: Path) -> None:
     truncate(book, seals=2)
     book.settings.audit_anchor.unlink()
     await book.filled(seals=4)
@@ -275,9 +271,7 @@ SPOILED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("spoiled", SPOILED.values(), ids=SPOILED.keys())
-async def test_a_checkpoint_that_was_changed_is_not_believed(
-    book: Book, witnessed: Path, spoiled: Callable[[str], str]
-) -> None:
+async def test_altered_checkpoint_is_rejected(book: Book, witnessed: Path, spoiled: Callable[[str], str]) -> None:
     witnessed.write_text(spoiled(witnessed.read_text()))
 
     ended = book.verified("--checkpoint", str(witnessed))
@@ -287,7 +281,7 @@ async def test_a_checkpoint_that_was_changed_is_not_believed(
     assert "Traceback" not in ended.said
 
 
-async def test_no_checkpoint_is_signed_of_a_log_that_was_cut(book: Book, tmp_path: Path) -> None:
+async def test_truncated_log_gets_no_signed_checkpoint(book: Book, tmp_path: Path) -> None:
     await book.filled(seals=3)
     truncate(book, seals=1)
 
@@ -296,7 +290,7 @@ async def test_no_checkpoint_is_signed_of_a_log_that_was_cut(book: Book, tmp_pat
 
 
 @pytest.mark.req("SY-4", part="checkpoints and witnesses")
-async def test_checkpoints_are_exported_to_a_file_and_to_an_address(book: Book, tmp_path: Path) -> None:
+async def test_checkpoints_are_exported_to_a_file_and_to_a_url(book: Book, tmp_path: Path) -> None:
     file = tmp_path / "exported.jsonl"
     public_key = CheckpointSigner(audit_seal_key(book.settings)).public_key
     with Webhook.open() as webhook:
@@ -315,11 +309,11 @@ async def test_checkpoints_are_exported_to_a_file_and_to_an_address(book: Book, 
     assert book.verified("--checkpoint", str(file)).status == 0
 
 
-# Since the last verification
+# Incremental verification
 
 
 @pytest.mark.req("SY-4", part="verification is incremental")
-async def test_what_was_verified_is_not_recomputed_and_all_of_it_is_when_asked(book: Book) -> None:
+async def test_verified_part_is_recomputed_only_on_request(book: Book) -> None:
     await book.filled(seals=3)
     first = book.verified()
     await book.filled(seals=2)
@@ -342,7 +336,7 @@ DAMAGES_BEFORE = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES_BEFORE.values(), ids=DAMAGES_BEFORE.keys())
-async def test_damage_before_the_mark_is_found_without_recomputing(book: Book, damage: str, message: str) -> None:
+async def test_damage_before_the_mark_is_detected_without_recomputing(book: Book, damage: str, message: str) -> None:
     await book.filled(seals=3)
     assert book.verified().status == 0
     book.settings.audit_anchor.unlink()
@@ -354,7 +348,7 @@ async def test_damage_before_the_mark_is_found_without_recomputing(book: Book, d
     assert message in ended.said
 
 
-async def test_a_changed_record_before_the_mark_is_found_by_a_full_verification(book: Book) -> None:
+async def test_changed_record_before_the_mark_is_detected_by_a_full_verification(book: Book) -> None:
     await book.filled(seals=3)
     assert book.verified().status == 0
     book.behind_our_back("update audit set tool = 'read' where position = 1")
@@ -362,7 +356,7 @@ async def test_a_changed_record_before_the_mark_is_found_by_a_full_verification(
     assert "Seal 1 does not match" in book.verified("--full").said
 
 
-async def test_a_mark_that_nobody_with_the_key_has_made_counts_for_nothing(book: Book) -> None:
+async def test_mark_made_without_the_key_is_ignored(book: Book) -> None:
     await book.filled(seals=3)
     assert book.verified().status == 0
     mark = json.loads(book.settings.audit_mark.read_text())
@@ -378,7 +372,7 @@ async def test_a_mark_that_nobody_with_the_key_has_made_counts_for_nothing(book:
         assert "Seal 3 does not match" in ended.said
 
 
-async def test_a_server_remembers_how_far_it_has_verified(book: Book) -> None:
+async def test_server_stores_how_far_it_has_verified(book: Book) -> None:
     await book.filled(seals=3)
     first = await verifier(book).stretch(None)
     await book.filled(seals=1)
@@ -390,7 +384,7 @@ async def test_a_server_remembers_how_far_it_has_verified(book: Book) -> None:
     assert (whole.first, whole.last, whole.sealed, whole.problems) == (0, 4, 8, ())
 
 
-async def test_a_part_from_the_middle_does_not_count_as_the_whole(book: Book) -> None:
+async def test_verified_middle_part_does_not_count_as_the_complete_log(book: Book) -> None:
     await book.filled(seals=3)
 
     await verifier(book).stretch(2)
@@ -398,12 +392,12 @@ async def test_a_part_from_the_middle_does_not_count_as_the_whole(book: Book) ->
     assert not book.settings.audit_mark.exists()
 
 
-# What someone writes into it who does not belong there
+# Records of non-members
 
 
 @pytest.fixture
 async def stranger(book: Book) -> Caller:
-    """Someone with an account, who calls in a workspace of others."""
+    """A person with an account who calls tools in a workspace of others."""
     return replace(book.caller, user_id=await new_person(book.database))
 
 
@@ -430,7 +424,7 @@ STRANGE_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.req("SY-4", part="strangers write a bounded line")
 @pytest.mark.parametrize(("tool", "arguments"), STRANGE_CALLS.values(), ids=STRANGE_CALLS.keys())
-async def test_a_stranger_writes_at_most_a_short_line(
+async def test_stranger_writes_at_most_a_short_record(
     book: Book, stranger: Caller, tool: str, arguments: dict[str, Any]
 ) -> None:
     with suppress(Forbidden):
@@ -444,21 +438,21 @@ async def test_a_stranger_writes_at_most_a_short_line(
 
 
 @pytest.mark.req("SY-4", part="strangers write a bounded line")
-async def test_a_stranger_writes_so_many_lines_a_minute_and_no_more(book: Book, stranger: Caller) -> None:
+async def test_strangers_records_are_limited_per_minute(book: Book, stranger: Caller) -> None:
     elsewhere = [replace(stranger, workspace_id=WorkspaceId(new_id())) for _ in range(50)]
     for caller in [stranger, *elsewhere] * 2:
         with suppress(Forbidden):
             await book.call("read", caller, path="/a.txt")
 
     assert len(written_by(book, stranger)) == 30
-    # The next line says how many are missing.
+    # The next record has the number of missing ones.
     book.behind_our_back("update outsiders set since = now() - interval '2 minutes'")
     with suppress(Forbidden):
         await book.call("read", stranger, path="/a.txt")
     assert written_by(book, stranger)[-1]["input"] == {"unrecorded": 72}
 
 
-async def test_a_stranger_does_not_keep_the_calls_of_members_out_of_the_log(book: Book, stranger: Caller) -> None:
+async def test_stranger_does_not_displace_the_records_of_members(book: Book, stranger: Caller) -> None:
     async def attack() -> None:
         with suppress(Forbidden):
             await book.call("read", stranger, path="/a.txt")
@@ -470,7 +464,7 @@ async def test_a_stranger_does_not_keep_the_calls_of_members_out_of_the_log(book
 
 
 @pytest.mark.parametrize("arguments", [{"path": f"/{LONG}"}, {f"a{number}": LONG[:1000] for number in range(1000)}])
-async def test_a_members_record_is_bounded_too(book: Book, arguments: dict[str, Any]) -> None:
+async def test_members_record_is_bounded_too(book: Book, arguments: dict[str, Any]) -> None:
     await book.call("read", **arguments)
     await book.call(LONG)
 

@@ -1,4 +1,4 @@
-"""Connections that nobody should be able to keep: half a request, none at all, an endless one, an answer not taken."""
+"""Connections that attackers try to keep open: half a request, none at all, an endless one, an unread response."""
 
 import asyncio
 import resource
@@ -22,7 +22,7 @@ MANY = 1_200
 
 @pytest.fixture(scope="module")
 def poor(tmp_path_factory: pytest.TempPathFactory, database_urls: DatabaseUrls) -> Iterator[Server]:
-    """A server that has no more than 1,024 descriptors, as many systems give; we have enough."""
+    """A server with at most 1,024 file descriptors, a common default; we have enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     directory, limited = tmp_path_factory.mktemp("poor"), "prlimit --nofile=1024:1024"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MANY)), hard))
@@ -45,7 +45,7 @@ async def answers(server: Server) -> bool:
 
 @asynccontextmanager
 async def held(server: Server, *, count: int, said: bytes) -> AsyncIterator[list[socket.socket]]:
-    """So many connections that have said so much, and go on saying nothing."""
+    """Open many connections that send the given bytes and then stay silent."""
     with ExitStack() as opened:
         crowd = []
         for _ in range(count):
@@ -56,7 +56,7 @@ async def held(server: Server, *, count: int, said: bytes) -> AsyncIterator[list
 
 
 @pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n{"], ids=["nothing", "half headers", "half a body"])
-async def test_a_crowd_that_never_finishes_keeps_nobody_out(poor: Server, said: bytes) -> None:
+async def test_many_unfinished_requests_block_no_other_client(poor: Server, said: bytes) -> None:
     async with held(poor, count=MANY, said=said):
         for _ in range(5):
             assert await answers(poor)
@@ -64,21 +64,21 @@ async def test_a_crowd_that_never_finishes_keeps_nobody_out(poor: Server, said: 
     no_stalls(poor.data_dir.parent)
 
 
-async def test_whoever_does_not_finish_is_let_go(served: Server) -> None:
+async def test_unfinished_request_is_disconnected(served: Server) -> None:
     async with held(served, count=3, said=HALF) as crowd:
         for one in crowd:
-            # Ends: it is not waited for any longer than its deadline.
+            # It ends at its deadline.
             assert await asyncio.to_thread(ended, one)
 
 
-async def test_headers_without_end_are_cut_off(served: Server) -> None:
+async def test_endless_headers_are_rejected(served: Server) -> None:
     async with held(served, count=1, said=HALF) as (one,):
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             await asyncio.to_thread(one.sendall, (b"X-More: " + b"x" * 1_000 + b"\r\n") * 10_000)
     assert await answers(served)
 
 
-async def test_requests_one_after_the_other_are_answered_on_one_connection(served: Server) -> None:
+async def test_sequential_requests_are_answered_on_one_connection(served: Server) -> None:
     request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     async with held(served, count=1, said=request + request) as (one,):
         one.sendall(request[:20])

@@ -1,4 +1,4 @@
-"""Attacks with SQL as the server's own roles: nothing that they may run makes them anything more."""
+"""SQL attacks as the server's own roles: no statement gives them more privileges."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ async def tenant(urls: DatabaseUrls) -> Tenant:
         return await founded(database, await someone(database))
 
 
-# What the schema says
+# The schema
 
 
 def test_every_definer_function_pins_its_search_path_with_temporary_objects_last(owner: psycopg.Connection) -> None:
@@ -57,21 +57,21 @@ def test_every_definer_function_pins_its_search_path_with_temporary_objects_last
     } == {}
 
 
-def test_no_definer_function_belongs_to_a_role_that_has_powers_or_logs_in(owner: psycopg.Connection) -> None:
+def test_no_definer_function_belongs_to_a_role_with_privileges_or_login(owner: psycopg.Connection) -> None:
     found = owner.execute(DEFINERS).fetchall()
 
     assert {name for _, name, _, _, _, *powers in found if any(powers)} == set()
     assert {whose for _, _, _, whose, *_ in found} == {migrate.DEFINER_ROLE}
 
 
-def test_nobody_but_the_serving_roles_executes_a_definer_function(owner: psycopg.Connection) -> None:
+def test_only_serving_roles_execute_definer_functions(owner: psycopg.Connection) -> None:
     for _, name, _, _, grants, *_ in owner.execute(DEFINERS).fetchall():
         assert grants is not None, f"{name} is everyone's by default"
         grantees = {grant.split("=")[0] for grant in grants}
         assert grantees <= {migrate.APP_ROLE, migrate.SYSTEM_ROLE, migrate.DEFINER_ROLE}, name
 
 
-def test_the_role_of_the_definer_functions_owns_them_and_nothing_else(owner: psycopg.Connection) -> None:
+def test_owner_role_of_definer_functions_owns_nothing_else(owner: psycopg.Connection) -> None:
     members = owner.execute(
         "select member::regrole::text from pg_auth_members where roleid = %s::regrole", (migrate.DEFINER_ROLE,)
     ).fetchall()
@@ -96,7 +96,7 @@ def test_the_role_of_the_definer_functions_owns_them_and_nothing_else(owner: psy
     assert {kind for (kind,) in owned} == {"pg_proc"}
 
 
-def test_the_role_of_the_definer_functions_rewrites_no_history(owner: psycopg.Connection) -> None:
+def test_owner_role_of_definer_functions_cannot_rewrite_history(owner: psycopg.Connection) -> None:
     granted = owner.execute(
         """
         select table_name, privilege_type from information_schema.role_table_grants
@@ -114,7 +114,7 @@ def test_the_role_of_the_definer_functions_rewrites_no_history(owner: psycopg.Co
     ]
 
 
-def test_a_database_is_migrated_by_an_owner_who_is_no_superuser() -> None:
+def test_database_can_be_migrated_by_an_owner_without_superuser() -> None:
     role, name = (f"toolcrib_test_{secrets.token_hex(4)}" for _ in range(2))
     with psycopg.connect(url_for("postgres"), autocommit=True) as connection:
         connection.execute(sql.SQL("create role {} login createrole").format(sql.Identifier(role)))
@@ -131,7 +131,7 @@ def test_a_database_is_migrated_by_an_owner_who_is_no_superuser() -> None:
             connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
 
 
-# Shadows: what a function names is replaced by what an attacker made
+# Shadowing: an attacker's object replaces one that a function names
 
 SPY = """
 create function {schema}.spy(anyelement) returns boolean language plpgsql as
@@ -142,7 +142,7 @@ TABLES = ("users", "members", "agents", "api_keys", "refresh_tokens", "grants", 
 
 
 def shadow_types(connection: psycopg.Connection, schema: str) -> None:
-    """The red team's own way in: a domain whose CHECK calls a function."""
+    """The red team's own attack: a domain whose CHECK calls a function."""
     for name in TYPES:
         connection.execute(
             sql.SQL("create domain {0}.{1} as pg_catalog.{2} check ({0}.spy(value))").format(
@@ -186,7 +186,7 @@ def shadow_functions(connection: psycopg.Connection, schema: str) -> None:
 
 
 def called_by(connection: psycopg.Connection, tenant: Tenant) -> list[str]:
-    """Calls every definer function there is; what the spy said."""
+    """Call every definer function and return what the spy recorded."""
     said: list[str] = []
     connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
     functions = connection.execute(
@@ -218,7 +218,7 @@ def called_by(connection: psycopg.Connection, tenant: Tenant) -> list[str]:
 
 @pytest.fixture
 def careless(owner: psycopg.Connection) -> Iterator[psycopg.Connection]:
-    """A database that took no other care than the search path: its functions are a superuser's."""
+    """A database without the search path: its functions belong to a superuser."""
     functions = [name for _, name, *_ in owner.execute(DEFINERS).fetchall()]
     owner.execute(f"grant temporary on database {owner.info.dbname} to {migrate.APP_ROLE}".encode())
     owner.execute(f"create schema attack authorization {migrate.APP_ROLE}".encode())
@@ -233,7 +233,7 @@ def careless(owner: psycopg.Connection) -> Iterator[psycopg.Connection]:
 
 
 def attacked(urls: DatabaseUrls, tenant: Tenant, shadow: Shadow, schema: str, path: str) -> set[str]:
-    """As whom the attacker's code ran, besides as the attacker."""
+    """Return the roles under which the attacker's code ran, besides the attacker's own."""
     with psycopg.connect(urls.app, autocommit=True) as connection:
         connection.execute(SPY.format(schema=schema).encode())
         shadow(connection, schema)
@@ -251,7 +251,7 @@ ATTACKS: tuple[tuple[Shadow, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("shadow", "schema", "path"), ATTACKS)
-async def test_what_an_attacker_names_like_ours_does_not_run_as_the_functions_owner(
+async def test_shadowing_object_does_not_run_as_the_functions_owner(
     urls: DatabaseUrls, careless: psycopg.Connection, tenant: Tenant, shadow: Shadow, schema: str, path: str
 ) -> None:
     assert attacked(urls, tenant, shadow, schema, path) == set()
@@ -261,16 +261,16 @@ async def test_what_an_attacker_names_like_ours_does_not_run_as_the_functions_ow
     ("shadow", "schema", "path"),
     [(shadow_types, "pg_temp", "toolcrib"), (shadow_functions, "attack", "attack, pg_catalog, toolcrib")],
 )
-async def test_without_the_search_path_it_would(
+async def test_without_the_search_path_the_attack_succeeds(
     urls: DatabaseUrls, careless: psycopg.Connection, tenant: Tenant, shadow: Shadow, schema: str, path: str
 ) -> None:
-    """The attack as it was made. Or else the attacks above would prove nothing."""
+    """The original attack. Without it the attacks above would prove nothing."""
     careless.execute("alter function toolcrib.enter reset all")
 
     assert attacked(urls, tenant, shadow, schema, path) == {careless.info.user}
 
 
-async def test_without_the_search_path_only_a_role_without_powers_is_won(
+async def test_without_the_search_path_only_an_unprivileged_role_is_gained(
     urls: DatabaseUrls, careless: psycopg.Connection, tenant: Tenant
 ) -> None:
     careless.execute("alter function toolcrib.enter reset all")
@@ -337,20 +337,20 @@ ESCALATIONS = (
 
 @pytest.mark.parametrize("role", [migrate.APP_ROLE, migrate.SYSTEM_ROLE])
 @pytest.mark.parametrize("statement", ESCALATIONS)
-def test_the_serving_roles_become_nothing_more(urls: DatabaseUrls, role: str, statement: str) -> None:
+def test_serving_roles_gain_no_privileges(urls: DatabaseUrls, role: str, statement: str) -> None:
     url = urls.app if role == migrate.APP_ROLE else urls.system
     with (
         psycopg.connect(url, autocommit=True) as connection,
-        # An extension that is not installed is not refused, it is not there.
+        # An extension that is not installed is missing, not denied.
         pytest.raises((InsufficientPrivilege, FeatureNotSupported)),
     ):
         connection.execute(statement.encode())
 
 
 @pytest.mark.parametrize("role", [migrate.APP_ROLE, migrate.SYSTEM_ROLE])
-def test_a_role_gives_itself_no_right_to_rewrite_the_audit_log(urls: DatabaseUrls, role: str) -> None:
+def test_role_cannot_grant_itself_the_right_to_rewrite_the_audit_log(urls: DatabaseUrls, role: str) -> None:
     with psycopg.connect(urls.app if role == migrate.APP_ROLE else urls.system, autocommit=True) as connection:
-        # PostgreSQL warns of a grant that grants nothing; what counts is that nothing was granted.
+        # PostgreSQL only warns of a grant that grants nothing; the test checks that nothing was granted.
         connection.execute("grant all on toolcrib.audit to current_user")
         may = connection.execute("select has_table_privilege('toolcrib.audit', 'update, delete, truncate')").fetchone()
 
@@ -358,7 +358,7 @@ def test_a_role_gives_itself_no_right_to_rewrite_the_audit_log(urls: DatabaseUrl
 
 
 @pytest.mark.parametrize("role", [migrate.APP_ROLE, migrate.SYSTEM_ROLE])
-def test_an_anonymous_block_runs_as_whoever_wrote_it(urls: DatabaseUrls, role: str) -> None:
+def test_anonymous_block_runs_as_its_author(urls: DatabaseUrls, role: str) -> None:
     url = urls.app if role == migrate.APP_ROLE else urls.system
     with psycopg.connect(url, autocommit=True) as connection, pytest.raises(InsufficientPrivilege):
         connection.execute("do $$ begin execute 'copy (select 1) to program ''id'''; end $$")

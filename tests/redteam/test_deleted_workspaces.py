@@ -1,4 +1,4 @@
-"""What a deleted workspace leaves: no row, no file, no process; whenever its server dies, and whatever is under way."""
+"""A deleted workspace leaves no row, no file and no process, whenever its server dies and whatever is in progress."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.wait_until import PATIENCE
 
 pytestmark = [pytest.mark.req("SC-8", part="deleting a workspace"), pytest.mark.xdist_group("kill")]
 
-# The audit log outlives what it tells of; the mark says that the workspace was deleted, for a day.
+# The audit log outlives the workspace; the mark records the deletion for a day.
 KEPT = {"audit", "deleted_workspaces"}
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 MCP = {"name": "m", "command": ["/bin/true"]}
@@ -38,7 +38,7 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
-async def test_nothing_of_a_deleted_workspace_is_left(server: Server, urls: DatabaseUrls) -> None:
+async def test_deleted_workspace_leaves_nothing(server: Server, urls: DatabaseUrls) -> None:
     office, beside = await filled(server)
     before = of_workspace(urls, office.workspace)
     assert {"files", "versions", "blobs", "tool_calls", "change_sets", "approvals", "sessions"} <= before.keys(), before
@@ -49,20 +49,18 @@ async def test_nothing_of_a_deleted_workspace_is_left(server: Server, urls: Data
         assert (await http.get(f"/workspaces/{office.workspace}")).status_code == 403
         assert (await http.post(office.at("tools"), json=write("/late.txt"))).status_code == 403
     await until_gone(server, urls, office.workspace)
-    # What stood beside it is as it was.
+    # Other workspaces are unchanged.
     told = await office.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
     assert told["result"]["content"] == "/kept.txt\n"
 
 
-async def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_is_back(
-    server: Server, urls: DatabaseUrls
-) -> None:
+async def test_deletion_continues_after_the_server_is_killed(server: Server, urls: DatabaseUrls) -> None:
     office, beside = await filled(server)
     for _ in range(3):
         await office.send(
             server, "POST", office.at("tools"), bash("for i in $(seq 400); do echo $i > $RANDOM-$i; done")
         )
-    # Those that come late: one may commit after all was marked, none may leave anything.
+    # Late calls: one may commit after everything was marked, none may leave anything.
     late = [asyncio.create_task(quietly(server, office, write(f"/late-{number}.txt"))) for number in range(10)]
     await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
     server.kill()
@@ -76,7 +74,7 @@ async def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_is_back(
 
 
 @pytest.mark.redteam
-async def test_a_command_and_a_process_of_a_deleted_workspace_leave_nothing(server: Server, urls: DatabaseUrls) -> None:
+async def test_command_and_process_of_a_deleted_workspace_leave_nothing(server: Server, urls: DatabaseUrls) -> None:
     office, _ = await filled(server)
     started = await office.send(
         server,
@@ -95,19 +93,17 @@ async def test_a_command_and_a_process_of_a_deleted_workspace_leave_nothing(serv
     await until_gone(server, urls, office.workspace)
 
 
-async def test_a_directory_of_a_persons_own_is_never_removed(
-    server: Server, urls: DatabaseUrls, tmp_path: Path
-) -> None:
+async def test_persons_own_directory_is_never_deleted(server: Server, urls: DatabaseUrls, tmp_path: Path) -> None:
     own = tmp_path / "mine"
     own.mkdir()
     (own / "thesis.txt").write_text("years of work\n")
     office, _ = await filled(server)
-    # A link leads out of the data directory, too: what it leads to stays.
+    # A link leads out of the data directory, too: its target stays.
     folder = server.data_dir / "workspaces" / office.workspace
     (folder / "project" / "link").symlink_to(own)
     server.kill()
     with psycopg.connect(urls.owner) as connection:
-        # As local mode has it: the tree is the person's directory.
+        # As in local mode: the tree is the person's directory.
         connection.execute("update toolcrib.workspaces set tree = %s where id = %s", (str(own), office.workspace))
     await asyncio.to_thread(server.start)
     told = await office.send(server, "POST", office.at("tools"), write("/by-tool.txt"))
@@ -134,7 +130,7 @@ async def test_only_an_owner_deletes(server: Server, urls: DatabaseUrls) -> None
 
 
 async def filled(server: Server) -> tuple[Office, str]:
-    """A workspace with something of everything, and another one beside it."""
+    """A workspace with one of everything, and another one beside it."""
     office = await Office.opened(server)
     beside = str((await office.send(server, "POST", "/workspaces", {"name": "beside"}))["id"])
     await office.send(server, "POST", f"/workspaces/{beside}/tools", write("/kept.txt"))
@@ -144,7 +140,7 @@ async def filled(server: Server) -> tuple[Office, str]:
     await office.say(server, session, "Nobody answers this: the agent has no model.")
     for path in ("/a.txt", "/folder/b.txt"):
         await office.send(server, "POST", office.at("tools"), {**write(path), "session_id": session})
-    # Ignored and displaced: this lies in the trash.
+    # Ignored and displaced: this is in the trash.
     await office.send(server, "POST", office.at("tools"), bash("echo 'ign/' > .gitignore; mkdir ign; echo x > ign/x"))
     await office.send(server, "POST", office.at("tools"), bash("rm -r ign"))
     async with client_of(server, key) as http:
@@ -165,7 +161,7 @@ def bash(command: str) -> dict[str, Any]:
 
 
 async def quietly(server: Server, office: Office, call: dict[str, Any]) -> dict[str, Any] | None:
-    """A call whose server may die, or refuse it."""
+    """Make a call whose server may die, or reject it."""
     try:
         async with client_of(server, office.token) as http:
             answer = await http.post(office.at("tools"), json=call)
@@ -175,7 +171,7 @@ async def quietly(server: Server, office: Office, call: dict[str, Any]) -> dict[
 
 
 def of_workspace(urls: DatabaseUrls, workspace: str) -> dict[str, int]:
-    """How many rows of a workspace each table has, of every table that can have any."""
+    """Return the number of a workspace's rows in every table that can have any."""
     found = {}
     with psycopg.connect(urls.owner) as connection:
         tables = connection.execute(
@@ -194,7 +190,7 @@ def of_workspace(urls: DatabaseUrls, workspace: str) -> dict[str, int]:
 
 
 def on_disk(server: Server, workspace: str) -> list[str]:
-    """Everything below the data directory whose path names the workspace."""
+    """Return every path below the data directory that names the workspace."""
     return [
         os.path.join(above, name)
         for above, folders, files in os.walk(server.data_dir)

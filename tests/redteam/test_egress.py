@@ -1,4 +1,4 @@
-"""A command that was granted one host of a CDN, and asks its address for another: by TLS, by Host, by odd requests."""
+"""A command that was granted one host of a CDN requests another from its address: by TLS, by Host, by odd requests."""
 
 import asyncio
 import ipaddress
@@ -37,13 +37,13 @@ async def to_loopback(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-# Loopback stands for the open internet here.
+# Loopback takes the role of the public internet here.
 NETWORK = EgressNetwork(resolve=to_loopback, allows=lambda _: True)
 
 
 @dataclass
 class Cdn:
-    """One address behind which many names are. It notes which were asked for, and all that plain clients sent."""
+    """One address that serves many names. It records which were requested, and everything that plain clients sent."""
 
     port: int = 0
     names: list[str | None] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Cdn:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that is good for every name here, with its key, and its own authority."""
+    """A certificate that is valid for every name here, with its key, and its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "The tests' own")])
     now = datetime.now(UTC)
@@ -83,7 +83,7 @@ async def cdn(certificate: Path | None = None, *, answers: bool = True) -> Async
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         here.connections += 1
         try:
-            # As the worst of servers: it answers every request on the connection, whatever it was told of closing it.
+            # Like the worst of servers: it answers every request on the connection, even after a request to close it.
             while piece := await reader.read(1 << 16):
                 here.got += piece
                 if answers:
@@ -114,7 +114,7 @@ class Way:
     port: int
 
     async def talk(self, sent: bytes, *, eof: bool = False) -> bytes:
-        """All that comes back before the proxy ends the connection, or has answered whole."""
+        """Return all bytes until the proxy closes the connection, or has sent a complete response."""
         reader, writer = await self.open()
         writer.write(sent)
         if eof:
@@ -161,7 +161,7 @@ def trusting(certificate: Path, **options: object) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_a_tunnel_to_the_granted_name_carries_tls(
+async def test_tunnel_to_the_granted_name_carries_tls(
     tmp_path: Path, certificate: Path, version: ssl.TLSVersion
 ) -> None:
     async with cdn(certificate) as here, way_to(here, tmp_path) as way:
@@ -180,7 +180,7 @@ async def test_a_tunnel_to_the_granted_name_carries_tls(
     ("name", "why"),
     [(OTHER, f"its TLS names {OTHER} instead"), (None, "its TLS names no server"), ("127.0.0.1", "no server")],
 )
-async def test_tls_that_names_another_server_or_none_is_refused(
+async def test_tls_that_names_another_server_or_none_is_denied(
     tmp_path: Path, certificate: Path, name: str | None, why: str
 ) -> None:
     async with cdn(certificate) as here, way_to(here, tmp_path) as way:
@@ -193,8 +193,8 @@ async def test_tls_that_names_another_server_or_none_is_refused(
     assert any(why in refused for refused in way.refusals())
 
 
-async def test_a_second_hello_for_another_server_is_refused(tmp_path: Path) -> None:
-    """After a HelloRetryRequest a client speaks again, and after early data, too."""
+async def test_second_hello_for_another_server_is_denied(tmp_path: Path) -> None:
+    """A client sends another hello after a HelloRetryRequest, and after early data."""
     for between in (b"", record(20, b"\1"), record(20, b"\1") + record(23, b"early data")):
         async with cdn(answers=False) as here, way_to(here, tmp_path / str(len(between))) as way:
             reader, writer = await way.tunnel()
@@ -206,7 +206,7 @@ async def test_a_second_hello_for_another_server_is_refused(tmp_path: Path) -> N
         assert OTHER.encode() not in here.got
 
 
-async def test_a_hello_in_many_records_is_read_as_one(tmp_path: Path) -> None:
+async def test_hello_in_many_records_is_read_as_one(tmp_path: Path) -> None:
     for name, passes in ((GRANTED, True), (OTHER, False)):
         whole = hello(name)
         pieces = b"".join(record(22, whole[at : at + 7]) for at in range(0, len(whole), 7))
@@ -234,7 +234,7 @@ async def test_a_hello_in_many_records_is_read_as_one(tmp_path: Path) -> None:
         b"GET http://evil.example.net/ HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_is_neither_tls_nor_http_has_no_tunnel(tmp_path: Path, first: bytes) -> None:
+async def test_protocol_other_than_tls_and_http_gets_no_tunnel(tmp_path: Path, first: bytes) -> None:
     async with cdn() as here, way_to(here, tmp_path) as way:
         reader, writer = await way.tunnel()
         writer.write(first)
@@ -245,7 +245,7 @@ async def test_what_is_neither_tls_nor_http_has_no_tunnel(tmp_path: Path, first:
     assert here.connections == 0
 
 
-def test_a_hello_that_can_be_read_in_two_ways_is_refused() -> None:
+def test_ambiguous_hello_is_denied() -> None:
     fine = [(0, names(GRANTED)), (43, b"\x02\x03\x04")]
     assert server_name(hello(GRANTED, fine)[4:]) == GRANTED
     odd: list[list[tuple[int, bytes]]] = [
@@ -272,19 +272,19 @@ def test_a_hello_that_can_be_read_in_two_ways_is_refused() -> None:
 @pytest.mark.parametrize(
     "name", [OTHER, f"{GRANTED}.", f"x.{GRANTED}", f"{GRANTED}\0.{OTHER}", f" {GRANTED}", "", "127.0.0.1"]
 )
-def test_a_name_that_is_not_quite_the_granted_one_is_refused(name: str) -> None:
+def test_name_that_differs_slightly_from_the_granted_one_is_denied(name: str) -> None:
     with pytest.raises(RejectedHello):
         NameGuard(GRANTED).take(22, hello(name))
 
 
-def test_capitals_make_no_other_name() -> None:
+def test_granted_name_is_case_insensitive() -> None:
     guard = NameGuard(GRANTED)
     guard.take(22, hello(GRANTED.upper()))
     assert guard.is_satisfied
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_the_granted_name_or_refused(data: bytes) -> None:
+def test_any_bytes_are_the_granted_name_or_denied(data: bytes) -> None:
     guard = NameGuard(GRANTED)
     try:
         guard.take(22, data)
@@ -301,7 +301,7 @@ def get(port: int, *headers: str, target: str | None = None) -> bytes:
     return "\r\n".join(lines).encode() + END
 
 
-async def test_a_plain_request_is_sent_for_the_granted_host_only(tmp_path: Path) -> None:
+async def test_plain_request_is_sent_only_to_the_granted_host(tmp_path: Path) -> None:
     async with cdn() as here, way_to(here, tmp_path) as way:
         for headers in ([], [f"Host: {GRANTED}:{here.port}"], [f"hOST:\t{GRANTED.upper()}.:{here.port} "]):
             assert (await way.talk(get(here.port, *headers))).endswith(b"hello\n")
@@ -334,7 +334,7 @@ async def test_a_plain_request_is_sent_for_the_granted_host_only(tmp_path: Path)
         ["Transfer-Encoding : chunked"],
     ],
 )
-async def test_a_plain_request_that_names_another_host_or_can_be_read_in_two_ways_is_refused(
+async def test_plain_request_that_is_ambiguous_or_names_another_host_is_denied(
     tmp_path: Path, headers: list[str]
 ) -> None:
     async with cdn() as here, way_to(here, tmp_path) as way:
@@ -366,7 +366,7 @@ SMUGGLED = f"GET /secret HTTP/1.1\r\nHost: {OTHER}\r\n\r\n".encode()
         (["Transfer-Encoding: chunked"], b"4\r\nabcdef\r\n0\r\n\r\n" + SMUGGLED),
     ],
 )
-async def test_nothing_follows_a_request_on_its_connection(tmp_path: Path, headers: list[str], body: bytes) -> None:
+async def test_connection_carries_one_request_only(tmp_path: Path, headers: list[str], body: bytes) -> None:
     async with cdn() as here, way_to(here, tmp_path) as way:
         await way.talk(get(here.port, *headers) + body, eof=True)
         reader, writer = await way.tunnel()
@@ -379,7 +379,7 @@ async def test_nothing_follows_a_request_on_its_connection(tmp_path: Path, heade
     assert here.connections == 2
 
 
-async def test_bodies_arrive_as_they_were_sent(tmp_path: Path) -> None:
+async def test_bodies_arrive_unchanged(tmp_path: Path) -> None:
     async with cdn() as here, way_to(here, tmp_path) as way:
         head = get(here.port, "Content-Length: 5").replace(b"GET", b"POST")
         assert (await way.talk(head + b"12345")).endswith(b"hello\n")
@@ -436,7 +436,7 @@ async def test_tricks_with_addresses_reach_nothing(tmp_path: Path, target: str) 
 
 
 @given(st.binary(max_size=300))
-def test_any_head_is_one_request_to_one_host_or_refused(data: bytes) -> None:
+def test_any_head_is_one_request_to_one_host_or_denied(data: bytes) -> None:
     try:
         request = parse(f"GET http://{GRANTED}/ HTTP/1.1\r\n".encode() + data + END)
     except UnreadableRequest:
@@ -451,7 +451,7 @@ def test_any_head_is_one_request_to_one_host_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
-async def test_the_address_of_a_tunnel_is_looked_up_once_and_pinned(tmp_path: Path, certificate: Path) -> None:
+async def test_address_of_a_tunnel_is_looked_up_once_and_pinned(tmp_path: Path, certificate: Path) -> None:
     asked: list[str] = []
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
@@ -477,10 +477,10 @@ def test_addresses_inside_are_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
-# Whole ---------------------------------------------------------------------------------------------
+# End to end ----------------------------------------------------------------------------------------
 
 
-async def test_a_command_cannot_use_its_grant_for_another_name_of_the_same_address(
+async def test_command_cannot_use_its_grant_for_another_name_of_the_same_address(
     tmp_path: Path, certificate: Path
 ) -> None:
     program = """
@@ -519,7 +519,7 @@ def names(*hosts: str) -> bytes:
 
 
 def hello(name: str, extensions: Sequence[tuple[int, bytes]] | None = None) -> bytes:
-    """A ClientHello message that names a server."""
+    """Return a ClientHello message that names a server."""
     listed = [(0, names(name))] if extensions is None else extensions
     packed = b"".join(kind.to_bytes(2) + len(data).to_bytes(2) + data for kind, data in listed)
     body = b"\x03\x03" + bytes(32) + b"\0" + b"\x00\x02\x13\x01" + b"\x01\x00" + len(packed).to_bytes(2) + packed

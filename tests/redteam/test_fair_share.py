@@ -1,4 +1,4 @@
-"""One account that asks for all there is: another's calls do not wait for it, and what is too much is told so."""
+"""One account that requests everything: calls of others do not wait for it, and its excess is rejected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -13,7 +13,7 @@ from tests.wait_until import PATIENCE
 
 pytestmark = pytest.mark.req("SY-5", part="fair share")
 
-# Longer than any test is willing to wait.
+# Longer than any test waits.
 SLEEP = f"sleep {PATIENCE:.0f}"
 
 
@@ -28,7 +28,7 @@ async def at_work(calls: list[Awaitable[Any]]) -> AsyncIterator[list[asyncio.Tas
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_sixteen_sleeps_of_a_stranger_keep_nobody_waiting(served: Server) -> None:
+async def test_sixteen_sleeps_of_a_stranger_delay_no_other_account(served: Server) -> None:
     async with visitor(served) as stranger, visitor(served) as person:
         workspaces = [stranger, *[await stranger.another_workspace() for _ in range(7)]]
         async with at_work([one.call("bash", command=SLEEP) for one in workspaces for _ in range(2)]) as sleeping:
@@ -38,7 +38,7 @@ async def test_sixteen_sleeps_of_a_stranger_keep_nobody_waiting(served: Server) 
     assert [answer["metadata"]["exitCode"] for answer in answers] == [0, 0, 0]
 
 
-async def test_more_commands_than_can_wait_are_refused_with_a_time_to_come_back(served: Server) -> None:
+async def test_excess_commands_are_rejected_with_retry_after(served: Server) -> None:
     async with (
         visitor(served) as stranger,
         visitor(served) as person,

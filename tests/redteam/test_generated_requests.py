@@ -1,4 +1,4 @@
-"""Thousands of requests that nobody thought of: to every route, and to every tool. None is answered with a 5xx."""
+"""Thousands of generated requests to every route and every tool. None gets a 5xx."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from tests.redteam.generated import SEED, attack_operations
 from tests.redteam.target import Target, made
 from tests.wait_until import PATIENCE
 
-# What ends the session that attacks, or the workspace that is attacked: nothing after it would be tried.
+# Requests that end the attacking session or delete the attacked workspace: nothing after them would be tested.
 ENDS = frozenset({"logout", "delete_workspace"})
 # In the gate and in the campaign: with some 70 routes and 40 tools, 300 and 10,000 requests, 180 and 5,000 calls.
 ROUTES = [pytest.param(4, id="quick"), pytest.param(144, id="campaign", marks=pytest.mark.redteam)]
@@ -32,7 +32,7 @@ def session() -> Iterator[requests.Session]:
 
 @pytest.mark.req("AP-3", part="generated requests")
 @pytest.mark.parametrize("each", ROUTES)
-def test_no_generated_request_is_answered_with_a_5xx(
+def test_no_generated_request_gets_a_5xx(
     target: Target, attacks: Attacks, session: requests.Session, each: int
 ) -> None:
     choose = random.Random(SEED)
@@ -54,7 +54,7 @@ def test_no_generated_request_is_answered_with_a_5xx(
 
 @pytest.mark.req("TL-1", part="generated arguments")
 @pytest.mark.parametrize("each", TOOLS)
-def test_no_generated_call_of_a_tool_is_answered_with_a_5xx(
+def test_no_generated_tool_call_gets_a_5xx(
     target: Target, attacks: Attacks, session: requests.Session, each: int
 ) -> None:
     choose = random.Random(SEED)
@@ -72,15 +72,15 @@ def test_no_generated_call_of_a_tool_is_answered_with_a_5xx(
 
 
 def is_intended(answer: Any) -> bool:
-    """Whether an answer is none of the server's own faults. A model that does not answer is not its fault."""
+    """Return whether a response is free of server errors. A model that does not respond is not the server's error."""
     return answer.status_code < 500 or answer.json()["code"] in NOT_OURS
 
 
 def _described(tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """The tools as routes of their own, whose bodies are their arguments."""
+    """Describe each tool as a route whose body is its arguments."""
     paths, schemas = {}, {}
     for tool in tools:
-        # A description has its parts in one place, whosever they are.
+        # An OpenAPI document has all its schemas in one section.
         text = json.dumps(tool["inputSchema"]).replace('"#/$defs/', f'"#/components/schemas/{tool["name"]}.')
         schema = json.loads(text)
         schemas.update({f"{tool['name']}.{name}": part for name, part in schema.pop("$defs", {}).items()})
@@ -93,14 +93,14 @@ def _described(tools: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _aim(case: Case[Any], ids: dict[str, str], choose: random.Random) -> None:
-    """Ids that exist, in most requests: an unknown workspace is refused before anything else is looked at."""
+    """Insert existing ids into most requests: an unknown workspace is rejected before any other check."""
     for name in case.path_parameters:
         if name in ids and choose.random() < (0.95 if name == "workspace_id" else 0.7):
             case.path_parameters[name] = ids[name]
 
 
 def _aimed(arguments: Any, ids: dict[str, str], choose: random.Random) -> Any:
-    """Paths and ids that exist, in half of the calls."""
+    """Insert existing paths and ids into half of the calls."""
     if not isinstance(arguments, dict) or choose.random() < 0.5:
         return arguments
     known = ids | {
@@ -110,7 +110,7 @@ def _aimed(arguments: Any, ids: dict[str, str], choose: random.Random) -> Any:
         "paths": ["/secret.txt"],
         "from_version": ids["from_version"],
         "session_id": ids["session_id"],
-        # Nothing comes, and half a minute for each call would be waited.
+        # Nothing comes, and each call would wait for half a minute.
         "wait": 0,
     }
     return {name: known.get(name, value) for name, value in arguments.items()}

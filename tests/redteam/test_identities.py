@@ -1,6 +1,6 @@
-"""Every route of the API × everyone who does not belong: none is let in, nothing comes out, nothing changes.
+"""Every route of the API with every identity that has no access: none is admitted, nothing leaks, nothing changes.
 
-The routes come from the API's own description, so that a new one is attacked as soon as it is there.
+The routes come from the OpenAPI document, so that a new one is attacked as soon as it exists.
 """
 
 import httpx2
@@ -13,12 +13,12 @@ from tests.redteam.target import MARK, Target, bearer
 
 pytestmark = [pytest.mark.req("AP-2", part="routes × identities"), pytest.mark.req("AP-5", part="routes × identities")]
 
-# What an agent's own key is for: tools, what became of its calls, and what it waits for. A new route is not.
+# What an agent's own key may use: tools, results of its calls, and its pending approvals. A new route is not included.
 AGENT_MAY = {
     "call_tool", "list_tools", "get_call", "cancel_call", "list_approvals", "get_approval", "list_questions",
     "get_question", "get_run", "get_workspace",
 }  # fmt: skip
-# It ends nothing that has not ended, so an access token of an ended login may do it until it expires.
+# It revokes nothing that is still valid, so an access token of an ended login may use it until it expires.
 AFTER_LOGOUT = {"logout"}
 
 
@@ -36,14 +36,12 @@ def operations(target: Target) -> list[Operation]:
     ]
 
 
-def test_no_route_lets_anyone_in_who_does_not_belong(
-    target: Target, everyone: list[Identity], attacks: Attacks
-) -> None:
+def test_no_route_admits_an_identity_without_access(target: Target, everyone: list[Identity], attacks: Attacks) -> None:
     before = _disk(target)
     for identity in everyone:
         for operation in operations(target):
             if identity.status == 403 and not operation.is_in_a_workspace:
-                continue  # known people: these routes give them what is their own
+                continue  # known people: these routes return their own data
             if identity.name in (LOGGED_OUT, DISABLED) and operation.name in AFTER_LOGOUT:
                 continue
             answer = ask(target, operation, identity.headers)
@@ -52,7 +50,7 @@ def test_no_route_lets_anyone_in_who_does_not_belong(
     assert _disk(target) == before
 
 
-def test_an_agents_own_key_opens_nothing_that_needs_a_person(target: Target, attacks: Attacks) -> None:
+def test_agents_own_key_cannot_use_routes_for_people(target: Target, attacks: Attacks) -> None:
     for operation in operations(target):
         if operation.name in AGENT_MAY:
             continue

@@ -1,6 +1,6 @@
-"""Local mode: nothing secret in arguments or in files that others can read, and a port that gives nothing by itself.
+"""Local mode: no secret in arguments or in files that others can read, and a port that gives no access by itself.
 
-What another user of the machine really gets is tried in ``test_second_user``, which needs root.
+``test_second_user`` tests what another user of the machine really gets; it needs root.
 """
 
 import json
@@ -35,7 +35,7 @@ from toolcrib.sandbox.background_process import BackgroundSandbox
 from toolcrib.sandbox.command import SandboxCommand
 
 SHOWN = "It logs you in once:\n\n  "
-# Notes what it was called with, as a list of JSON, and the page that it was given while that is there.
+# Records its arguments as a list of JSON, and the page that it was given while that exists.
 BROWSER = """#!/usr/bin/env python3
 import json, sys, urllib.parse, urllib.request
 page = open(urllib.parse.unquote(urllib.parse.urlsplit(sys.argv[1]).path)).read()
@@ -60,7 +60,7 @@ async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
 
 
 @pytest.mark.req("SY-6", part="arguments")
-def test_a_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Laptop) -> None:
+def test_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Laptop) -> None:
     project, noted = own.project(), own.base / "projects" / "noted.json"
     program = own.base / "projects" / "browser"
     program.write_text(BROWSER.format(noted=str(noted)))
@@ -85,7 +85,7 @@ def test_a_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Lapto
 
 
 @pytest.mark.req("SY-6", part="files")
-def test_what_local_mode_keeps_can_be_read_by_its_owner_only(own: Laptop) -> None:
+def test_local_mode_data_is_readable_only_by_its_owner(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:
         serving.until(SHOWN)
@@ -104,7 +104,7 @@ def test_what_local_mode_keeps_can_be_read_by_its_owner_only(own: Laptop) -> Non
 
 
 @pytest.mark.req("SY-6", part="the private database")
-def test_the_private_database_listens_on_no_port_and_trusts_nobody(own: Laptop) -> None:
+def test_private_database_listens_on_no_port_and_trusts_no_other_user(own: Laptop) -> None:
     own.says("user", at=own.project())
     rules = [
         line.split()
@@ -119,7 +119,7 @@ def test_the_private_database_listens_on_no_port_and_trusts_nobody(own: Laptop) 
 
 
 @pytest.mark.req("SY-6", part="ports")
-def test_the_port_alone_gives_nothing(own: Laptop) -> None:
+def test_port_alone_gives_no_access(own: Laptop) -> None:
     with own.terminal("web", "--no-open", at=own.project()) as serving:
         serving.until(SHOWN)
         link = urlsplit(serving.until("\n"))
@@ -156,8 +156,8 @@ def test_the_port_alone_gives_nothing(own: Laptop) -> None:
 
 
 @pytest.mark.req("SY-6", part="ports that were left")
-def test_what_one_start_gave_out_is_worth_nothing_at_the_next(own: Laptop) -> None:
-    """Whoever takes a port that the server left is sent the cookies of pages that are still open."""
+def test_credentials_of_one_start_are_invalid_at_the_next(own: Laptop) -> None:
+    """A process that takes the port that the server left receives the cookies of pages that are still open."""
     project = own.project()
     with _page(own, project) as (before, browser):
         given = browser.post("/api/v1/auth/link", json={"link": before.fragment.removeprefix("login=")}).json()
@@ -171,12 +171,12 @@ def test_what_one_start_gave_out_is_worth_nothing_at_the_next(own: Laptop) -> No
         ]
 
     assert worked == 200
-    # The name under which the pages were known is another one, too.
+    # The host name of the pages is another one, too.
     assert stolen == [401, 401, 400]
 
 
 @pytest.mark.req("SY-6", part="login links")
-def test_a_link_is_good_in_one_place_and_not_after_a_restart() -> None:
+def test_link_is_valid_for_one_directory_and_not_after_a_restart() -> None:
     secret, ada = secrets.token_urlsafe(48), UserId(new_id())
     here = LoginLinks(secret, node="here")
     link = here.issue(ada, 0)
@@ -191,7 +191,7 @@ def test_a_link_is_good_in_one_place_and_not_after_a_restart() -> None:
 
 
 @pytest.mark.req("SY-6", part="ports that were left")
-def test_a_note_about_a_port_that_nobody_of_ours_listens_on_is_not_believed(tmp_path: Path) -> None:
+def test_stale_port_file_is_not_trusted(tmp_path: Path) -> None:
     standing = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -205,7 +205,7 @@ def test_a_note_about_a_port_that_nobody_of_ours_listens_on_is_not_believed(tmp_
 
 
 @pytest.mark.req("SY-6", part="arguments")
-async def test_keys_of_a_sandboxed_program_are_in_nobodys_arguments(
+async def test_keys_of_a_sandboxed_program_are_in_no_process_arguments(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     key = secrets.token_hex(16)
@@ -221,7 +221,7 @@ async def test_keys_of_a_sandboxed_program_are_in_nobodys_arguments(
 
 @contextmanager
 def _page(own: Laptop, project: Path) -> Iterator[tuple[SplitResult, httpx2.Client]]:
-    """A directory's page: the link to it, and a browser that is there."""
+    """A directory's page: its link, and a browser to open it."""
     with own.terminal("web", "--no-open", at=project) as serving:
         serving.until(SHOWN)
         link = urlsplit(serving.until("\n"))

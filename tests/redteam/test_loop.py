@@ -1,4 +1,4 @@
-"""Requests that someone chose so that they cost much. None of them may hold the loop, whoever sends it."""
+"""Requests that an attacker chose for their cost. None of them may block the loop, for any sender."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ async def two_versions(person: Visitor) -> tuple[str, str]:
     return older["version_id"], newer["version_id"]
 
 
-async def test_comparing_versions_that_differ_everywhere(served: Server) -> None:
+async def test_comparing_versions_that_differ_everywhere_does_not_block(served: Server) -> None:
     async with visitor(served) as person:
         older, newer = await two_versions(person)
         compared = await person.result("file_compare", from_version=older, to_version=newer)
@@ -32,7 +32,7 @@ async def test_comparing_versions_that_differ_everywhere(served: Server) -> None
     no_stalls(served.data_dir.parent)
 
 
-async def test_showing_changes_that_are_everywhere(served: Server) -> None:
+async def test_showing_changes_that_are_everywhere_does_not_block(served: Server) -> None:
     async with visitor(served) as person:
         session = (await person.client.post(f"/workspaces/{person.workspace_id}/sessions", json={})).json()["id"]
         for content in (OLD, NEW):
@@ -52,7 +52,7 @@ def unknown_arguments(size: int) -> bytes:
 
 
 @pytest.mark.req("SY-1", part="admission comes before parsing")
-async def test_a_million_unknown_arguments_from_a_stranger_are_not_even_read(served: Server) -> None:
+async def test_million_unknown_arguments_from_a_stranger_are_not_parsed(served: Server) -> None:
     body = unknown_arguments(600_000)
     async with visitor(served) as owner, visitor(served) as stranger:
         answer = await stranger.client.post(f"/workspaces/{owner.workspace_id}/tools", content=body)
@@ -83,7 +83,7 @@ COSTLY = [
 ]
 
 
-async def test_bodies_of_a_member_that_cost_much(served: Server) -> None:
+async def test_costly_bodies_of_a_member_do_not_block(served: Server) -> None:
     async with visitor(served) as person:
         for body, status in COSTLY:
             answer = await person.client.post(f"/workspaces/{person.workspace_id}/tools", content=body)
@@ -94,7 +94,7 @@ async def test_bodies_of_a_member_that_cost_much(served: Server) -> None:
             no_stalls(served.data_dir.parent)
 
 
-async def test_nobodys_large_body_is_not_read(served: Server) -> None:
+async def test_large_unauthenticated_body_is_not_read(served: Server) -> None:
     for path in ("/auth/login", "/auth/register", "/workspaces"):
         answer = await _as_nobody(served, path, b"[" + b"{}," * 2_000_000 + b"{}]")
 
@@ -102,7 +102,7 @@ async def test_nobodys_large_body_is_not_read(served: Server) -> None:
     no_stalls(served.data_dir.parent)
 
 
-async def test_a_large_file_is_still_written(served: Server) -> None:
+async def test_large_file_is_still_written(served: Server) -> None:
     content = "0123456789abcde\n" * 600_000
     async with visitor(served) as person:
         await person.result("write", path="/large.txt", content=content)
@@ -111,7 +111,7 @@ async def test_a_large_file_is_still_written(served: Server) -> None:
     assert "0123456789abcde" in json.dumps(read)
 
 
-async def test_yaml_that_takes_long_to_read(served: Server) -> None:
+async def test_slow_yaml_does_not_block(served: Server) -> None:
     dense = "a: [" + "1," * 2_000 + "1]\n"
     async with visitor(served) as person:
         await person.result("write", path="/plans/dense.plan", content=f"---\n{dense}---\n# Plan\n")
@@ -124,13 +124,13 @@ async def test_yaml_that_takes_long_to_read(served: Server) -> None:
 
     assert len(listed["plans"][0]["metadata"]["a"]) == len(read["metadata"]["a"]) == 2_001
     assert edited["path"] == "/plans/dense.plan"
-    # Three times as much work as reading it, and so more than one call has on a slow machine.
+    # Three times the work of parsing it, and so more than one call may use on a slow machine.
     assert written.status_code in (200, 413)
     assert agent.status_code == 400
     no_stalls(served.data_dir.parent)
 
 
-async def test_an_edit_whose_passage_is_nearly_there_everywhere(served: Server) -> None:
+async def test_edit_with_near_matches_everywhere_does_not_block(served: Server) -> None:
     small, large = ("a" * 198 + "b\n") * 320, ("a" * 198 + "b\n") * 5_000
     async with visitor(served) as person:
         for path, content in (("/small.txt", small), ("/large.txt", large)):
@@ -144,7 +144,7 @@ async def test_an_edit_whose_passage_is_nearly_there_everywhere(served: Server) 
     no_stalls(served.data_dir.parent)
 
 
-async def test_an_answer_that_meets_every_part_of_its_schema(served: Server) -> None:
+async def test_answer_that_matches_every_part_of_its_schema_does_not_block(served: Server) -> None:
     schema = {"items": {"allOf": [{"type": "integer"}] * 900}}
     async with visitor(served) as person:
         at = f"/workspaces/{person.workspace_id}"

@@ -1,4 +1,4 @@
-"""Attack 2: patterns over which a backtracking matcher thinks for years. They froze the server for good (SY-1)."""
+"""Attack 2: patterns that take a backtracking matcher years. They froze the server forever (SY-1)."""
 
 import time
 from typing import Any
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
 
 EXPLODES = "*a" * 16 + "*b"
 LONG = "/" + "a" * 240
-# What the whole of a call may use of this process: far above what it needs, far below what one match took.
+# The CPU time of a complete call: far above what it needs, far below what one match took.
 SECONDS = 5.0
 
 
@@ -34,7 +34,7 @@ async def crib(database: Database, settings: Settings) -> Crib:
 
 
 class Stopwatch:
-    """Time that this process worked, whatever else the machine does."""
+    """Measures the CPU time of this process, whatever else the machine does."""
 
     def __enter__(self) -> "Stopwatch":
         self.began = time.process_time()
@@ -45,7 +45,7 @@ class Stopwatch:
 
 
 @pytest.mark.parametrize("glob", [EXPLODES, f"!{EXPLODES}", f"@project/{EXPLODES}", "/*a*a*a*a*a*a*a*a*a*a*a*a*/b"])
-async def test_a_rule_that_explodes_does_not_hold_the_gate(crib: Crib, glob: str) -> None:
+async def test_exponential_rule_does_not_block_the_gate(crib: Crib, glob: str) -> None:
     agent = await trusted(crib, tool_permissions={"read": {"allowed": True, "paths": [glob, "z"]}})
 
     with Stopwatch():
@@ -54,7 +54,7 @@ async def test_a_rule_that_explodes_does_not_hold_the_gate(crib: Crib, glob: str
     assert isinstance(outcome.error, PermissionDenied)
 
 
-def test_a_grant_that_explodes_is_judged_at_once() -> None:
+def test_exponential_grant_is_evaluated_at_once() -> None:
     effects = Effects(
         writes=(WorkspacePath(Mount.PROJECT, LONG), WorkspacePath(Mount.PROJECT, "/" + "/".join(["a" * 60] * 60)))
     )
@@ -68,7 +68,7 @@ IGNORE = ["*a*a*a/*a*a*a/*a*a*a/zzz", EXPLODES, "**/a/**/a/**/a/**/a/**/zzz", "!
 
 
 @pytest.mark.parametrize("line", IGNORE)
-async def test_ignore_rules_that_explode_hold_up_no_command(crib: Crib, line: str) -> None:
+async def test_exponential_ignore_rules_block_no_command(crib: Crib, line: str) -> None:
     (crib.project / ".gitignore").write_text(f"{line}\nkept-out\n")
     deep = "/".join(["a" * 120] * 4)
 
@@ -82,8 +82,8 @@ async def test_ignore_rules_that_explode_hold_up_no_command(crib: Crib, line: st
 
 
 @pytest.mark.parametrize("line", IGNORE)
-async def test_an_approved_command_with_such_rules_is_carried_out(crib: Crib, line: str) -> None:
-    """It was a poison pill: frozen again after every restart."""
+async def test_approved_command_with_exponential_rules_is_executed(crib: Crib, line: str) -> None:
+    """It was a poison pill: it froze the server again after every restart."""
     command = f"echo '{line}' > .gitignore; mkdir -p {'a' * 200}/{'a' * 200}/{'a' * 200}; echo x > {'a' * 200}/x"
 
     with Stopwatch():
@@ -92,7 +92,7 @@ async def test_an_approved_command_with_such_rules_is_carried_out(crib: Crib, li
     assert outcome.succeeded, outcome.error
 
 
-async def test_rules_that_are_too_large_fail_the_call_and_say_so(crib: Crib) -> None:
+async def test_too_large_rules_fail_the_call_with_a_reason(crib: Crib) -> None:
     (crib.project / ".gitignore").write_text("*a" * 450 + "\n")
 
     outcome = await crib.call("bash", command="echo x > made")
@@ -103,7 +103,7 @@ async def test_rules_that_are_too_large_fail_the_call_and_say_so(crib: Crib) -> 
 
 
 @pytest.mark.parametrize("tool", ["glob", "find", "grep"])
-async def test_searches_by_name_take_no_time(crib: Crib, tool: str) -> None:
+async def test_searches_by_name_are_fast(crib: Crib, tool: str) -> None:
     for number in range(50):
         (crib.project / f"{'a' * 240}{number}").write_text("bait\n")
     arguments: dict[str, dict[str, Any]] = {
@@ -120,7 +120,7 @@ async def test_searches_by_name_take_no_time(crib: Crib, tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["glob", "find", "grep"])
-async def test_patterns_that_are_too_large_are_wrong_arguments(crib: Crib, tool: str) -> None:
+async def test_too_large_patterns_are_invalid_arguments(crib: Crib, tool: str) -> None:
     arguments: dict[str, dict[str, Any]] = {
         "glob": {"pattern": "*a" * 490},
         "find": {"name": "*a" * 490},
@@ -136,7 +136,7 @@ async def test_patterns_that_are_too_large_are_wrong_arguments(crib: Crib, tool:
 @pytest.mark.parametrize(
     "paths", [["*a" * 450], ["a" * 1_001], [f"p{number}/**" for number in range(201)], ["**/a/" * 20] * 40]
 )
-def test_rules_and_grants_that_are_too_large_are_refused_where_they_are_written(paths: list[str]) -> None:
+def test_too_large_rules_and_grants_are_rejected_when_they_are_saved(paths: list[str]) -> None:
     with pytest.raises(BadArguments) as wrong:
         rules_from_data({"tool_permissions": {"read": {"allowed": True, "paths": paths}}})
     assert "tool_permissions.read.paths" in wrong.value.fields
@@ -145,8 +145,8 @@ def test_rules_and_grants_that_are_too_large_are_refused_where_they_are_written(
     assert "rule.paths" in wrong.value.fields
 
 
-def test_too_large_rules_from_an_earlier_version_give_nothing() -> None:
-    """Kept before there were bounds: they allow nothing rather than everything."""
+def test_too_large_rules_from_an_earlier_version_allow_nothing() -> None:
+    """Stored before there were limits: they allow nothing rather than everything."""
     kept = ToolPermission(allowed=True, paths=("**", "!" + "*a" * 450))
 
     assert not path_allowed(kept, WorkspacePath(Mount.PROJECT, "/x"))

@@ -1,4 +1,4 @@
-"""An agent in a narrow phase of its workflow wants the permissions of a wider one. Only people change the phase."""
+"""An agent in a narrow phase of its workflow tries to get the permissions of a wider one. Only people change it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ def offered(office: Office) -> list[str]:
     return [one["function"]["name"] for one in office.model.received[-1].body["tools"]]
 
 
-async def test_a_run_has_the_tools_of_its_sessions_phase_and_no_others(office: Office, sessions: SessionStore) -> None:
+async def test_run_has_only_the_tools_of_its_sessions_phase(office: Office, sessions: SessionStore) -> None:
     made = office.crib.project / "made.txt"
     await office.send("go", says("", WRITE), says("refused"))
     assert offered(office) == ["read"]
@@ -77,7 +77,7 @@ async def test_a_run_has_the_tools_of_its_sessions_phase_and_no_others(office: O
     assert made.read_text() == "x"
 
 
-async def test_a_call_that_waited_is_refused_if_the_phase_was_narrowed_meanwhile(
+async def test_paused_call_is_denied_if_the_phase_was_narrowed_meanwhile(
     crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
     office = await opened_office(crib, model, providers, trust="guided", tool_permissions=None, phases=PHASES)
@@ -92,7 +92,7 @@ async def test_a_call_that_waited_is_refused_if_the_phase_was_narrowed_meanwhile
     assert "in phase 'design' cannot use `write`" in office.told()[-1]["content"]
 
 
-async def test_an_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:
+async def test_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:
     agent = (await hired(crib, trust="autonomous", phases=PHASES)).agent
     assert agent is not None
     keys = ApiKeyStore(crib.database)
@@ -107,7 +107,7 @@ async def test_an_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:
     assert not (crib.project / "made.txt").exists()
 
 
-async def test_viewers_do_not_change_the_phase_and_members_choose_declared_ones(
+async def test_viewers_cannot_change_the_phase_and_members_choose_declared_ones(
     office: Office, crib: Crib, sessions: SessionStore
 ) -> None:
     viewer, member = (
@@ -124,7 +124,7 @@ async def test_viewers_do_not_change_the_phase_and_members_choose_declared_ones(
     assert (await sessions.enter_phase(member, office.session_id, "build")).phase == "build"
 
 
-async def test_a_phase_that_an_owner_took_away_leaves_reading_only(office: Office, sessions: SessionStore) -> None:
+async def test_removed_phase_leaves_reading_only(office: Office, sessions: SessionStore) -> None:
     await sessions.enter_phase(office.tenant, office.session_id, "build")
     agents = AgentStore(office.crib.database)
     definition = (await agents.get(office.tenant, office.agent.id)).definition
@@ -137,10 +137,10 @@ async def test_a_phase_that_an_owner_took_away_leaves_reading_only(office: Offic
 
 
 @pytest.mark.parametrize(("then", "made"), [("build", True), (None, False)])
-async def test_what_a_server_carries_out_later_is_bound_by_the_phase_of_then(
+async def test_resumed_call_has_the_phase_of_its_execution(
     crib: Crib, sessions: SessionStore, then: str | None, *, made: bool
 ) -> None:
-    """A call outside a run: the server itself carries it out, and knows the session's phase."""
+    """A call outside a run: the server itself resumes it, and knows the session's phase."""
     tenant = Tenant.of(crib.caller)
     caller = await hired(crib, trust="guided", phases=PHASES)
     assert caller.agent is not None

@@ -1,4 +1,4 @@
-"""Poison pills: durable work that kills or freezes every server that takes it up is given up, and nothing else is."""
+"""Poison pills: durable work that kills or freezes every server that runs it is abandoned, and nothing else is."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def urls() -> Iterator[DatabaseUrls]:
 
 @pytest.fixture
 def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server]]:
-    """Two processes of one node, neither of them started. Both can be poisoned."""
+    """Two processes of one node, not started yet. Both can be poisoned."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     with Server(tmp_path / "first", urls) as first, Server(tmp_path / "second", urls) as second:
@@ -70,7 +70,7 @@ def server(servers: tuple[Server, Server]) -> Server:
 
 
 class Script:
-    """A model that writes the file it is asked for, and then says so. ``Think.`` keeps it until it may go on."""
+    """A model that writes the requested file, and then reports it. ``Think.`` blocks it until it is released."""
 
     def __init__(self) -> None:
         self.thought = asyncio.Event()
@@ -98,7 +98,7 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
         yield server
 
 
-async def test_a_run_that_kills_its_server_is_given_up_and_one_beside_it_is_not(
+async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_not(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
     server.start()
@@ -119,7 +119,7 @@ async def test_a_run_that_kills_its_server_is_given_up_and_one_beside_it_is_not(
     [(ending, error)] = rows(urls, f"select ending, error from toolcrib.runs where id = '{poison}'")
     assert (ending, error["code"]) == ("failed", "GIVEN_UP")
     assert error["message"].startswith(GIVEN_UP)
-    # Whoever watches the session is told, and so is whoever asks for the call.
+    # Subscribers of the session get the event, and a request for the call returns it.
     [(told,)] = rows(
         urls,
         f"select payload from toolcrib.events where type = 'run-state' and payload ->> 'runId' = '{poison}' "
@@ -127,13 +127,13 @@ async def test_a_run_that_kills_its_server_is_given_up_and_one_beside_it_is_not(
     )
     assert told["error"] == error
     assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
-    # The session is of use again.
+    # The session works again.
     after = await office.say(server, poisoned, "/fine.txt")
     await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and ending = 'done'", 1)
 
 
 @pytest.mark.redteam
-async def test_a_run_that_freezes_every_process_that_takes_it_over_is_given_up(
+async def test_run_that_freezes_every_process_that_takes_it_over_is_abandoned(
     servers: tuple[Server, Server], urls: DatabaseUrls, model: ModelServer
 ) -> None:
     first, second = servers
@@ -143,7 +143,7 @@ async def test_a_run_that_freezes_every_process_that_takes_it_over_is_given_up(
     run = await office.say(first, await office.session(first, agent), "/freeze.txt")
 
     await until(urls, attempts_of(run), 1)
-    # The first hangs, and is not known to: the second takes over when its lease has run out, and hangs as well.
+    # The first hangs undetected: the second takes over when its lease has expired, and hangs as well.
     await asyncio.to_thread(second.start)
     await until(urls, attempts_of(run), 2)
     first.kill()
@@ -157,7 +157,7 @@ async def test_a_run_that_freezes_every_process_that_takes_it_over_is_given_up(
 
 
 @pytest.mark.redteam
-async def test_an_operator_who_kills_the_server_again_and_again_ends_no_run_that_gets_on(
+async def test_operator_who_kills_the_server_repeatedly_ends_no_run_that_makes_progress(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
     server.start()
@@ -174,7 +174,7 @@ async def test_an_operator_who_kills_the_server_again_and_again_ends_no_run_that
     await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and ending = 'done'", 1)
 
 
-async def test_an_approved_call_that_kills_its_server_is_given_up_and_those_beside_it_are_done(
+async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_ones_are_executed(
     server: Server, urls: DatabaseUrls, tmp_path: Path
 ) -> None:
     server.start()
@@ -187,7 +187,7 @@ async def test_an_approved_call_that_kills_its_server_is_given_up_and_those_besi
             told = (await http.post(office.at("tools"), json=write(path))).raise_for_status()
             asked[path] = told.json()["result"]
 
-    # Decided while no server runs, and the poison first: all of them are begun in the process that it ends.
+    # Decided while no server runs, and the poison first: all of them start in the process that it kills.
     server.kill()
     for one in asked.values():
         decided = ("approve", one["approval_id"], "--database", "--as", "ada@example.com", "--yes")
@@ -210,9 +210,7 @@ async def test_an_approved_call_that_kills_its_server_is_given_up_and_those_besi
     truth.assert_true()
 
 
-async def test_a_workspace_that_cannot_be_written_does_not_keep_a_node_from_starting(
-    server: Server, urls: DatabaseUrls
-) -> None:
+async def test_unwritable_workspace_does_not_stop_a_node_from_starting(server: Server, urls: DatabaseUrls) -> None:
     server.start()
     office = await Office.opened(server)
     project = server.data_dir / "workspaces" / office.workspace / "project"
@@ -221,7 +219,7 @@ async def test_a_workspace_that_cannot_be_written_does_not_keep_a_node_from_star
     project.chmod(0o500)
     try:
         async with client_of(server, office.token) as http:
-            # Committed; that the disk does not take it is said, and it stays pending.
+            # Committed; the failed write to disk is reported, and it stays pending.
             await http.post(office.at("tools"), json=write("/after.txt"))
         await until(urls, "select count(*) from toolcrib.pending", 1)
         server.kill()
@@ -231,7 +229,7 @@ async def test_a_workspace_that_cannot_be_written_does_not_keep_a_node_from_star
     finally:
         project.chmod(mode)
 
-    # Mended, it is brought to disk when it is next used.
+    # Once repaired, it is applied to disk at its next use.
     read = await office.send(server, "POST", office.at("tools"), {"tool": "read", "args": {"path": "/after.txt"}})
     assert "x" in json.dumps(read)
     truth_of(server, office, urls).assert_true()
@@ -251,7 +249,7 @@ def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | No
 
 
 async def say_and_die(office: Office, server: Server, session: str, text: str) -> str:
-    """The id of the run that ends the server: it may be dead before it has answered."""
+    """Return the id of the run that kills the server: it may be dead before it has responded."""
     run = await office.say(server, session, text)
     assert await asyncio.to_thread(server.await_death) == -signal.SIGKILL
     return run

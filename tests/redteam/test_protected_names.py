@@ -51,7 +51,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.mark.parametrize("path", BECOMES_CODE)
-async def test_what_becomes_code_is_written_when_a_person_agreed_and_not_before(crib: Crib, path: str) -> None:
+async def test_file_that_becomes_code_is_written_only_after_approval(crib: Crib, path: str) -> None:
     agent = await trusted(crib)
 
     denied = await asked(crib, agent, path=f"/{path}", content="evil\n")
@@ -69,7 +69,7 @@ async def test_what_becomes_code_is_written_when_a_person_agreed_and_not_before(
 
 
 @pytest.mark.parametrize("trust", list(TrustLevel))
-async def test_no_trust_and_no_grant_writes_what_becomes_code(crib: Crib, trust: TrustLevel) -> None:
+async def test_no_trust_and_no_grant_writes_a_file_that_becomes_code(crib: Crib, trust: TrustLevel) -> None:
     agent = await in_session(crib, await trusted(crib, trust=trust))
     assert agent.agent is not None
     standing = tuple(Grant(GrantId(new_id()), GrantRule("write", paths)) for paths in (None, ("**",), (".vscode/**",)))
@@ -86,12 +86,12 @@ async def test_no_trust_and_no_grant_writes_what_becomes_code(crib: Crib, trust:
     await decide(crib, approval, YES)
     [outcome] = await carried_out(crib)
     assert outcome.succeeded, outcome.error
-    # A yes is for one call.
+    # An approval covers one call.
     again = {"path": "/.vscode/tasks.json", "content": "{1}", "overwrite": True}
     assert (await crib.call("write", agent, **again)).is_waiting
 
 
-async def test_a_folder_moved_to_where_its_files_become_code_waits(crib: Crib) -> None:
+async def test_folder_moved_to_where_its_files_become_code_waits_for_approval(crib: Crib) -> None:
     await crib.result("write", path="/stuff/workflows/ci.yml", content="on: push\n")
     (crib.project / "stuff" / "workflows" / "unknown.yml").write_text("on: push\n")
 
@@ -101,13 +101,13 @@ async def test_a_folder_moved_to_where_its_files_become_code_waits(crib: Crib) -
     assert not (crib.project / ".github").exists()
 
 
-async def test_a_secret_below_a_name_that_may_be_asked_about_is_refused(crib: Crib) -> None:
+async def test_secret_below_a_name_that_may_be_approved_is_denied(crib: Crib) -> None:
     for path in ("/.vscode/.env", "/.git/hooks/my-secret", "/.github/workflows/deploy.pem"):
         outcome = await crib.call("write", await trusted(crib), path=path, content="x")
         assert isinstance(outcome.error, ProtectedPath)
 
 
-async def test_a_name_that_is_protected_again_when_the_yes_comes_is_asked_about_anew(crib: Crib) -> None:
+async def test_name_that_is_protected_again_at_approval_is_asked_about_again(crib: Crib) -> None:
     lifted = await trusted(crib, trust="guided", unprotected_paths=[".husky"])
     approval = await asked(crib, lifted, path="/.husky/pre-commit", content="x\n")
     assert "protected" not in approval.effects
@@ -122,7 +122,7 @@ async def test_a_name_that_is_protected_again_when_the_yes_comes_is_asked_about_
     assert not (crib.project / ".husky").exists()
 
 
-async def test_hooks_are_read_and_settings_of_git_are_not(crib: Crib) -> None:
+async def test_git_hooks_are_readable_and_git_settings_are_not(crib: Crib) -> None:
     (crib.project / ".git" / "hooks").mkdir(parents=True)
     (crib.project / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
     (crib.project / ".git" / "config").write_text("[core]\n")
@@ -142,7 +142,7 @@ async def test_no_tool_of_an_agent_writes_a_secret(crib: Crib, path: str) -> Non
     assert not (crib.project / path).exists()
 
 
-async def test_a_command_that_writes_any_of_them_waits_for_a_person(crib: Crib) -> None:
+async def test_command_that_writes_any_of_them_waits_for_approval(crib: Crib) -> None:
     written = " ".join(f"mkdir -p $(dirname {path}); echo x > {path};" for path in BECOMES_CODE)
 
     outcome = await crib.call("bash", await hand(crib), command=written)
@@ -153,7 +153,7 @@ async def test_a_command_that_writes_any_of_them_waits_for_a_person(crib: Crib) 
     assert not any((crib.project / path).exists() for path in BECOMES_CODE)
 
 
-async def test_a_command_cannot_make_a_bare_repository_unasked(crib: Crib) -> None:
+async def test_command_cannot_create_a_bare_repository_without_approval(crib: Crib) -> None:
     """`git status` in such a folder runs what its configuration names."""
     command = (
         "mkdir -p b/objects b/refs; echo 'ref: refs/heads/x' > b/HEAD; printf '[core]\\nfsmonitor=id\\n' > b/config"
@@ -165,7 +165,7 @@ async def test_a_command_cannot_make_a_bare_repository_unasked(crib: Crib) -> No
     assert not (crib.project / "b").exists()
 
 
-async def test_secrets_are_empty_to_commands_and_what_only_sounds_like_one_is_not(crib: Crib) -> None:
+async def test_secrets_are_empty_for_commands_and_similar_names_are_not(crib: Crib) -> None:
     for path in (*SECRETS, *NO_SECRETS):
         (crib.project / path).parent.mkdir(parents=True, exist_ok=True)
         (crib.project / path).write_text("hunter2\n")
@@ -182,7 +182,7 @@ async def test_secrets_are_empty_to_commands_and_what_only_sounds_like_one_is_no
 
 
 @pytest.mark.req("PO-6", part="protected names count from the third on")
-async def test_a_run_is_stopped_by_the_third_protected_name_and_not_before(
+async def test_third_protected_name_stops_a_run_and_no_earlier_one(
     crib: Crib, model: ModelServer, providers: ProviderRegistry
 ) -> None:
     office = await opened_office(crib, model, providers)
@@ -197,7 +197,7 @@ async def test_a_run_is_stopped_by_the_third_protected_name_and_not_before(
 
 
 @pytest.mark.req("PO-6", part="what was asked about counts as nothing")
-async def test_a_run_may_ask_for_what_becomes_code_as_often_as_it_likes(
+async def test_run_may_request_files_that_become_code_without_limit(
     crib: Crib, model: ModelServer, providers: ProviderRegistry
 ) -> None:
     office = await opened_office(crib, model, providers, trust="autonomous", tool_permissions=EVERYTHING)

@@ -1,4 +1,4 @@
-"""A server that runs as root, and another user of the machine who wants what it leaves. Run as root."""
+"""A server that runs as root, and another user of the machine who tries to use its files. Run as root."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ from toolcrib.storage.database import Database
 
 pytestmark = [pytest.mark.root, pytest.mark.req("SY-2", part="a server that runs as root")]
 
-# Whom nobody gave anything: the kernel's overflow number, which Debian calls `nobody`.
+# A user without any rights: the kernel's overflow uid, which Debian calls `nobody`.
 STRANGER = 65534
 ATTACK = (
     "echo 'ign*/' > .gitignore; mkdir -p ign2; cp /bin/sh ign2/s; chmod 4755 ign2/s; chmod u+s,g+s ign2/s; "
@@ -31,7 +31,7 @@ ATTACK = (
 
 @pytest.fixture
 async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
-    """Its data lies where everyone can pass: the folders above are none that pytest has closed."""
+    """Its data is in a path that everyone can enter: pytest has closed none of the parent folders."""
     assert os.geteuid() == 0, "these attacks are for root: make redteam-root"
     with TemporaryDirectory(prefix="toolcrib-root-") as folder:
         Path(folder).chmod(0o755)
@@ -64,7 +64,7 @@ async def attacked(crib: Crib, tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])
-async def test_nobody_becomes_root_by_a_file_that_a_command_left(crib: Crib, tool: str) -> None:
+async def test_file_left_by_a_command_makes_no_user_root(crib: Crib, tool: str) -> None:
     await attacked(crib, tool)
 
     assert (crib.project / "ign2" / "s").exists()
@@ -72,7 +72,7 @@ async def test_nobody_becomes_root_by_a_file_that_a_command_left(crib: Crib, too
     assert foreign_below(crib.settings.data_dir) == []
     assert not (crib.project / "ign2" / "null").exists()
     for place in (crib.project / "ign2" / "s", crib.project / "kept" / "s"):
-        # Also if the folders around it were open.
+        # Even if its parent folders were open.
         for above in (crib.settings.data_dir, *crib.project.parents, crib.project):
             if above.is_relative_to(crib.settings.data_dir):
                 above.chmod(0o755)
@@ -90,7 +90,7 @@ async def test_another_user_of_the_machine_cannot_reach_the_tree(crib: Crib, too
     assert as_stranger("ls", crib.settings.data_dir / "staging").stdout == ""
 
 
-async def test_what_comes_back_from_the_trash_makes_nobody_root(crib: Crib) -> None:
+async def test_file_restored_from_the_trash_makes_no_user_root(crib: Crib) -> None:
     await ran(crib, ATTACK)
     for place in (crib.project / "ign2" / "s", crib.project / "kept" / "s"):
         place.chmod(0o6755)
@@ -115,7 +115,7 @@ async def test_commands_of_different_workspaces_run_as_different_users_who_own_n
 
 
 async def user_of(crib: Crib) -> int:
-    """The number, as the host sees it, under which a command of this workspace runs."""
+    """Return the uid on the host under which a command of this workspace runs."""
     before = set(descendants(os.getpid()))
     started = await crib.result("bash_start", command="echo up; exec sleep 100")
     process = started["metadata"]["processId"]

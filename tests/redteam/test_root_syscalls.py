@@ -1,4 +1,4 @@
-"""What the kernel offers and a command must not have, when the server runs as root. Run as root."""
+"""Kernel interfaces that a command must not have, when the server runs as root. Run as root."""
 
 import os
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.root, pytest.mark.req("SH-3", part="a server that runs
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])
-def test_a_command_of_a_root_server_gets_nothing_of_the_host(
+def test_command_of_a_root_server_gets_nothing_of_the_host(
     target: Target, attacks: Attacks, port: int, tool: str
 ) -> None:
     assert os.geteuid() == 0, "these attacks are for root: make redteam-root"

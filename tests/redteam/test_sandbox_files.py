@@ -1,4 +1,4 @@
-"""Files that a command must not leave on the host: set-id programs, devices, capabilities; and who may look there."""
+"""Files that a command must not leave on the host: set-id programs, devices, capabilities; and who may read them."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.req("SY-2", part="set-id bits, devices and capabilities
 
 SET_ID = stat.S_ISUID | stat.S_ISGID
 RULES = "echo 'ign*/' > .gitignore; "
-# Every way that the kernel has to make a set-id file. Each says what it got.
+# Every way to create a set-id file. Each prints its result.
 WAYS = python(
     """
 import ctypes, os, stat
@@ -88,7 +88,7 @@ SHELL_WAYS = (
 
 
 def bad_files(*roots: Path) -> list[str]:
-    """What is below the roots and should be on no host."""
+    """Return what is below the roots and should be on no host."""
     found = []
     for root in roots:
         for place, folders, files in os.walk(root):
@@ -99,7 +99,7 @@ def bad_files(*roots: Path) -> list[str]:
                     kind = stat.S_IFMT(seen.st_mode)
                     capable = kind != stat.S_IFLNK and "security.capability" in os.listxattr(path)
                 except FileNotFoundError:
-                    # A command's folders are removed while we look.
+                    # A command's folders are removed while we read.
                     continue
                 if kind != stat.S_IFLNK and (seen.st_mode & SET_ID or kind in (stat.S_IFCHR, stat.S_IFBLK)):
                     found.append(f"{place}/{name} {oct(seen.st_mode)}")
@@ -119,12 +119,12 @@ async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
 
 @pytest.fixture
 async def copying(database: Database, settings: Settings) -> Crib:
-    """Where no overlay can be mounted."""
+    """A sandbox without overlays."""
     engine = assemble(settings, database, sandbox=COPYING)
     return Crib(engine, database, settings, await new_caller(database, settings))
 
 
-async def test_the_commands_of_the_red_team_leave_no_set_id_file(crib: Crib) -> None:
+async def test_red_team_commands_leave_no_set_id_file(crib: Crib) -> None:
     result = await ran(crib, RULES + SHELL_WAYS)
 
     assert result["output"].endswith("done\n")
@@ -133,7 +133,7 @@ async def test_the_commands_of_the_red_team_leave_no_set_id_file(crib: Crib) -> 
     assert bad_files(crib.settings.data_dir) == []
 
 
-async def test_no_call_of_the_kernel_makes_a_set_id_file_a_device_or_an_attribute(crib: Crib) -> None:
+async def test_no_system_call_creates_a_set_id_file_a_device_or_an_attribute(crib: Crib) -> None:
     result = await ran(crib, RULES + WAYS)
 
     assert result["output"] == "made [] [] []\n"
@@ -141,7 +141,7 @@ async def test_no_call_of_the_kernel_makes_a_set_id_file_a_device_or_an_attribut
     assert bad_files(crib.settings.data_dir) == []
 
 
-async def test_nor_does_any_where_the_tree_is_copied(copying: Crib) -> None:
+async def test_no_system_call_does_so_on_a_copied_tree(copying: Crib) -> None:
     result = await ran(copying, RULES + WAYS.replace("exec ", "", 1) + "\n" + SHELL_WAYS)
 
     assert result["output"].startswith("made [] [] []\n")
@@ -157,15 +157,15 @@ async def test_background_processes_cannot_either(crib: Crib) -> None:
     assert bad_files(crib.settings.data_dir) == []
 
 
-async def test_sticky_folders_and_ordinary_modes_are_left_alone(crib: Crib) -> None:
+async def test_sticky_folders_and_ordinary_modes_are_kept(crib: Crib) -> None:
     result = await ran(crib, RULES + "mkdir -m 1777 ign2; touch ign2/x; chmod 751 ign2/x; stat -c %a ign2 ign2/x")
 
     assert result["output"] == "1777\n751\n"
     assert stat.S_IMODE((crib.project / "ign2" / "x").stat().st_mode) == 0o751
 
 
-async def test_what_a_command_takes_from_the_tree_loses_its_bits_on_the_way(crib: Crib) -> None:
-    """A person's own set-id file in the tree is copied up by the kernel with its mode, and may get another name."""
+async def test_file_from_the_tree_loses_its_set_id_bits(crib: Crib) -> None:
+    """The kernel copies up a person's own set-id file with its mode, and it may get another name."""
     (crib.project / "own").write_text("#!/bin/sh\n")
     (crib.project / "own").chmod(0o4755)
 
@@ -175,10 +175,10 @@ async def test_what_a_command_takes_from_the_tree_loses_its_bits_on_the_way(crib
     assert bad_files(crib.project / "ign2", crib.project.parent / "trash") == []
 
 
-async def test_the_trash_gives_nothing_back_with_set_id_bits(crib: Crib) -> None:
+async def test_trash_restores_nothing_with_set_id_bits(crib: Crib) -> None:
     await ran(crib, RULES + "mkdir -p ign2/d; cp /bin/sh ign2/s; cp /bin/sh ign2/d/s")
     folder = crib.project / "ign2"
-    # As an earlier version left it, or a person.
+    # As an earlier version, or a person, left it.
     for place in (folder / "s", folder / "d" / "s", folder / "d", folder):
         place.chmod(0o6755)
 
@@ -192,7 +192,7 @@ async def test_the_trash_gives_nothing_back_with_set_id_bits(crib: Crib) -> None
     assert bad_files(crib.project) == []
 
 
-async def test_a_restored_version_has_no_set_id_bit(crib: Crib) -> None:
+async def test_restored_version_has_no_set_id_bit(crib: Crib) -> None:
     await ran(crib, "cp /bin/ls tool; chmod 755 tool")
     (crib.project / "tool").chmod(0o6755)
 
@@ -203,7 +203,7 @@ async def test_a_restored_version_has_no_set_id_bit(crib: Crib) -> None:
     assert stat.S_IMODE((crib.project / "tool").stat().st_mode) == 0o755
 
 
-def test_normalising_follows_no_link_and_takes_devices_capabilities_and_marks(tmp_path: Path) -> None:
+def test_normalising_follows_no_link_and_removes_devices_capabilities_and_marks(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("x")
     outside.chmod(0o4755)
@@ -227,7 +227,7 @@ def test_normalising_follows_no_link_and_takes_devices_capabilities_and_marks(tm
     assert stat.S_IMODE(outside.stat().st_mode) == 0o4755
 
 
-def test_what_stood_there_before_keeps_its_pipes_and_the_group_that_its_folders_give_on(tmp_path: Path) -> None:
+def test_existing_folder_keeps_its_pipes_and_its_setgid_bit(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
     os.mkfifo(tmp_path / "top" / "pipe")
     (tmp_path / "top").chmod(0o2755)
@@ -242,17 +242,19 @@ def test_what_stood_there_before_keeps_its_pipes_and_the_group_that_its_folders_
     assert stat.S_IMODE((tmp_path / "top" / "s").stat().st_mode) == 0o755
 
 
-# Who may look
+# Read access
 
 
 def open_folders(data: Path) -> list[str]:
-    """The folders that are the server's own, and open to others."""
+    """Return the server's own folders that are open to others."""
     ours = [data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*"), *data.glob("staging/*/*")]
     return [str(place) for place in ours if place.is_dir() and place.stat().st_mode & 0o077]
 
 
 @pytest.mark.req("SY-2", part="data directories")
-async def test_data_directories_are_their_owners_alone(database: Database, settings: Settings, tmp_path: Path) -> None:
+async def test_data_directories_are_accessible_only_to_their_owner(
+    database: Database, settings: Settings, tmp_path: Path
+) -> None:
     before = os.umask(0)
     try:
         apart = settings.model_copy(update={"data_dir": tmp_path / "a" / "data"})
@@ -268,7 +270,7 @@ async def test_data_directories_are_their_owners_alone(database: Database, setti
     assert open_folders(tmp_path / "a" / "data") == []
 
 
-async def test_what_an_earlier_version_left_open_is_closed_at_the_start(crib: Crib) -> None:
+async def test_directories_left_open_by_an_earlier_version_are_closed_at_startup(crib: Crib) -> None:
     await ran(crib, RULES + "mkdir ign; echo x > ign/x; rm -rf ign")
     data = crib.settings.data_dir
     for place in (data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*")):
@@ -281,7 +283,7 @@ async def test_what_an_earlier_version_left_open_is_closed_at_the_start(crib: Cr
     assert crib.project.stat().st_mode & 0o077 == 0
 
 
-def test_closing_reaches_nothing_that_is_not_the_servers(tmp_path: Path) -> None:
+def test_closing_affects_only_the_servers_directories(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir(mode=0o755)
     own.chmod(0o755)
@@ -296,10 +298,10 @@ def test_closing_reaches_nothing_that_is_not_the_servers(tmp_path: Path) -> None
 
 @contextmanager
 def daemon(place: Path) -> Iterator[list[bytes]]:
-    """A host's daemon on a socket at ``place``, and what it was told."""
+    """A daemon of the host with a socket in the tree; records what it received."""
     heard: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as listener:
-        # By way of a short path: that of a test is too long for an address.
+        # Through a short path: that of a test is too long for a socket address.
         folder = os.open(place.parent, os.O_PATH)
         listener.bind(f"/proc/self/fd/{folder}/{place.name}")
         os.close(folder)
@@ -347,7 +349,7 @@ print(far.recv(100).decode(), flush=True)
 
 
 @pytest.mark.req("SY-2", part="daemons that listen in the tree are out of reach")
-async def test_a_daemon_that_listens_in_the_tree_is_not_reached(crib: Crib) -> None:
+async def test_daemon_that_listens_in_the_tree_is_not_reached(crib: Crib) -> None:
     with daemon(crib.project / "daemon.sock") as heard:
         with socket.socket(socket.AF_UNIX) as host:
             folder = os.open(crib.project, os.O_PATH)
@@ -362,7 +364,7 @@ async def test_a_daemon_that_listens_in_the_tree_is_not_reached(crib: Crib) -> N
     assert [said for said in heard if said] == [b"from the host"]
 
 
-async def test_a_command_can_use_sockets_of_its_own(tmp_path: Path) -> None:
+async def test_command_can_use_its_own_sockets(tmp_path: Path) -> None:
     said = await Stand(tmp_path).said(
         python(
             """
@@ -378,6 +380,6 @@ with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as c
     assert said == "connected\n"
 
 
-def test_the_files_that_are_copied_by_the_attacks_are_set_id() -> None:
-    """Otherwise the attacks above would fail for want of a weapon."""
+def test_files_copied_by_the_attacks_are_set_id() -> None:
+    """Otherwise the attacks above would fail for lack of a set-id file."""
     assert os.stat("/usr/bin/passwd").st_mode & os.stat("/usr/bin/su").st_mode & stat.S_ISUID

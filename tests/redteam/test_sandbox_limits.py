@@ -1,4 +1,4 @@
-"""Commands that take more than their share of memory and processors, where no control group counts."""
+"""Commands that take more than their share of memory and CPU, on hosts without cgroups."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ async def attacked(stand: Stand, program: str, limits: ResourceLimits = LIMITS) 
     ids=["dropped from the process", "all but the first page unmapped", "all but the last page unmapped"],
 )
 async def test_shared_memory_that_no_process_has_resident_is_counted(stand: Stand, hide: str) -> None:
-    """The red team held 4,000 MiB under a limit of 2,048 in this way."""
+    """The red team used 4,000 MiB under a limit of 2,048 in this way."""
     result = await attacked(
         stand,
         f"""
@@ -76,14 +76,14 @@ while True: signal.pause()
         "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000",  # MAP_HUGETLB
     ],
 )
-async def test_no_shared_mapping_is_larger_than_what_it_is_counted_for(stand: Stand, flags: str) -> None:
+async def test_too_large_shared_mapping_is_denied(stand: Stand, flags: str) -> None:
     result = await attacked(
         stand, f"print(mapped((16 << 20) + 4096, {flags}), mapped(5 << 30, {flags}))", ResourceLimits()
     )
     assert result.output.text == "None None\n"
 
 
-async def test_zeros_are_read_and_not_mapped_as_shared_memory(stand: Stand) -> None:
+async def test_dev_zero_is_readable_and_not_mappable_as_shared_memory(stand: Stand) -> None:
     result = await attacked(
         stand,
         """
@@ -99,7 +99,7 @@ print(os.read(os.open("/dev/zero", os.O_RDONLY), 1000) == bytes(1000), os.stat("
     assert result.output.text == "0 None\nTrue 0\n"
 
 
-async def test_memory_that_parent_and_child_share_still_works(stand: Stand) -> None:
+async def test_memory_shared_by_parent_and_child_still_works(stand: Stand) -> None:
     result = await attacked(
         stand,
         """
@@ -114,7 +114,7 @@ print(both[0:5])
     assert (result.exit_code, result.output.text) == (0, "b'hello'\n")
 
 
-async def test_private_memory_of_many_is_counted_together(stand: Stand) -> None:
+async def test_private_memory_of_many_processes_is_added_up(stand: Stand) -> None:
     result = await attacked(
         stand,
         """
@@ -128,7 +128,7 @@ signal.pause()
     assert result.stopped == "more than 256 MiB of memory", result
 
 
-async def test_a_command_comes_after_the_server_and_cannot_change_that(stand: Stand) -> None:
+async def test_command_has_lower_priority_than_the_server_and_cannot_raise_it(stand: Stand) -> None:
     said = await stand.said(
         python(
             """
@@ -152,7 +152,7 @@ for attempt in (
     assert said == f"{min(19, os.nice(0) + 5)}\n"
 
 
-async def test_very_many_that_spin_get_only_what_nobody_else_wants(stand: Stand) -> None:
+async def test_very_many_spinning_processes_get_only_idle_cpu_time(stand: Stand) -> None:
     """4 commands with 240 spinning processes each stalled the server for more than half a minute."""
     program = f"""
 import os
@@ -168,7 +168,7 @@ print("demoted")
     assert result.output.text == "demoted\n"
 
 
-async def test_once_demoted_they_stay_so(stand: Stand) -> None:
+async def test_demoted_processes_stay_demoted(stand: Stand) -> None:
     result = await stand.run(
         SandboxCommand(
             python(
@@ -193,7 +193,7 @@ print(os.waitstatus_to_exitcode(os.wait()[1]) == os.SCHED_IDLE)
 
 
 @pytest.mark.req("SY-8", part="cgroup v2 delegation")
-def test_groups_are_made_beside_a_server_that_has_one_of_its_own(tmp_path: Path) -> None:
+def test_cgroups_are_created_beside_a_server_in_its_own_cgroup(tmp_path: Path) -> None:
     """As the kernel shows it to a server that was started with DelegateSubgroup=."""
     unit, leaf = tmp_path / "toolcrib.service", tmp_path / "toolcrib.service" / "server"
     leaf.mkdir(parents=True)
@@ -210,8 +210,8 @@ def test_groups_are_made_beside_a_server_that_has_one_of_its_own(tmp_path: Path)
 
 
 @pytest.mark.req("SH-5", part="closed names are found soon in large trees")
-def test_closed_names_are_looked_for_often_in_a_tree_of_twenty_thousand_folders(tmp_path: Path) -> None:
-    """They stood for 10 to 12 seconds. Measured in the processor's time, of which a busy machine takes none away."""
+def test_protected_names_are_scanned_often_in_a_tree_of_twenty_thousand_folders(tmp_path: Path) -> None:
+    """They stayed for 10 to 12 seconds before. Measured in CPU time, which a busy machine does not affect."""
     for number in range(20_000):
         (tmp_path / str(number // 200) / str(number % 200)).mkdir(parents=True)
     hidden, root = ProtectedPathScanner(), WorkspacePath(Mount.PROJECT, "/")

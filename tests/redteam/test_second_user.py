@@ -1,4 +1,4 @@
-"""Local mode on a shared machine: a second user of it looks at everything while the first one works.
+"""Local mode on a shared machine: a second user inspects everything while the first one works.
 
 Needs root, to be two users: ``pytest -m root tests/redteam/test_second_user.py``.
 """
@@ -27,7 +27,7 @@ from toolcrib.core.ids import new_id
 pytestmark = [pytest.mark.root, pytest.mark.req("SY-6", part="a second user of the machine")]
 
 SHOWN = "It logs you in once:\n\n  "
-# Stays there while the test wants it to: so long its arguments can be read.
+# Runs while the test needs it: for that long its arguments can be read.
 BROWSER = """#!/bin/sh
 echo "$@" > {noted}
 until [ -e {noted}.go ]; do read -t 0.1 _ < /dev/null; sleep 0.05; done
@@ -58,7 +58,7 @@ def own(victim: int) -> Iterator[Laptop]:
         yield made
 
 
-def test_a_second_user_gets_nothing_by_arguments_environment_files_ports_or_sockets(
+def test_second_user_gets_nothing_by_arguments_environment_files_ports_or_sockets(
     own: Laptop, victim: int, other: int
 ) -> None:
     project = own.project()
@@ -87,11 +87,11 @@ def test_a_second_user_gets_nothing_by_arguments_environment_files_ports_or_sock
     assert seen["sockets"] == []
     assert link.port in seen["ports"]
     opened = {(address, status) for _, address, status in seen["answers"] if status == 200}
-    # The page itself is the same for everyone, and says nothing.
+    # The page itself is the same for everyone, and contains nothing.
     assert opened <= {("/", 200)}
 
 
-def test_who_listens_on_a_port_that_was_left_is_not_believed(own: Laptop, victim: int, other: int) -> None:
+def test_listener_on_an_abandoned_port_is_not_trusted(own: Laptop, victim: int, other: int) -> None:
     notes = own.project()
     note = notes / "server.json"
     program = (
@@ -125,7 +125,7 @@ def test_who_listens_on_a_port_that_was_left_is_not_believed(own: Laptop, victim
 
 @contextmanager
 def _attacked(own: Laptop, victim: int, other: int) -> Iterator[Any]:
-    """The second user at work; what they have seen so far."""
+    """Run the second user and return what they have seen so far."""
     folder = own.base / "mallory"
     folder.mkdir()
     program, report = folder / "attacker.py", folder / "report"

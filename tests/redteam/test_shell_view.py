@@ -1,4 +1,4 @@
-"""Commands of an agent that is held to some paths: what is outside is not in their view, and is not changed."""
+"""Commands of an agent that is limited to some paths: other files are not in their view, and are not changed."""
 
 import itertools
 import os
@@ -57,14 +57,14 @@ READS = (
 
 
 @pytest.mark.parametrize("command", READS)
-async def test_what_is_outside_the_paths_cannot_be_read(crib: Crib, command: str) -> None:
+async def test_files_outside_the_paths_cannot_be_read(crib: Crib, command: str) -> None:
     outcome = await crib.call("bash", await hand(crib, paths=["docs/**"]), command=command)
 
     assert SECRET not in str(outcome)
     assert (crib.project / "plan.txt").read_text() == SECRET
 
 
-async def test_what_is_inside_is_read_and_written(crib: Crib) -> None:
+async def test_files_inside_are_read_and_written(crib: Crib) -> None:
     agent = await hand(crib, paths=["docs/**"])
 
     result = await ran(crib, "cat docs/guide.md docs/deep/more.md; echo new > docs/new.md; mkdir docs/d", agent)
@@ -73,7 +73,7 @@ async def test_what_is_inside_is_read_and_written(crib: Crib) -> None:
     assert (crib.project / "docs" / "new.md").read_text() == "new\n"
 
 
-async def test_a_person_and_an_agent_without_paths_see_everything(crib: Crib) -> None:
+async def test_person_and_agent_without_paths_see_everything(crib: Crib) -> None:
     assert (await ran(crib, "cat plan.txt"))["output"] == SECRET
     assert (await ran(crib, "cat plan.txt", await hand(crib)))["output"] == SECRET
 
@@ -94,7 +94,7 @@ async def test_a_person_and_an_agent_without_paths_see_everything(crib: Crib) ->
         "echo 'new*' > .gitignore; mkdir newdir; echo x > newdir/x",
     ],
 )
-async def test_what_is_outside_cannot_be_changed(crib: Crib, command: str) -> None:
+async def test_files_outside_cannot_be_changed(crib: Crib, command: str) -> None:
     before = {
         path: path.lstat().st_mtime_ns for path in sorted(crib.project.parent.rglob("*")) if "state" not in str(path)
     }
@@ -109,7 +109,7 @@ async def test_what_is_outside_cannot_be_changed(crib: Crib, command: str) -> No
     assert not (crib.project / "newdir").exists()
 
 
-async def test_globs_of_files_take_away_and_single_zones_hold_too(crib: Crib) -> None:
+async def test_file_globs_exclude_and_single_directories_work_too(crib: Crib) -> None:
     agent = await hand(crib, paths=["*.md", "!docs/deep/**", "!@central/**"])
 
     result = await ran(crib, "cat docs/guide.md docs2/x.md docs/deep/more.md plan.txt /central/docs/guide.md; :", agent)
@@ -117,7 +117,7 @@ async def test_globs_of_files_take_away_and_single_zones_hold_too(crib: Crib) ->
     assert result["output"] == "for all" + SECRET
 
 
-async def test_the_view_is_masked_where_the_tree_is_copied_too(crib: Crib) -> None:
+async def test_view_is_masked_on_a_copied_tree_too(crib: Crib) -> None:
     copying = Crib(assemble(crib.settings, crib.database, sandbox=COPYING), crib.database, crib.settings, crib.caller)
 
     outcome = await copying.call("bash", await hand(crib, paths=["docs/**"]), command=READS[0])
@@ -125,7 +125,7 @@ async def test_the_view_is_masked_where_the_tree_is_copied_too(crib: Crib) -> No
     assert SECRET not in str(outcome)
 
 
-async def test_explain_says_what_a_command_would_see(crib: Crib) -> None:
+async def test_explain_reports_what_a_command_would_see(crib: Crib) -> None:
     agent = await hand(crib, paths=["docs/**", "!docs/deep/**"])
 
     told = crib.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
@@ -143,7 +143,7 @@ GLOBS = (
 
 @pytest.mark.parametrize("globs", [*itertools.combinations(GLOBS, 1), *itertools.combinations(GLOBS, 2)])
 @pytest.mark.parametrize("taken", [(), ("!docs/x",), ("!**/a.md",)])
-def test_a_file_is_masked_exactly_if_no_glob_covers_it(
+def test_file_is_masked_exactly_if_no_glob_covers_it(
     tmp_path_factory: pytest.TempPathFactory, globs: tuple[str, ...], taken: tuple[str, ...]
 ) -> None:
     root = tree_of_all_names(tmp_path_factory)
@@ -163,7 +163,7 @@ _TREES: list[Path] = []
 
 
 def tree_of_all_names(factory: pytest.TempPathFactory) -> Path:
-    """Folders of these names in folders of these names, three deep, and files in each. Made once."""
+    """Nested folders of these names, three deep, with files in each. Created once."""
     if not _TREES:
         root = factory.mktemp("names")
         for parts in itertools.product(("docs", "src", "b"), repeat=3):

@@ -32,7 +32,7 @@ PLAN = {"title": "t", "content": "one\n"}
 
 @dataclass
 class Past:
-    """What was done before the agent calls."""
+    """What happens before the agent's call."""
 
     file_id: str
     version_id: str
@@ -94,7 +94,7 @@ async def ready(crib: Crib, past: Past, name: str) -> tuple[Caller, dict[str, An
     if name == "fs.apply_patch":
         await done(crib, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
     if name == "undo":
-        # An agent takes back its own calls only.
+        # An agent undoes only its own calls.
         await crib.result("write", path="/a.txt", content="one\n", overwrite=True)
         past.call_id = await done(crib, agent, "write", path="/a.txt", content="two\n", overwrite=True)
     return agent, CHANGES[name](past)
@@ -116,7 +116,7 @@ def test_every_tool_is_either_shown_or_known_to_change_no_file(crib: Crib) -> No
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_an_approval_shows_what_would_change_and_just_that_is_done(crib: Crib, past: Past, name: str) -> None:
+async def test_approval_shows_the_changes_and_exactly_those_are_executed(crib: Crib, past: Past, name: str) -> None:
     agent, arguments = await ready(crib, past, name)
     before = listing(crib)
 
@@ -142,7 +142,7 @@ def listing(crib: Crib) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_what_is_taken_back_is_shown_as_a_diff(crib: Crib, past: Past, name: str) -> None:
+async def test_undo_is_shown_as_a_diff(crib: Crib, past: Past, name: str) -> None:
     agent, arguments = await ready(crib, past, name)
     approval = await asked(crib, agent, name, **arguments)
 
@@ -154,7 +154,7 @@ async def test_what_is_taken_back_is_shown_as_a_diff(crib: Crib, past: Past, nam
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_no_grant_covers_what_was_not_seen(crib: Crib, past: Past, name: str) -> None:
+async def test_grant_covers_nothing_that_was_not_shown(crib: Crib, past: Past, name: str) -> None:
     agent, arguments = await ready(crib, past, name)
     approval = await asked(crib, agent, name, **arguments)
 
@@ -165,7 +165,7 @@ async def test_no_grant_covers_what_was_not_seen(crib: Crib, past: Past, name: s
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_a_yes_is_about_the_versions_that_were_shown(crib: Crib, past: Past, name: str) -> None:
+async def test_approval_covers_the_versions_that_were_shown(crib: Crib, past: Past, name: str) -> None:
     agent, arguments = await ready(crib, past, name)
     approval = await asked(crib, agent, name, **arguments)
     await crib.result("write", path="/a.txt", content="mine\n", overwrite=True)
@@ -189,8 +189,8 @@ async def sneaky(context: ToolContext) -> str:
     return "done"
 
 
-async def test_a_tool_that_writes_what_it_did_not_declare_is_asked_about_once_more(crib: Crib) -> None:
-    """A tool of one's own may change files that its arguments do not name."""
+async def test_tool_that_writes_undeclared_files_is_asked_about_again(crib: Crib) -> None:
+    """A custom tool may change files that its arguments do not name."""
     crib = with_tools(crib, sneaky)
     outcome = await crib.call("sneaky", await supervised(crib, "sneaky"))
     first = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
@@ -209,7 +209,7 @@ async def test_a_tool_that_writes_what_it_did_not_declare_is_asked_about_once_mo
     assert (crib.project / "unseen.txt").read_text() == "x\n"
 
 
-# What ignore rules keep out of the history is moved and not read, and yet a yes is about its content.
+# Ignored files are moved and not read, and yet an approval covers their content.
 
 INSTALL = "mkdir -p out/deep out/locked; echo one > out/a; echo two > out/deep/b; ln -s a out/l; echo x > out/locked/c"
 
@@ -238,7 +238,7 @@ def staged(crib: Crib) -> Path:
     return lying
 
 
-async def test_an_ignored_file_that_a_command_changes_is_shown_by_its_hash_and_as_a_diff(shell: Crib) -> None:
+async def test_ignored_file_changed_by_a_command_is_shown_by_its_hash_and_as_a_diff(shell: Crib) -> None:
     (shell.project / "build.log").write_text("old\n")
 
     approval = await effect(shell, "echo new > build.log; echo more > other.log; echo kept > kept; mkdir d")
@@ -255,13 +255,13 @@ async def test_an_ignored_file_that_a_command_changes_is_shown_by_its_hash_and_a
     assert (shell.project / "build.log").read_text() == "new\n"
 
 
-async def test_each_file_of_a_folder_that_is_moved_whole_is_shown_by_its_hash(shell: Crib) -> None:
+async def test_each_file_of_a_moved_folder_is_shown_by_its_hash(shell: Crib) -> None:
     approval = await effect(shell, f"{INSTALL}; chmod 000 out/locked/c out/locked")
 
     changes = by_path(approval)
     assert changes["/out/a"]["after"]["sha256"] == hexdigest("one\n")
     assert changes["/out/deep/b"]["after"]["sha256"] == hexdigest("two\n")
-    # Nothing is hidden by being locked, and it is locked still.
+    # A locked folder hides nothing, and it is still locked.
     assert changes["/out/locked/c"]["after"] == {"sha256": hexdigest("x\n"), "size": 2, "mode": "0"}
     assert changes["/out/l"]["target"] == "a"
     assert len(changes["/out"]["after"]["sha256"]) == 64
@@ -273,7 +273,7 @@ async def test_each_file_of_a_folder_that_is_moved_whole_is_shown_by_its_hash(sh
     os.chmod(shell.project / "out" / "locked", 0o700)
 
 
-async def test_of_very_many_files_in_a_folder_the_others_are_counted_and_part_of_its_hash(shell: Crib) -> None:
+async def test_folder_with_very_many_files_shows_a_count_and_hashes_them_all(shell: Crib) -> None:
     approval = await effect(shell, "mkdir out; cd out; seq 700 | xargs touch")
 
     assert len(approval.changes) < 600
@@ -285,7 +285,7 @@ async def test_of_very_many_files_in_a_folder_the_others_are_counted_and_part_of
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_a_secret_that_is_ignored_is_shown_by_its_hash_only(shell: Crib) -> None:
+async def test_ignored_secret_is_shown_by_its_hash_only(shell: Crib) -> None:
     (shell.project / ".env").write_text("KEY=hunter2\n")
 
     approval = await effect(shell, "rm .env; echo KEY=swordfish > .env")
@@ -329,16 +329,14 @@ def _behind_a_lock(lying: Path) -> None:
     "tamper",
     [_other_bytes, _another_file, _our_own_kind_of_name, _a_mode, _a_link, _a_file_less, _behind_a_lock],
 )
-async def test_what_was_tampered_with_while_it_waited_is_not_committed(
-    shell: Crib, tamper: Callable[[Path], None]
-) -> None:
+async def test_effect_tampered_with_while_pending_is_not_committed(shell: Crib, tamper: Callable[[Path], None]) -> None:
     approval = await effect(shell, INSTALL)
     tamper(staged(shell))
 
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_a_single_file_that_was_tampered_with_is_not_committed(shell: Crib) -> None:
+async def test_single_file_tampered_with_is_not_committed(shell: Crib) -> None:
     approval = await effect(shell, "echo good > x.log")
     # In place, so that it is the same inode with the same size.
     staged(shell).write_text("evil\n")
@@ -346,7 +344,7 @@ async def test_a_single_file_that_was_tampered_with_is_not_committed(shell: Crib
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_what_a_diff_was_shown_against_must_stand_there_still(shell: Crib) -> None:
+async def test_base_of_a_shown_diff_must_be_unchanged(shell: Crib) -> None:
     (shell.project / "x.log").write_text("old\n")
     approval = await effect(shell, "echo new >> x.log")
     (shell.project / "x.log").write_text("own\n")
@@ -358,7 +356,7 @@ async def test_what_a_diff_was_shown_against_must_stand_there_still(shell: Crib)
 
 
 async def refused_as_unlike_shown(crib: Crib, approval: Approval) -> Approval:
-    """The yes does not count: the call is asked about anew, with what it would change now."""
+    """The approval does not count: the call is asked about again, with its current changes."""
     before = listing(crib)
     await decide(crib, approval)
 

@@ -1,4 +1,4 @@
-"""What a person approves is what they see: names turned round, code pushed out of sight, lines that are none."""
+"""What a person approves is what they see: reversed names, code pushed out of sight, fake lines."""
 
 import json
 from typing import Any
@@ -60,7 +60,7 @@ HIDDEN = {
     "turned round": "access = 'user\u202e \u2066// only admins\u2069 \u2066'",
     "of tags": "ok\U000e0072\U000e006d",
 }
-# Whether every part of every changed line is inside the box that can be seen, after it was scrolled to.
+# Whether every part of every changed line is inside the visible box, after scrolling to it.
 LINES_IN_SIGHT = """
 region => {
   const box = region.getBoundingClientRect();
@@ -80,21 +80,21 @@ region => {
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["what"])
-def test_text_is_shown_as_the_web_shows_it(case: dict[str, str]) -> None:
+def test_text_is_shown_as_the_web_ui_shows_it(case: dict[str, str]) -> None:
     assert escape(case["text"]) == case["shown"]
     assert escape_line(case["text"]) == case["line"]
     assert plain(case["text"]) == case["shown"], "and so does the terminal"
 
 
 @given(st.text())
-def test_nothing_that_deceives_is_left(text: str) -> None:
+def test_no_deceptive_character_is_left(text: str) -> None:
     shown = escape(text)
     assert not any(first <= ord(sign) <= last for sign in shown for first, last in ESCAPED)
     assert shown.count("\n") == text.count("\n")
     assert escape(shown) == shown
 
 
-async def test_every_changed_line_can_be_seen_before_it_is_approved(
+async def test_every_changed_line_is_visible_before_approval(
     workspace_page: Page, workspace: Workspace, model: ModelServer, screenshot: Screenshot
 ) -> None:
     page = workspace_page
@@ -118,14 +118,14 @@ async def test_every_changed_line_can_be_seen_before_it_is_approved(
     assert found["lines"] == [escape(line) for line in HIDDEN.values()]
     await screenshot(page, "approval-hidden")
 
-    # Whatever the column's width: on a telephone, and where two columns have room.
+    # For every column width: on a phone, and where two columns fit.
     for width in (390, 1280, 1920):
         await page.set_viewport_size({"width": width, "height": 900})
         found = await seen(diff)
         assert (found["out"], found["sideways"]) == ([], 0), width
 
 
-async def test_a_command_keeps_its_lines_where_it_is_approved_and_where_it_is_remembered(
+async def test_command_keeps_its_lines_in_approvals_and_in_the_saved_rule(
     workspace_page: Page, workspace: Workspace, model: ModelServer, screenshot: Screenshot
 ) -> None:
     page = workspace_page
@@ -144,13 +144,13 @@ async def test_a_command_keeps_its_lines_where_it_is_approved_and_where_it_is_re
 
 
 async def seen(diff: Any) -> Any:
-    # Twice: what comes into sight is measured, and may push others away.
+    # Twice: what scrolls into sight is measured, and may push others away.
     await diff.evaluate(LINES_IN_SIGHT)
     return await diff.evaluate(LINES_IN_SIGHT)
 
 
 async def in_its_lines(within: Any, command: str) -> None:
-    """The second line begins below the first, and all of it is inside the page."""
+    """The second line starts below the first, and all of it is inside the page."""
     shown = within.locator("code", has_text="rm -rf src").first
     await expect(shown).to_be_visible()
     tops = await shown.evaluate(

@@ -1,4 +1,4 @@
-"""An address that a user names never leads into the server's own network, however it is written."""
+"""A URL from a user never leads into the server's own network, however it is written."""
 
 import asyncio
 import socket
@@ -30,7 +30,7 @@ INSIDE = """
 [2002:7f00:1::] [2002:a9fe:a9fe::1] [2001:0:7f00:1::] [2001:0:4136:e378:8000:63bf:3fff:fdd2] [::ffff:10.0.0.1]
 [::ffff:169.254.169.254] [::a9fe:a9fe]
 """
-# Where each part of an address is in doubt: what is the name, and what belongs to it.
+# URLs in which each part is ambiguous: which part is the host name, and what belongs to it.
 CONFUSED = [
     "http://example.com@127.0.0.1:{port}/",
     "http://127.0.0.1:{port}@example.com/",
@@ -54,7 +54,7 @@ CONFUSED = [
 
 @dataclass
 class Listener:
-    """Somebody inside the network, who must not be spoken to."""
+    """An internal service, which must not be contacted."""
 
     port: int
     spoken_to: list[Any] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Listener:
 
 @contextmanager
 def listening() -> Iterator[Listener]:
-    """Listens on every address of this machine and notes who comes, also if they say nothing."""
+    """Listens on every address of this machine and records every connection, also silent ones."""
     with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         listener = Listener(server.getsockname()[1])
 
@@ -95,7 +95,7 @@ def urls(port: int, scheme: str) -> list[str]:
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
 @pytest.mark.parametrize("provider", ["openai-compatible", "ollama"])
-def test_the_address_of_a_model_leads_nowhere_inside(
+def test_model_url_cannot_reach_internal_addresses(
     target: Target, attacks: Attacks, inside: Listener, provider: str
 ) -> None:
     for url in urls(inside.port, "http"):
@@ -108,13 +108,13 @@ def test_the_address_of_a_model_leads_nowhere_inside(
 
 @pytest.mark.req("MC-1", part="an address does not lead into the server's network")
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_the_address_of_an_mcp_server_leads_nowhere_inside(
+def test_mcp_server_url_cannot_reach_internal_addresses(
     target: Target, attacks: Attacks, inside: Listener, scheme: str
 ) -> None:
     path, headers = f"{target.mallory.workspace}/mcp-servers", target.mallory.owner.headers
     for url in urls(inside.port, scheme):
         answer = target.http.post(path, json={"name": "inside", "url": url}, headers=headers)
-        # Made and looked at: then the answer is what it found, and it is not kept.
+        # Added and inspected: the response is the inspection's result, and the server is not stored.
         if answer.status_code == 201:
             assert target.http.delete(f"{path}/{answer.json()['id']}", headers=headers).status_code == 204
         held = refused(answer) and not inside.spoken_to
@@ -123,7 +123,7 @@ def test_the_address_of_an_mcp_server_leads_nowhere_inside(
 
 
 def refused(answer: httpx2.Response) -> bool:
-    """Whether the address was refused for what it is, and not because nobody happened to answer there."""
+    """Return whether the URL was rejected for what it is, and not because nothing answers there."""
     if answer.status_code == 400:
         return True
     words = (
@@ -137,7 +137,7 @@ def refused(answer: httpx2.Response) -> bool:
     return any(word in answer.text for word in words)
 
 
-# Names, by a resolver of the attacker's
+# Names, with an attacker's resolver
 
 NAMES = {
     "loopback.attacker.example": ["127.0.0.1"],
@@ -156,7 +156,7 @@ NAMES = {
 
 @pytest.fixture
 def attackers_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of the machine answers as the attacker's zone says."""
+    """The machine's resolver answers with the attacker's zone."""
 
     def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:
         families = {True: socket.AF_INET6, False: socket.AF_INET}
@@ -167,7 +167,7 @@ def attackers_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
 @pytest.mark.usefixtures("attackers_names")
-async def test_a_name_that_resolves_inside_is_not_connected_to(attacks: Attacks, inside: Listener) -> None:
+async def test_name_that_resolves_to_an_internal_address_is_not_contacted(attacks: Attacks, inside: Listener) -> None:
     for name in NAMES:
         async with httpx2.AsyncClient(transport=HttpPool(NetworkPolicy((), setting="X")), trust_env=False) as client:
             try:
@@ -179,8 +179,10 @@ async def test_a_name_that_resolves_inside_is_not_connected_to(attacks: Attacks,
 
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
-async def test_a_redirect_inside_is_not_followed(target: Target, attacks: Attacks, inside: Listener) -> None:
-    """Also where the operator allows the first address: a redirect from there is the attacker's word."""
+async def test_redirect_to_an_internal_address_is_not_followed(
+    target: Target, attacks: Attacks, inside: Listener
+) -> None:
+    """Also where the operator allows the first address: the attacker controls a redirect from there."""
     for status in (301, 302, 303, 307, 308):
         async with redirecting(status, f"http://127.0.0.1:{inside.port}/") as port:
             allowed = NetworkPolicy((f"127.0.0.1:{port}",), setting="X")

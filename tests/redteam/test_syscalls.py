@@ -1,4 +1,4 @@
-"""What the kernel offers and a command must not have: tried through the real tools, answer by answer."""
+"""Kernel interfaces that a command must not have, tried through the real tools, one by one."""
 
 import json
 import platform
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.req("SH-3", part="system calls, sockets and files of th
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where somebody listens on the host, on every address."""
+    """A listener on the host, on every address."""
     with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])
-def test_a_command_gets_nothing_of_the_host(target: Target, attacks: Attacks, port: int, tool: str) -> None:
+def test_command_gets_nothing_of_the_host(target: Target, attacks: Attacks, port: int, tool: str) -> None:
     attack_from_inside(target, attacks, port, tool)
 
 
 def attack_from_inside(target: Target, attacks: Attacks, port: int, tool: str) -> None:
-    """Try every probe in a command, and judge what the kernel said to each."""
+    """Try every probe in a command, and check the kernel's result of each."""
     assert platform.machine() == "x86_64", "these numbers are those of x86_64: write the table of this machine"
     every = probes(port)
     listed = [[probe.name, probe.kind, probe.arguments] for probe in every]

@@ -1,4 +1,4 @@
-"""Attack 13: a member trusts an agent further than its owner does, so that nobody is asked any more (PO-3)."""
+"""Attack 13: a member raises an agent's trust above its owner's, so that no approval is requested any more (PO-3)."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -56,9 +56,7 @@ async def session_of(crib: Crib, **rules: object) -> Session:
 
 
 @pytest.mark.parametrize("own", ["supervised", "guided"])
-async def test_a_member_cannot_trust_the_owners_session_further_than_the_agent_is(
-    crib: Crib, sessions: SessionStore, own: str
-) -> None:
+async def test_member_cannot_raise_session_trust_above_the_agents(crib: Crib, sessions: SessionStore, own: str) -> None:
     session = await session_of(crib, trust=own)
     member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
 
@@ -70,7 +68,7 @@ async def test_a_member_cannot_trust_the_owners_session_further_than_the_agent_i
     assert (await sessions.get(member, session.id)).trust is None
 
 
-async def test_a_member_may_ask_for_more_questions_and_back_again(crib: Crib, sessions: SessionStore) -> None:
+async def test_member_may_lower_trust_and_raise_it_back(crib: Crib, sessions: SessionStore) -> None:
     session = await session_of(crib, trust="guided")
     member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
 
@@ -78,7 +76,7 @@ async def test_a_member_may_ask_for_more_questions_and_back_again(crib: Crib, se
         assert (await sessions.set_trust(member, session.id, trust)).trust is trust
 
 
-async def test_an_owner_trusts_further_unless_a_ceiling_says_how_far(crib: Crib, sessions: SessionStore) -> None:
+async def test_owner_raises_trust_up_to_the_ceiling(crib: Crib, sessions: SessionStore) -> None:
     owner = Tenant.of(crib.caller)
     free = await session_of(crib, trust="supervised")
     bound = await session_of(crib, trust="supervised", max_trust="guided")
@@ -92,7 +90,7 @@ async def test_an_owner_trusts_further_unless_a_ceiling_says_how_far(crib: Crib,
             await sessions.set_trust(owner, session.id, TrustLevel.GUIDED)
 
 
-async def test_members_may_go_as_far_as_the_agents_ceiling(crib: Crib, sessions: SessionStore) -> None:
+async def test_members_raise_trust_up_to_the_agents_ceiling(crib: Crib, sessions: SessionStore) -> None:
     session = await session_of(crib, trust="supervised", max_trust="guided")
     member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
 
@@ -112,7 +110,7 @@ async def test_only_owners_set_the_workspaces_ceiling(crib: Crib, role: Workspac
     assert (await workspaces.get(other)).max_trust is TrustLevel.GUIDED
 
 
-async def test_the_ceiling_binds_an_autonomous_agent_that_acts_by_its_key(crib: Crib) -> None:
+async def test_ceiling_limits_an_autonomous_agent_with_its_own_key(crib: Crib) -> None:
     owner = Tenant.of(crib.caller)
     agent = (await hired(crib, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
     assert agent is not None
@@ -147,7 +145,7 @@ async def sent(office: Office) -> RunState:
     return run.state
 
 
-async def test_a_run_is_bound_by_ceilings_that_came_after_the_session_was_trusted(
+async def test_later_ceilings_limit_a_run_of_a_trusted_session(
     crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
     office = await opened_office(crib, model, providers, trust="guided")
@@ -159,7 +157,7 @@ async def test_a_run_is_bound_by_ceilings_that_came_after_the_session_was_truste
     assert await sent(office) is RunState.WAITING
 
 
-async def test_what_a_member_said_does_not_outlive_a_stricter_agent(
+async def test_members_setting_does_not_outlive_a_stricter_agent(
     crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
     office = await opened_office(crib, model, providers, trust="autonomous")
@@ -172,7 +170,7 @@ async def test_what_a_member_said_does_not_outlive_a_stricter_agent(
     assert await sent(office) is RunState.WAITING
 
 
-def test_an_agent_is_not_declared_beyond_its_own_ceiling() -> None:
+def test_agent_cannot_be_declared_above_its_own_ceiling() -> None:
     with pytest.raises(BadArguments) as wrong:
         parse_definition("trust: autonomous\nmax_trust: guided\n")
     assert "trust" in wrong.value.fields

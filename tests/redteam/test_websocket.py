@@ -1,4 +1,4 @@
-"""The WebSocket, by clients that mean no good: bad handshakes, bad frames, bad messages. Never a 500, never a stall."""
+"""Hostile WebSocket clients: bad handshakes, bad frames, bad messages. Never a 500, never a stall."""
 
 import json
 import random
@@ -20,16 +20,16 @@ from tests.wait_until import PATIENCE
 
 pytestmark = pytest.mark.req("EV-2", part="hostile clients")
 
-# How a client that breaks the protocol is shown out: protocol error, wrong kind, not UTF-8, policy, too large.
+# Close codes for a client that breaks the protocol: protocol error, wrong kind, not UTF-8, policy, too large.
 BROKEN = {1002, 1003, 1007, 1008, 1009}
-# The server's own fault, in its words and in the protocol's.
+# The server's own error, in our codes and in the protocol's.
 OUR_FAULT = {1011, 4500}
 INTERNAL_ERROR = "internal_error"
 
 
 @pytest.fixture(autouse=True)
 def nothing_unforeseen(target: Target) -> Iterator[None]:
-    """Whatever clients send, the server foresaw it."""
+    """The server handles whatever clients send without an unexpected error."""
     before = target.server.logged().count(INTERNAL_ERROR)
     yield
     said = target.server.logged()
@@ -41,7 +41,7 @@ def path_of(target: Target) -> str:
 
 
 def upgrade(target: Target, **changed: str | None) -> dict[str, str]:
-    """The headers of a good request to upgrade, but for what is changed; None leaves one out."""
+    """Return the headers of a valid upgrade request, with changes; None removes one."""
     headers: dict[str, str | None] = {
         "Host": target.server.origin.removeprefix("http://"),
         "Connection": "Upgrade",
@@ -73,7 +73,7 @@ HANDSHAKES: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("name", HANDSHAKES)
-def test_a_bad_handshake_opens_nothing(target: Target, name: str) -> None:
+def test_bad_handshake_opens_no_connection(target: Target, name: str) -> None:
     with raw_websocket(target.server.origin, path_of(target), upgrade(target, **HANDSHAKES[name])) as opened:
         assert opened.status == 0 or 400 <= opened.status < 500
 
@@ -90,7 +90,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_bad_address_opens_nothing(target: Target, name: str) -> None:
+def test_bad_url_opens_no_connection(target: Target, name: str) -> None:
     path, status = PATHS[name]
     own, foreign = target.ada.ids["workspace_id"], target.mallory.ids["workspace_id"]
     asked = f"/api/v1{path.format(own=own, foreign=foreign)}"
@@ -123,7 +123,7 @@ FRAMES: dict[str, Callable[[RawWebSocket], object]] = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_a_bad_frame_ends_the_connection_and_nothing_else(target: Target, name: str) -> None:
+def test_bad_frame_closes_only_its_connection(target: Target, name: str) -> None:
     with raw_websocket(target.server.origin, path_of(target), upgrade(target)) as link:
         assert link.status == 101
         FRAMES[name](link)
@@ -176,7 +176,7 @@ def connected(target: Target, protocol: str | None) -> Iterator[ClientConnection
 
 
 @pytest.mark.parametrize("protocol", [None, "toolcrib.chat", "toolcrib.plain"])
-def test_a_bad_message_is_answered_or_ends_the_connection(
+def test_bad_message_gets_an_error_or_closes_the_connection(
     target: Target, attacks: Attacks, protocol: str | None
 ) -> None:
     for message in MESSAGES:
@@ -187,7 +187,7 @@ def test_a_bad_message_is_answered_or_ends_the_connection(
 @pytest.mark.parametrize(
     "count", [pytest.param(60, id="quick"), pytest.param(3_000, id="campaign", marks=pytest.mark.redteam)]
 )
-def test_no_generated_message_is_the_servers_fault(target: Target, attacks: Attacks, count: int) -> None:
+def test_no_generated_message_causes_a_server_error(target: Target, attacks: Attacks, count: int) -> None:
     choose = random.Random(SEED)
     with connected_again(target) as link:
         for number in range(count):
@@ -196,7 +196,7 @@ def test_no_generated_message_is_the_servers_fault(target: Target, attacks: Atta
 
 
 def sent(target: Target, protocol: str | None, message: str | bytes) -> int | None:
-    """Send a message, then another; the code with which the connection ended, None if it goes on."""
+    """Send a message, then another; return the close code, or None if the connection stays open."""
     with connected(target, protocol) as link:
         return _sent(link, message)
 
@@ -204,7 +204,7 @@ def sent(target: Target, protocol: str | None, message: str | bytes) -> int | No
 def _sent(link: ClientConnection, message: str | bytes) -> int | None:
     try:
         link.send(message)
-        # Answered by the web server itself, and only when it has taken all that came before.
+        # The web server itself answers it, and only after it has read everything before.
         assert link.ping().wait(PATIENCE), "the server does not answer any more"
     except ConnectionClosed as closed:
         return closed.rcvd.code if closed.rcvd else None
@@ -212,7 +212,7 @@ def _sent(link: ClientConnection, message: str | bytes) -> int | None:
 
 
 class Reconnecting:
-    """One connection after another: a message may end the one that it came by."""
+    """Reconnects as needed: a message may close its connection."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -220,7 +220,7 @@ class Reconnecting:
         self._context: Any = None
 
     def send(self, message: str, number: int) -> int | None:
-        # A client that takes nothing is let go: it begins anew before that.
+        # A client that does not read is disconnected: it reconnects before that.
         if self._link is None or number % 50 == 0:
             self.close()
             self._context = connected(self._target, None)
@@ -259,7 +259,7 @@ FIELDS = ["conversationId", "after", "tool", "args", "toolId", "approved", "appr
 
 
 def _message(choose: random.Random, ids: dict[str, str]) -> Any:
-    """A message of the protocol with values of any kind in it, some of them good."""
+    """Return a message of the protocol with values of any kind, some of them valid."""
     good = {
         "conversationId": ids["session_id"], "toolId": ids["call_id"], "approvalId": ids["approval_id"],
         "questionId": ids["question_id"], "tool": "ls", "args": {"path": "/"}, "after": 0, "content": "x",
@@ -273,7 +273,7 @@ def _message(choose: random.Random, ids: dict[str, str]) -> Any:
     return {"type": choose.choice(TYPES), "payload": payload, "id": choose.choice([1, "x", *odd])}
 
 
-def test_a_volley_of_pings_and_large_messages_holds_nobody_up(target: Target) -> None:
+def test_flood_of_pings_and_large_messages_delays_no_other_client(target: Target) -> None:
     with raw_websocket(target.server.origin, path_of(target), upgrade(target)) as link:
         for _ in range(2_000):
             link.send(PING, b"x" * 125)

@@ -1,4 +1,4 @@
-"""People who come to a real server: each with an account, a workspace and a client that is logged in."""
+"""Users of a real server: each with an account, a workspace and a logged-in client."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ class Visitor:
         return await self.client.post(f"/workspaces/{self.workspace_id}/tools", json={"tool": tool, "args": arguments})
 
     async def result(self, tool: str, **arguments: Any) -> Any:
-        """What a call gave; it must succeed."""
+        """Make a call that must succeed and return its result."""
         answer = await self.call(tool, **arguments)
         assert answer.status_code == 200, answer.text[:1000]
         return answer.json()["result"]
@@ -37,7 +37,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visitor(server: Server) -> AsyncIterator[Visitor]:
-    """Someone new. The server must let people register."""
+    """Register a new person. The server must allow registration."""
     email = f"{uuid4().hex}@example.com"
     async with client_of(server) as stranger:
         person = {"email": email, "password": PASSWORD}

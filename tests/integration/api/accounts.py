@@ -1,4 +1,4 @@
-"""Who appears in these tests, and how an error is read."""
+"""People who use the API in these tests, and a helper that checks errors."""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -38,12 +38,12 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def new_email() -> str:
-    """An address that no other test uses: they share a database."""
+    """Return an address that no other test uses: tests share a database."""
     return f"{secrets.token_hex(8)}@example.com"
 
 
 def code_of(response: httpx2.Response) -> tuple[int, str]:
-    """Status and code of an error, once its envelope is seen to be whole."""
+    """Check the error envelope and return the status and the code."""
     body = response.json()
     assert body["success"] is False
     assert body["error"]

@@ -1,4 +1,4 @@
-"""The application over a real database, and people who are already logged in to it."""
+"""The application over a real database, with people who are already logged in."""
 
 from collections.abc import AsyncIterator
 
@@ -103,7 +103,7 @@ def app(services: ApiServices) -> FastAPI:
 
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    """Every answer that it gets must be as the API is described."""
+    """A client that checks every response against the OpenAPI document."""
     described = Described(app.openapi())
 
     async def check(response: httpx2.Response) -> None:
@@ -119,7 +119,7 @@ async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 def newcomer(services: ApiServices) -> Newcomer:
-    """Makes another person."""
+    """Create another person."""
 
     async def make() -> Someone:
         email = new_email()
@@ -133,7 +133,7 @@ def newcomer(services: ApiServices) -> Newcomer:
 
 @pytest.fixture
 def founded(services: ApiServices) -> Founder:
-    """Makes a workspace that belongs to someone."""
+    """Create a workspace that a person owns."""
 
     async def make(owner: Someone) -> WorkspaceId:
         workspace = await services.workspaces.create(ActingUser(owner.id), name="website", node="test-node")
@@ -155,7 +155,7 @@ async def workspace_id(founded: Founder, ada: Someone) -> WorkspaceId:
 
 @pytest.fixture
 async def room(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) -> AsyncIterator[Room]:
-    """A session of Ada's, behind a server that listens."""
+    """A session in Ada's workspace, behind a listening server."""
     tenant = Tenant(workspace_id, ada.id, 0)
     session = await services.sessions.create(tenant, title="a room")
     async with listening(services) as address:

@@ -1,4 +1,4 @@
-"""Changes of who may do what stand in the audit log, beside the calls: who, what, from what to what, and no secret."""
+"""The audit log records changes of permissions: who changed what, the old and the new value, and no secret."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def tenant(workspace_id: WorkspaceId, ada: Someone) -> Tenant:
 
 
 async def records(client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> list[dict[str, Any]]:
-    """The oldest first."""
+    """Return the records, oldest first."""
     address = f"/workspaces/{workspace_id}/audit"
     found = (await client.get(address, headers=ada.headers, params={"kind": "admin"})).json()["items"]
     calls = (await client.get(address, headers=ada.headers, params={"kind": "call"})).json()["items"]
@@ -53,7 +53,7 @@ def of_no_workspace(urls: DatabaseUrls, user: Someone) -> list[tuple[str, dict[s
         ).fetchall()
 
 
-async def test_members_and_their_roles(
+async def test_changes_of_members_and_roles_are_recorded(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, newcomer: Newcomer, tenant: Tenant
 ) -> None:
     bob = await newcomer()
@@ -72,7 +72,7 @@ async def test_members_and_their_roles(
     assert {record["input"]["subject"] for record in found} == {str(bob.id)}
 
 
-async def test_agents_their_rules_and_keys(
+async def test_changes_of_agents_rules_and_keys_are_recorded(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, tenant: Tenant
 ) -> None:
     agent = await services.agents.create(tenant, name="writer", definition="trust: supervised")
@@ -95,7 +95,7 @@ async def test_agents_their_rules_and_keys(
     assert SECRET not in str(found)
 
 
-async def test_trust_in_a_session_and_its_ceiling(
+async def test_changes_of_session_trust_and_ceiling_are_recorded(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, tenant: Tenant
 ) -> None:
     agent = await services.agents.create(tenant, name="writer", definition="")
@@ -111,7 +111,7 @@ async def test_trust_in_a_session_and_its_ceiling(
     assert limited["input"]["after"]["max_trust"] == "guided"
 
 
-async def test_the_phase_of_a_session(
+async def test_changes_of_the_session_phase_are_recorded(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, tenant: Tenant
 ) -> None:
     definition = "phases: [{name: a, tool_permissions: {}}, {name: b, tool_permissions: {}}]"
@@ -126,7 +126,7 @@ async def test_the_phase_of_a_session(
     assert (entered["input"]["before"]["phase"], entered["input"]["after"]["phase"]) == (None, "b")
 
 
-async def test_mcp_servers_without_what_may_be_a_token(
+async def test_changes_of_mcp_servers_are_recorded_without_tokens(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, tenant: Tenant
 ) -> None:
     servers = McpServerStore(services.database, credentials_lock(services.settings))
@@ -153,7 +153,7 @@ async def test_mcp_servers_without_what_may_be_a_token(
     assert SECRET not in str(found)
 
 
-async def test_credentials_and_a_persons_own_keys(
+async def test_changes_of_credentials_and_personal_keys_are_recorded(
     services: ApiServices, database_urls: DatabaseUrls, ada: Someone
 ) -> None:
     person = ActingUser(ada.id)
@@ -171,7 +171,7 @@ async def test_credentials_and_a_persons_own_keys(
     assert secret not in str(found)
 
 
-async def test_a_workspace_that_is_deleted_leaves_one_record(
+async def test_deleting_a_workspace_writes_one_record(
     client: httpx2.AsyncClient, services: ApiServices, database_urls: DatabaseUrls, ada: Someone, tenant: Tenant
 ) -> None:
     await services.agents.create(tenant, name="writer", definition="")
@@ -189,7 +189,7 @@ async def test_a_workspace_that_is_deleted_leaves_one_record(
     assert found == [("agent.created", ada.id, None), ("workspace.deleted", ada.id, "website")]
 
 
-async def test_a_change_that_fails_leaves_no_record(
+async def test_failed_change_writes_no_record(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, newcomer: Newcomer, tenant: Tenant
 ) -> None:
     bob = await newcomer()

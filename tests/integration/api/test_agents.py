@@ -1,4 +1,4 @@
-"""Agents over HTTP, and what their keys open."""
+"""Agents over HTTP, and what their keys give access to."""
 
 from uuid import uuid4
 
@@ -27,7 +27,7 @@ def agents(workspace_id: WorkspaceId) -> str:
 
 @pytest.fixture
 async def writer(client: httpx2.AsyncClient, ada: Someone, agents: str) -> str:
-    """The address of an agent in Ada's workspace."""
+    """Return the URL of an agent in Ada's workspace."""
     response = await client.post(agents, headers=ada.headers, json={"name": "writer", "definition": DEFINITION})
     assert response.status_code == 201, response.text
     return f"{agents}/{response.json()['id']}"
@@ -42,7 +42,7 @@ async def writers_key(client: httpx2.AsyncClient, ada: Someone, writer: str) -> 
 
 
 @pytest.mark.req("AP-3", part="agents")
-async def test_an_agent_keeps_its_definition_word_for_word(
+async def test_agent_definition_is_stored_verbatim(
     client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
 ) -> None:
     found = (await client.get(writer, headers=ada.headers)).json()
@@ -55,7 +55,7 @@ async def test_an_agent_keeps_its_definition_word_for_word(
 
 
 @pytest.mark.req("AP-3", part="agents")
-async def test_an_owner_changes_what_is_given_and_nothing_else(
+async def test_owner_update_changes_only_the_given_fields(
     client: httpx2.AsyncClient, ada: Someone, writer: str
 ) -> None:
     renamed = (await client.patch(writer, headers=ada.headers, json={"name": "author"})).json()
@@ -66,7 +66,7 @@ async def test_an_owner_changes_what_is_given_and_nothing_else(
     assert rewritten["rules"]["tool_permissions"] is None
 
 
-async def test_a_wrong_definition_is_refused_field_by_field(
+async def test_invalid_definition_is_rejected_with_the_field(
     client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
 ) -> None:
     wrong = "trust: blind\ntool_permisions: {}\n"
@@ -77,7 +77,7 @@ async def test_a_wrong_definition_is_refused_field_by_field(
     assert set(adding.json()["fields"]) == {"trust", "tool_permisions"}
 
 
-async def test_two_agents_cannot_share_a_name_until_one_is_gone(
+async def test_agent_name_is_unique_until_the_agent_is_deleted(
     client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
 ) -> None:
     another = {"name": "writer", "definition": ""}
@@ -90,7 +90,7 @@ async def test_two_agents_cannot_share_a_name_until_one_is_gone(
 
 
 @pytest.mark.req("AP-3", part="roles")
-async def test_members_see_agents_and_only_owners_manage_them(
+async def test_members_read_agents_and_only_owners_manage_them(
     client: httpx2.AsyncClient,
     services: ApiServices,
     ada: Someone,
@@ -114,9 +114,7 @@ async def test_members_see_agents_and_only_owners_manage_them(
     assert {code_of(response) for response in refused} == {(403, "FORBIDDEN")}
 
 
-async def test_an_agent_that_is_not_there_is_not_found(
-    client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
-) -> None:
+async def test_unknown_agent_is_not_found(client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str) -> None:
     await client.delete(writer, headers=ada.headers)
     answers = [
         await client.request(method, address, headers=ada.headers, json=body)
@@ -129,7 +127,7 @@ async def test_an_agent_that_is_not_there_is_not_found(
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_an_agents_key_reads_its_own_workspace_only(
+async def test_agent_key_reads_only_its_own_workspace(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, workspace_id: WorkspaceId, writers_key: str
 ) -> None:
     another = await founded(ada)
@@ -142,7 +140,7 @@ async def test_an_agents_key_reads_its_own_workspace_only(
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_an_agents_key_manages_nothing(
+async def test_agent_key_manages_nothing(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, agents: str, writer: str, writers_key: str
 ) -> None:
     workspace = f"/workspaces/{workspace_id}"
@@ -175,7 +173,7 @@ async def test_an_agents_key_manages_nothing(
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_an_agents_keys_end_with_it(
+async def test_deleting_an_agent_revokes_its_keys(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writer: str, writers_key: str
 ) -> None:
     await client.delete(writer, headers=ada.headers)
@@ -185,7 +183,7 @@ async def test_an_agents_keys_end_with_it(
     assert code_of(response) == (401, "INVALID_TOKEN")
 
 
-async def test_whoever_made_an_agents_key_sees_and_revokes_it(
+async def test_creator_of_an_agent_key_sees_and_revokes_it(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writers_key: str
 ) -> None:
     [key] = (await client.get("/api-keys", headers=ada.headers)).json()["items"]

@@ -1,4 +1,4 @@
-"""The book over HTTP."""
+"""The audit log over HTTP."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +20,7 @@ from toolcrib.wiring import audit_seal_key
 
 @pytest.fixture
 async def calls(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) -> list[str]:
-    """Three calls, the oldest first."""
+    """Make three calls and return them, oldest first."""
     callers = [Caller(workspace_id, ada.id, via="rest") for _ in range(3)]
     for caller in callers:
         record = AuditRecord(caller, "read", "allow", "role", {"path": "/a"}, "done", datetime.now(UTC), 120)
@@ -29,7 +29,7 @@ async def calls(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) 
 
 
 @pytest.mark.req("AP-3", part="audit")
-async def test_an_owner_reads_the_book_from_its_newest_page(
+async def test_owner_reads_the_audit_log_from_its_newest_page(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
     book = f"/workspaces/{workspace_id}/audit"
@@ -46,7 +46,7 @@ async def test_an_owner_reads_the_book_from_its_newest_page(
 async def test_every_kind_of_record_can_be_read(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
-    """One that a page cannot show makes every page that reaches back to it fail."""
+    """A record that cannot be rendered makes every page that contains it fail."""
     files: list[dict[str, object]] = [
         {"path": "/a", "change": "created", "before": None, "after": "00"},
         {"path": "/.env", "displaced": True},
@@ -74,7 +74,7 @@ async def test_every_kind_of_record_can_be_read(
 
 
 @pytest.mark.req("AP-3", part="audit")
-async def test_only_owners_read_the_book(
+async def test_only_owners_read_the_audit_log(
     client: httpx2.AsyncClient,
     services: ApiServices,
     ada: Someone,
@@ -91,7 +91,7 @@ async def test_only_owners_read_the_book(
 
 
 @pytest.mark.req("AP-3", part="audit")
-async def test_the_book_is_asked_for_who_which_tool_how_it_ended_and_when(
+async def test_audit_log_filters_by_actor_tool_outcome_and_time(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
     agent = Caller(workspace_id, ada.id, agent=Agent(AgentId(new_id()), "writer", AgentRules()), via="run")
@@ -109,7 +109,7 @@ async def test_the_book_is_asked_for_who_which_tool_how_it_ended_and_when(
     assert await found(user_id=str(new_id())) == await found(session_id=str(new_id())) == []
 
 
-async def test_a_page_looks_at_so_many_records_and_no_more_and_says_where_to_go_on(
+async def test_page_scans_a_limited_number_of_records_and_returns_a_cursor(
     services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
     tenant, wanted = Tenant(workspace_id, ada.id), AuditFilter(tool="write")
@@ -123,7 +123,7 @@ async def test_a_page_looks_at_so_many_records_and_no_more_and_says_where_to_go_
 
 
 @pytest.mark.req("AU-1", part="verification over HTTP")
-async def test_an_owner_verifies_the_book_part_by_part_and_hears_what_is_not_sealed(
+async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
     sealer = AuditSealer(AuditSealStore(services.database), audit_seal_key(services.settings))
@@ -153,7 +153,7 @@ async def test_an_owner_verifies_the_book_part_by_part_and_hears_what_is_not_sea
 
 
 @pytest.mark.req("SY-4", part="checkpoints over HTTP")
-async def test_an_owner_and_nobody_else_gets_a_signed_checkpoint(
+async def test_only_an_owner_gets_a_signed_checkpoint(
     client: httpx2.AsyncClient,
     services: ApiServices,
     ada: Someone,
@@ -177,7 +177,7 @@ async def test_an_owner_and_nobody_else_gets_a_signed_checkpoint(
 
 
 @pytest.mark.parametrize("params", [{"limit": "0"}, {"limit": "1001"}, {"before": "-1"}, {"before": "yesterday"}])
-async def test_a_wrong_page_is_refused(
+async def test_invalid_page_is_rejected(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, params: dict[str, str]
 ) -> None:
     response = await client.get(f"/workspaces/{workspace_id}/audit", headers=ada.headers, params=params)

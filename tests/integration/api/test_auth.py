@@ -1,4 +1,4 @@
-"""Registering, logging in, staying in, logging out."""
+"""Registration, login, refresh and logout."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ async def logged_in(client: httpx2.AsyncClient, email: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("AP-2", part="logging in and out")
-async def test_a_person_registers_logs_in_and_is_known(client: httpx2.AsyncClient) -> None:
+async def test_person_registers_logs_in_and_reads_their_account(client: httpx2.AsyncClient) -> None:
     email = new_email()
 
     registered = await client.post(
@@ -42,7 +42,7 @@ async def test_a_person_registers_logs_in_and_is_known(client: httpx2.AsyncClien
     assert (me.json()["email"], me.json()["full_name"]) == (email, "Ada Lovelace")
 
 
-async def test_an_address_can_be_registered_once(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_address_can_be_registered_once(client: httpx2.AsyncClient, ada: Someone) -> None:
     response = await client.post("/auth/register", json={"email": ada.email, "password": PASSWORD})
 
     assert code_of(response) == (409, "CONFLICT")
@@ -68,7 +68,7 @@ async def test_registration_can_be_closed(services: ApiServices, settings: Setti
         ({"password": 12}, "password"),
     ],
 )
-async def test_a_wrong_field_is_named_and_its_value_is_not_repeated(
+async def test_validation_error_names_the_field_and_does_not_repeat_its_value(
     client: httpx2.AsyncClient, wrong: dict[str, object], field: str
 ) -> None:
     response = await client.post("/auth/register", json={"email": new_email(), "password": PASSWORD} | wrong)
@@ -79,7 +79,9 @@ async def test_a_wrong_field_is_named_and_its_value_is_not_repeated(
 
 
 @pytest.mark.req("AP-2")
-async def test_wrong_password_and_unknown_address_answer_alike(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_wrong_password_and_unknown_address_get_the_same_response(
+    client: httpx2.AsyncClient, ada: Someone
+) -> None:
     wrong = await client.post("/auth/login", json={"email": ada.email, "password": "not the password"})
     unknown = await client.post("/auth/login", json={"email": new_email(), "password": PASSWORD})
 
@@ -118,7 +120,7 @@ async def test_login_sets_cookies_that_scripts_cannot_read(client: httpx2.AsyncC
         ({"Origin": "https://friend.example"}, 201),
     ],
 )
-async def test_with_a_cookie_only_our_own_pages_may_act(
+async def test_cookie_login_accepts_requests_from_our_own_pages_only(
     services: ApiServices, settings: Settings, ada: Someone, page: dict[str, str], status: int
 ) -> None:
     friendly = settings.model_copy(update={"allowed_origins": ("https://friend.example",)})
@@ -129,7 +131,7 @@ async def test_with_a_cookie_only_our_own_pages_may_act(
     assert response.status_code == status
 
 
-async def test_with_a_bearer_token_any_page_may_act(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_bearer_token_accepts_requests_from_any_page(client: httpx2.AsyncClient, ada: Someone) -> None:
     strange = {"Origin": "http://elsewhere.example"}
 
     response = await client.post("/workspaces", headers=ada.headers | strange, json={"name": "website"})
@@ -137,11 +139,11 @@ async def test_with_a_bearer_token_any_page_may_act(client: httpx2.AsyncClient, 
     assert response.status_code == 201
 
 
-# Refreshing
+# Refresh
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_a_refresh_token_is_spent_for_the_next(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_refresh_token_is_exchanged_for_the_next(client: httpx2.AsyncClient, ada: Someone) -> None:
     first = await logged_in(client, ada.email)
 
     second = (await client.post("/auth/refresh", json={"refresh_token": first["refresh_token"]})).json()
@@ -153,9 +155,7 @@ async def test_a_refresh_token_is_spent_for_the_next(client: httpx2.AsyncClient,
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_a_refresh_token_used_twice_ends_its_family_and_no_other(
-    client: httpx2.AsyncClient, ada: Someone
-) -> None:
+async def test_reused_refresh_token_revokes_its_family_and_no_other(client: httpx2.AsyncClient, ada: Someone) -> None:
     stolen = await logged_in(client, ada.email)
     elsewhere = await logged_in(client, ada.email)
     successor = (await client.post("/auth/refresh", json={"refresh_token": stolen["refresh_token"]})).json()
@@ -168,7 +168,7 @@ async def test_a_refresh_token_used_twice_ends_its_family_and_no_other(
     assert other.status_code == 200
 
 
-async def test_a_browser_refreshes_with_its_cookie(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_browser_refreshes_with_its_cookie(client: httpx2.AsyncClient, ada: Someone) -> None:
     tokens = await logged_in(client, ada.email)
     cookie = {"Cookie": f"refresh_token={tokens['refresh_token']}"}
 
@@ -180,7 +180,7 @@ async def test_a_browser_refreshes_with_its_cookie(client: httpx2.AsyncClient, a
     assert len(from_here.headers.get_list("set-cookie")) == 2
 
 
-async def test_two_tabs_that_refresh_at_once_do_not_log_each_other_out(
+async def test_two_tabs_that_refresh_at_once_stay_logged_in(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone
 ) -> None:
     tokens = await logged_in(client, ada.email)
@@ -198,7 +198,7 @@ async def test_two_tabs_that_refresh_at_once_do_not_log_each_other_out(
     assert not any("set-cookie" in tab.headers for tab in tabs if tab is not winner)
     assert after.status_code == 200
 
-    # Later it can only have been stolen, and ends the login as ever.
+    # A later reuse can only be theft, and revokes the login.
     async with services.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.refresh_tokens set used_at = used_at - interval '1 minute' where user_id = %s", (ada.id,)
@@ -209,15 +209,17 @@ async def test_two_tabs_that_refresh_at_once_do_not_log_each_other_out(
 
 
 @pytest.mark.parametrize("body", [None, {}, {"refresh_token": "tcr_unknown"}])
-async def test_refreshing_needs_a_valid_refresh_token(client: httpx2.AsyncClient, body: object) -> None:
+async def test_refresh_requires_a_valid_refresh_token(client: httpx2.AsyncClient, body: object) -> None:
     assert code_of(await client.post("/auth/refresh", json=body)) == (401, "INVALID_TOKEN")
 
 
-# Logging out
+# Logout
 
 
 @pytest.mark.req("AP-2", part="logging in and out")
-async def test_logging_out_ends_the_refresh_token_and_the_cookies(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_logout_revokes_the_refresh_token_and_clears_the_cookies(
+    client: httpx2.AsyncClient, ada: Someone
+) -> None:
     tokens = await logged_in(client, ada.email)
 
     out = await client.post("/auth/logout", json={"refresh_token": tokens["refresh_token"]})
@@ -229,7 +231,7 @@ async def test_logging_out_ends_the_refresh_token_and_the_cookies(client: httpx2
 
 
 @pytest.mark.req("AP-2")
-async def test_logging_out_everywhere_ends_every_token_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_logout_everywhere_revokes_every_token_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
     here, there = await logged_in(client, ada.email), await logged_in(client, ada.email)
 
     out = await client.post("/auth/logout", headers=ada.headers, json={"everywhere": True})
@@ -243,15 +245,15 @@ async def test_logging_out_everywhere_ends_every_token_at_once(client: httpx2.As
         assert code_of(refreshed) == (401, "INVALID_TOKEN")
 
 
-async def test_logging_out_without_any_token_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_logout_without_a_token_is_rejected(client: httpx2.AsyncClient) -> None:
     assert code_of(await client.post("/auth/logout")) == (401, "INVALID_TOKEN")
 
 
-# Guessing
+# Password guessing
 
 
 @pytest.mark.req("AP-2")
-async def test_guessing_a_password_is_slowed_down(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_password_guessing_is_rate_limited(client: httpx2.AsyncClient, ada: Someone) -> None:
     guess = {"email": ada.email, "password": "a wrong password"}
     guesses = [code_of(await client.post("/auth/login", json=guess)) for _ in range(10)]
 
@@ -265,7 +267,7 @@ async def test_guessing_a_password_is_slowed_down(client: httpx2.AsyncClient, ad
 
 
 @pytest.mark.req("AP-2", part="slowed guessing")
-async def test_who_guesses_locks_out_nobody_else_behind_their_address(
+async def test_password_guessing_does_not_lock_out_others_at_the_same_address(
     client: httpx2.AsyncClient, ada: Someone, services: ApiServices
 ) -> None:
     guesses = [
@@ -281,7 +283,7 @@ async def test_who_guesses_locks_out_nobody_else_behind_their_address(
     assert (by_link.status_code, by_password.status_code) == (200, 200)
 
 
-# By a link
+# Login links
 
 
 def link_for(someone: Someone, services: ApiServices, *, version: int = 0) -> str:
@@ -289,7 +291,7 @@ def link_for(someone: Someone, services: ApiServices, *, version: int = 0) -> st
 
 
 @pytest.mark.req("AP-2", part="login links")
-async def test_a_link_logs_in_once(client: httpx2.AsyncClient, ada: Someone, services: ApiServices) -> None:
+async def test_login_link_works_once(client: httpx2.AsyncClient, ada: Someone, services: ApiServices) -> None:
     link = link_for(ada, services)
 
     first = await client.post("/auth/link", json={"link": link})
@@ -307,7 +309,9 @@ async def test_a_link_logs_in_once(client: httpx2.AsyncClient, ada: Someone, ser
 
 
 @pytest.mark.req("AP-2", part="login links")
-async def test_only_a_link_of_now_logs_in(client: httpx2.AsyncClient, ada: Someone, services: ApiServices) -> None:
+async def test_only_a_current_login_link_is_accepted(
+    client: httpx2.AsyncClient, ada: Someone, services: ApiServices
+) -> None:
     secret = services.settings.jwt_secret.get_secret_value()
     ada_id = services.tokens.verify(ada.token).user_id
     refused = {

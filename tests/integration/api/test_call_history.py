@@ -1,4 +1,4 @@
-"""The past of a session, what a workspace takes up, and how the node stands: what screens and other clients need."""
+"""The calls of a session, the usage of a workspace and the status of the node, for the UI and other clients."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.req("AP-3", part="the past")
 
 
 class Past:
-    """A session as its client has it."""
+    """A session as its client sees it."""
 
     def __init__(self, client: httpx2.AsyncClient, who: Someone, workspace_id: WorkspaceId, session_id: str) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class Past:
         return found
 
     async def standing(self) -> list[tuple[str, int, bool]]:
-        """Each call's tool, how many files it changed, and whether it stands; the oldest first."""
+        """Return each call's tool, its number of changed files, and whether it is in effect; oldest first."""
         items = (await self.calls())["items"]
         return [(one["tool"], one["files"], one["undone_by"] is None) for one in reversed(items)]
 
@@ -43,7 +43,7 @@ async def past(client: httpx2.AsyncClient, ada: Someone, workspace_id: Workspace
     return Past(client, ada, workspace_id, made.json()["id"])
 
 
-async def test_a_sessions_calls_are_listed_from_the_newest_page_by_page(past: Past) -> None:
+async def test_session_calls_are_listed_in_pages_from_the_newest(past: Past) -> None:
     for name in ("a", "b", "c"):
         await past.call("write", path=f"/{name}.md", content=name)
 
@@ -57,7 +57,7 @@ async def test_a_sessions_calls_are_listed_from_the_newest_page_by_page(past: Pa
     assert rest["next"] is None
 
 
-async def test_a_call_that_was_undone_says_by_which_and_stands_again_once_that_is_undone(past: Past) -> None:
+async def test_undone_call_names_the_undo_and_is_in_effect_again_after_redo(past: Past) -> None:
     await past.call("write", path="/a.md", content="a")
     [written] = (await past.calls())["items"]
 
@@ -71,7 +71,7 @@ async def test_a_call_that_was_undone_says_by_which_and_stands_again_once_that_i
     assert await past.standing() == [("write", 1, True), ("undo", 1, False), ("undo", 1, True)]
 
 
-async def test_undoing_a_session_takes_back_what_was_before_it_and_nothing_that_came_after(past: Past) -> None:
+async def test_undoing_a_session_reverts_earlier_calls_and_no_later_ones(past: Past) -> None:
     await past.call("write", path="/a.md", content="a")
     await past.call("undo", session_id=past.session_id)
     await past.call("write", path="/b.md", content="b")
@@ -79,7 +79,7 @@ async def test_undoing_a_session_takes_back_what_was_before_it_and_nothing_that_
     assert await past.standing() == [("write", 1, False), ("undo", 1, True), ("write", 1, True)]
 
 
-async def test_a_preview_says_between_which_versions_each_file_would_go(past: Past) -> None:
+async def test_undo_preview_names_the_versions_of_each_file(past: Past) -> None:
     first = await past.call("write", path="/a.md", content="one\n")
     second = await past.call("write", path="/a.md", content="two\n", overwrite=True)
     newest = (await past.calls(limit=1))["items"][0]
@@ -92,7 +92,7 @@ async def test_a_preview_says_between_which_versions_each_file_would_go(past: Pa
     assert await past.standing() == [("write", 1, True), ("write", 1, True), ("undo", 0, True)]
 
 
-async def test_calls_of_a_session_that_is_not_there_are_not_found(
+async def test_calls_of_an_unknown_session_are_not_found(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
     answer = await client.get(f"/workspaces/{workspace_id}/sessions/{new_id()}/calls", headers=ada.headers)
@@ -101,9 +101,7 @@ async def test_calls_of_a_session_that_is_not_there_are_not_found(
 
 
 @pytest.mark.req("AP-3", part="usage")
-async def test_a_workspace_says_what_it_takes_up_and_what_it_may(
-    past: Past, client: httpx2.AsyncClient, ada: Someone
-) -> None:
+async def test_workspace_reports_its_usage_and_limits(past: Past, client: httpx2.AsyncClient, ada: Someone) -> None:
     await past.call("write", path="/a.md", content="a" * 1000)
     await past.call("write", path="/b.md", content="b")
     await past.call("rm", path="/b.md")
@@ -119,7 +117,7 @@ async def test_a_workspace_says_what_it_takes_up_and_what_it_may(
 
 
 @pytest.mark.req("AP-3", part="health")
-async def test_people_are_told_how_well_commands_are_held(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_status_reports_the_isolation_of_commands(client: httpx2.AsyncClient, ada: Someone) -> None:
     told = (await client.get("/status", headers=ada.headers)).json()
 
     assert told["database"] == "ok"

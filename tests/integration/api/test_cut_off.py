@@ -1,4 +1,4 @@
-"""A client that is cut off again and again while much happens, and comes back on this node or on another."""
+"""A client that is disconnected many times during heavy activity, and reconnects to this node or to another."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ def redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def live(database: Database, redis: RedisServer) -> AsyncIterator[EventHub]:
-    """The first node, where things happen."""
+    """The first node, where events happen."""
     async with EventHub.open(database, redis_url=redis.url, node="one") as opened:
         await opened.connected()
         yield opened
@@ -34,7 +34,7 @@ async def live(database: Database, redis: RedisServer) -> AsyncIterator[EventHub
 
 @pytest.fixture
 async def second_room(room: Room, database: Database, redis: RedisServer) -> AsyncIterator[Room]:
-    """The same session, as a second node has it."""
+    """The same session on a second node."""
     async with EventHub.open(database, redis_url=redis.url, node="two") as second:
         await second.connected()
         async with listening(replace(room.services, live=second)) as address:
@@ -43,7 +43,7 @@ async def second_room(room: Room, database: Database, redis: RedisServer) -> Asy
 
 @pytest.mark.req("EV-1", part="cut off 200 times: every event once and in order, and what is open")
 @pytest.mark.req("EV-4", part="a client that vanishes")
-async def test_who_is_cut_off_200_times_is_told_every_event_once_and_in_order_and_what_waits(
+async def test_client_disconnected_200_times_gets_every_event_once_in_order_and_pending_approvals(
     room: Room, second_room: Room
 ) -> None:
     chance = random.Random(2000)
@@ -52,7 +52,7 @@ async def test_who_is_cut_off_200_times_is_told_every_event_once_and_in_order_an
     happening = asyncio.create_task(_much_happens(room, chance))
 
     for cut in range(CUTS + 1):
-        # Where it is cut is chance: before anything was told, in the middle, or with everything told.
+        # The cut is random: before the first message, in the middle, or after the last.
         wanted = EVENTS if cut == CUTS else min(EVENTS, len(seen) + chance.randint(0, 2 * EVENTS // CUTS))
         async with chance.choice([room, second_room]).client() as client:
             resumed = await client.resume(after=len(seen))
@@ -67,7 +67,7 @@ async def test_who_is_cut_off_200_times_is_told_every_event_once_and_in_order_an
 
 
 async def _something_waits(room: Room) -> str:
-    """A call of an agent that waits for a decision; the approval's id. It is the session's first event."""
+    """Start an agent's call that waits for approval and return the approval's id. It is the session's first event."""
     services = room.services
     agent = await services.agents.create(
         room.tenant, name="writer", definition="tool_permissions: {write: {allowed: true}}"

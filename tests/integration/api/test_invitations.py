@@ -1,4 +1,4 @@
-"""Invitations as a way in: used twice, too late, revoked, for another role or workspace, by who may not invite."""
+"""Invitations: reused, expired, revoked, for another role or workspace, or from a person who may not invite."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def invited(client: httpx2.AsyncClient, owner: Someone, url: str, role: st
 
 async def accepted(client: httpx2.AsyncClient, token: str, **more: Any) -> httpx2.Response:
     answer = await client.post(ACCEPT, json={"token": token, "password": PASSWORD, **more})
-    # It logs the guest in, as a browser; the others here are no browsers.
+    # It logs the guest in as a browser; the other clients here are not browsers.
     client.cookies.clear()
     return answer
 
@@ -50,7 +50,7 @@ async def roles(client: httpx2.AsyncClient, owner: Someone, workspace_id: Worksp
     return {one["email"]: one["role"] for one in members.json()["items"]}
 
 
-async def test_a_guest_makes_an_account_and_is_a_member_at_once(
+async def test_guest_creates_an_account_and_becomes_a_member_at_once(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, url: str, database_urls: DatabaseUrls
 ) -> None:
     made = await invited(client, ada, url, "viewer")
@@ -74,7 +74,7 @@ async def test_a_guest_makes_an_account_and_is_a_member_at_once(
     assert made["token"] not in str(rows)
 
 
-async def test_an_invitation_is_good_once_also_for_two_who_come_at_once(
+async def test_invitation_works_once_even_for_two_guests_at_once(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     made = await invited(client, ada, url)
@@ -87,7 +87,7 @@ async def test_an_invitation_is_good_once_also_for_two_who_come_at_once(
     assert len(await roles(client, ada, workspace_id)) == 2
 
 
-async def test_one_that_is_too_old_does_not_count(client: httpx2.AsyncClient, services: ApiServices, ada: Someone,
+async def test_expired_invitation_is_rejected(client: httpx2.AsyncClient, services: ApiServices, ada: Someone,
                                                   workspace_id: WorkspaceId, url: str) -> None:  # fmt: skip
     hasty = InvitationStore(services.database, lifetime=timedelta(seconds=-1))
     email = new_email()
@@ -102,7 +102,7 @@ async def test_one_that_is_too_old_does_not_count(client: httpx2.AsyncClient, se
     assert login.status_code == 401
 
 
-async def test_a_revoked_one_and_one_that_was_replaced_do_not_count(
+async def test_revoked_and_replaced_invitations_are_rejected(
     client: httpx2.AsyncClient, ada: Someone, url: str
 ) -> None:
     revoked, replaced = await invited(client, ada, url), await invited(client, ada, url)
@@ -117,7 +117,7 @@ async def test_a_revoked_one_and_one_that_was_replaced_do_not_count(
 
 
 @pytest.mark.parametrize("more", [{"role": "owner"}, {"email": "root@example.com"}, {"workspace_id": str(UUID(int=1))}])
-async def test_a_guest_chooses_neither_role_nor_address_nor_workspace(
+async def test_guest_cannot_choose_role_address_or_workspace(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, url: str, more: dict[str, str]
 ) -> None:
     made = await invited(client, ada, url, "viewer")
@@ -149,7 +149,7 @@ async def test_only_owners_invite_list_and_revoke(
     assert (await accepted(client, made["token"])).status_code == 201
 
 
-async def test_an_owner_elsewhere_neither_invites_here_nor_revokes_from_there(
+async def test_owner_of_another_workspace_neither_invites_nor_revokes_here(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer, founded: Founder, workspace_id: WorkspaceId, url: str
 ) -> None:
     eve = await newcomer()
@@ -165,7 +165,7 @@ async def test_an_owner_elsewhere_neither_invites_here_nor_revokes_from_there(
     assert code_of(await client.get(f"/workspaces/{workspace_id}/members", headers=token)) == REFUSED
 
 
-async def test_what_a_former_owner_or_a_disabled_one_invited_does_not_count(
+async def test_invitation_by_a_former_or_disabled_owner_is_rejected(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, newcomer: Newcomer, workspace_id: WorkspaceId,
     url: str,
 ) -> None:  # fmt: skip
@@ -182,7 +182,7 @@ async def test_what_a_former_owner_or_a_disabled_one_invited_does_not_count(
     assert code_of(await accepted(client, second["token"])) == REFUSED
 
 
-async def test_an_invitation_into_a_deleted_workspace_does_not_count(
+async def test_invitation_into_a_deleted_workspace_is_rejected(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     made = await invited(client, ada, url)
@@ -191,7 +191,7 @@ async def test_an_invitation_into_a_deleted_workspace_does_not_count(
     assert code_of(await accepted(client, made["token"])) == REFUSED
 
 
-async def test_nobody_gets_an_account_that_is_someone_elses(
+async def test_invitation_gives_no_access_to_an_existing_account(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, newcomer: Newcomer, url: str
 ) -> None:
     bob = await newcomer()
@@ -210,11 +210,11 @@ async def test_nobody_gets_an_account_that_is_someone_elses(
 
 
 @pytest.mark.parametrize("token", ["", "tci_", "tci_guess", "\x00", "01a1e4b5-09f5-74a6-8dfb-20e0684b6bc5"])
-async def test_a_guess_is_refused(client: httpx2.AsyncClient, token: str) -> None:
+async def test_guessed_invitation_is_rejected(client: httpx2.AsyncClient, token: str) -> None:
     assert (await accepted(client, token)).status_code in (400, 403)
 
 
-async def test_an_operator_may_close_invitations(
+async def test_operator_may_disable_invitations(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:
     made = await invited(client, ada, url)
@@ -225,7 +225,7 @@ async def test_an_operator_may_close_invitations(
         assert code_of(await accepted(there, made["token"])) == REFUSED
 
 
-async def test_the_audit_log_says_who_invited_whom_and_what_came_of_it(
+async def test_audit_log_records_who_invited_whom_and_the_outcome(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     made, other = await invited(client, ada, url), await invited(client, ada, url)

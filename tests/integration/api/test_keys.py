@@ -1,4 +1,4 @@
-"""API keys: a person's own. Those of agents are in ``test_agents``."""
+"""A person's own API keys. Keys of agents are in ``test_agents``."""
 
 from uuid import uuid4
 
@@ -12,14 +12,16 @@ from toolcrib.core.ids import WorkspaceId
 
 
 async def made(client: httpx2.AsyncClient, ada: Someone, **given: object) -> tuple[str, str]:
-    """A new key's id and secret."""
+    """Create a key and return its id and secret."""
     response = await client.post("/api-keys", headers=ada.headers, json={"name": "laptop"} | given)
     assert response.status_code == 201, response.text
     return response.json()["key"]["id"], response.json()["secret"]
 
 
 @pytest.mark.req("AP-2", part="API keys")
-async def test_a_key_stands_for_its_person(client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
+async def test_key_authenticates_its_person(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
+) -> None:
     _, secret = await made(client, ada)
 
     me = await client.get("/auth/me", headers=bearer(secret))
@@ -30,7 +32,7 @@ async def test_a_key_stands_for_its_person(client: httpx2.AsyncClient, ada: Some
 
 
 @pytest.mark.req("AP-2")
-async def test_a_secret_is_shown_once_and_kept_as_a_hash(
+async def test_secret_is_shown_once_and_stored_as_a_hash(
     client: httpx2.AsyncClient, ada: Someone, database_urls: DatabaseUrls
 ) -> None:
     key_id, secret = await made(client, ada, expires_in_days=30)
@@ -50,7 +52,7 @@ async def test_a_secret_is_shown_once_and_kept_as_a_hash(
 
 
 @pytest.mark.req("AP-2", part="API keys")
-async def test_a_revoked_key_is_refused_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_revoked_key_is_rejected_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
     key_id, secret = await made(client, ada)
 
     revoked = await client.delete(f"/api-keys/{key_id}", headers=ada.headers)
@@ -62,7 +64,7 @@ async def test_a_revoked_key_is_refused_at_once(client: httpx2.AsyncClient, ada:
     assert code_of(again) == (404, "NOT_FOUND")
 
 
-async def test_an_expired_key_is_refused(client: httpx2.AsyncClient, ada: Someone, database_urls: DatabaseUrls) -> None:
+async def test_expired_key_is_rejected(client: httpx2.AsyncClient, ada: Someone, database_urls: DatabaseUrls) -> None:
     key_id, secret = await made(client, ada, expires_in_days=1)
     async with await psycopg.AsyncConnection.connect(database_urls.owner) as connection:
         await connection.execute(
@@ -72,11 +74,11 @@ async def test_an_expired_key_is_refused(client: httpx2.AsyncClient, ada: Someon
     assert code_of(await client.get("/auth/me", headers=bearer(secret))) == (401, "INVALID_TOKEN")
 
 
-async def test_an_unknown_key_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_unknown_key_is_rejected(client: httpx2.AsyncClient) -> None:
     assert code_of(await client.get("/auth/me", headers=bearer("tck_unknown"))) == (401, "INVALID_TOKEN")
 
 
-async def test_keys_of_others_are_neither_seen_nor_revoked(
+async def test_keys_of_others_are_neither_listed_nor_revoked(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer
 ) -> None:
     key_id, secret = await made(client, ada)
@@ -90,7 +92,7 @@ async def test_keys_of_others_are_neither_seen_nor_revoked(
     assert (await client.get("/auth/me", headers=bearer(secret))).status_code == 200
 
 
-async def test_a_key_cannot_make_or_revoke_keys(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_key_cannot_create_or_revoke_keys(client: httpx2.AsyncClient, ada: Someone) -> None:
     key_id, secret = await made(client, ada)
 
     making = await client.post("/api-keys", headers=bearer(secret), json={"name": "spare"})
@@ -100,7 +102,7 @@ async def test_a_key_cannot_make_or_revoke_keys(client: httpx2.AsyncClient, ada:
 
 
 @pytest.mark.parametrize("given", [{"name": ""}, {"name": "x" * 201}, {"name": "laptop", "expires_in_days": 0}])
-async def test_a_wrong_key_request_is_refused(
+async def test_invalid_key_request_is_rejected(
     client: httpx2.AsyncClient, ada: Someone, given: dict[str, object]
 ) -> None:
     response = await client.post("/api-keys", headers=ada.headers, json=given)
@@ -108,7 +110,7 @@ async def test_a_wrong_key_request_is_refused(
     assert code_of(response) == (400, "VALIDATION_ERROR")
 
 
-async def test_an_unknown_key_cannot_be_revoked(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_unknown_key_cannot_be_revoked(client: httpx2.AsyncClient, ada: Someone) -> None:
     response = await client.delete(f"/api-keys/{uuid4()}", headers=ada.headers)
 
     assert code_of(response) == (404, "NOT_FOUND")

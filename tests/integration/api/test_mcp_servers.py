@@ -1,4 +1,4 @@
-"""MCP servers over HTTP: who may add them, what is taken, and what is shown."""
+"""MCP servers over HTTP: who may add them, which input is valid, and what is shown."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def servers(workspace_id: WorkspaceId) -> str:
 
 
 @pytest.mark.req("MC-1", part="configured by an owner")
-async def test_an_owner_adds_looks_at_changes_and_removes_a_server(
+async def test_owner_adds_reads_updates_and_removes_a_server(
     client: httpx2.AsyncClient, ada: Someone, servers: str
 ) -> None:
     given = {"name": "far", "url": INSIDE, "secrets": {"Authorization": "Bearer hush"}, "safe_tools": ["echo"]}
@@ -52,7 +52,7 @@ async def test_an_owner_adds_looks_at_changes_and_removes_a_server(
         {"name": "x", "url": INSIDE, "safe_tools": ["../x"]},
     ],
 )
-async def test_what_is_no_server_is_refused_with_the_field(
+async def test_invalid_server_is_rejected_with_the_field(
     client: httpx2.AsyncClient, ada: Someone, servers: str, given: dict[str, Any]
 ) -> None:
     refused = await client.post(servers, json=given, headers=ada.headers)

@@ -1,4 +1,4 @@
-"""Members over HTTP: taking in, changing roles, letting go."""
+"""Members over HTTP: adding, changing roles, removing."""
 
 from uuid import uuid4
 
@@ -25,7 +25,7 @@ async def took_in(client: httpx2.AsyncClient, ada: Someone, members: str, bob: S
 
 
 @pytest.mark.req("AP-3", part="members")
-async def test_an_owner_takes_someone_in_by_address(
+async def test_owner_adds_a_member_by_address(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
     added = await client.post(members, headers=ada.headers, json={"email": bob.email.upper()})
@@ -39,7 +39,9 @@ async def test_an_owner_takes_someone_in_by_address(
     ]
 
 
-async def test_nobody_is_taken_in_twice(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
+async def test_member_cannot_be_added_twice(
+    client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
+) -> None:
     await took_in(client, ada, members, bob, "viewer")
 
     again = await client.post(members, headers=ada.headers, json={"email": bob.email, "role": "owner"})
@@ -47,7 +49,9 @@ async def test_nobody_is_taken_in_twice(client: httpx2.AsyncClient, ada: Someone
     assert code_of(again) == (409, "CONFLICT")
 
 
-async def test_who_has_no_account_cannot_be_taken_in(client: httpx2.AsyncClient, ada: Someone, members: str) -> None:
+async def test_person_without_an_account_cannot_be_added(
+    client: httpx2.AsyncClient, ada: Someone, members: str
+) -> None:
     response = await client.post(members, headers=ada.headers, json={"email": new_email()})
 
     assert code_of(response) == (404, "NOT_FOUND")
@@ -69,7 +73,7 @@ async def test_only_owners_manage_members(
 
 
 @pytest.mark.req("AP-2", part="membership")
-async def test_a_role_counts_from_the_next_request(
+async def test_role_change_applies_from_the_next_request(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
     await took_in(client, ada, members, bob, "viewer")
@@ -82,7 +86,7 @@ async def test_a_role_counts_from_the_next_request(
 
 
 @pytest.mark.req("AP-2", part="membership")
-async def test_who_is_removed_is_out_at_once(
+async def test_removed_member_loses_access_at_once(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
     await took_in(client, ada, members, bob, "member")
@@ -94,14 +98,14 @@ async def test_who_is_removed_is_out_at_once(
     assert code_of(after) == (403, "FORBIDDEN")
 
 
-async def test_everyone_may_leave(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
+async def test_every_member_may_leave(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
     await took_in(client, ada, members, bob, "viewer")
 
     assert (await client.delete(f"{members}/{bob.id}", headers=bob.headers)).status_code == 204
 
 
 @pytest.mark.req("AP-3", part="members")
-async def test_the_last_owner_stays(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
+async def test_last_owner_cannot_leave(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
     await took_in(client, ada, members, bob, "member")
 
     leaving = await client.delete(f"{members}/{ada.id}", headers=ada.headers)
@@ -112,7 +116,7 @@ async def test_the_last_owner_stays(client: httpx2.AsyncClient, ada: Someone, bo
     assert staying.status_code == 200
 
 
-async def test_strangers_have_no_role_to_change(
+async def test_role_of_a_non_member_cannot_be_changed(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
     for user_id in (bob.id, uuid4()):
@@ -122,7 +126,7 @@ async def test_strangers_have_no_role_to_change(
         assert code_of(changing) == code_of(removing) == (404, "NOT_FOUND")
 
 
-async def test_a_role_that_does_not_exist_is_refused(client: httpx2.AsyncClient, ada: Someone, members: str) -> None:
+async def test_unknown_role_is_rejected(client: httpx2.AsyncClient, ada: Someone, members: str) -> None:
     response = await client.patch(f"{members}/{ada.id}", headers=ada.headers, json={"role": "king"})
 
     assert code_of(response) == (400, "VALIDATION_ERROR")

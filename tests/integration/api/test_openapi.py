@@ -1,4 +1,4 @@
-"""The description of the API is whole enough to generate clients from."""
+"""The OpenAPI document is complete enough to generate clients from."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.req("AP-3", part="OpenAPI")
-async def test_the_document_is_served_and_pages_with_foreign_scripts_are_not(client: httpx2.AsyncClient) -> None:
+async def test_document_is_served_and_pages_with_foreign_scripts_are_not(client: httpx2.AsyncClient) -> None:
     document = await client.get("/openapi.json")
     pages = [await client.get(f"http://localhost/{name}") for name in ("docs", "redoc")]
 
@@ -26,7 +26,7 @@ async def test_the_document_is_served_and_pages_with_foreign_scripts_are_not(cli
 
 
 @pytest.mark.req("AP-3", part="OpenAPI")
-def test_every_operation_has_a_name_of_its_own_and_words(app: FastAPI) -> None:
+def test_every_operation_has_a_unique_name_and_a_description(app: FastAPI) -> None:
     found = list(operations(app.openapi()))
 
     names = [operation["operationId"] for operation in found]
@@ -35,7 +35,7 @@ def test_every_operation_has_a_name_of_its_own_and_words(app: FastAPI) -> None:
 
 
 @pytest.mark.req("AP-3", part="OpenAPI")
-def test_every_operation_but_a_few_says_that_it_needs_a_token(app: FastAPI) -> None:
+def test_every_operation_except_a_few_requires_a_token(app: FastAPI) -> None:
     document = app.openapi()
 
     public = {o["operationId"] for o in operations(document) if o.get("security") == []}
@@ -47,7 +47,7 @@ def test_every_operation_but_a_few_says_that_it_needs_a_token(app: FastAPI) -> N
 
 
 @pytest.mark.req("AP-1", part="error envelope")
-def test_errors_are_described_as_they_are_answered(app: FastAPI) -> None:
+def test_errors_are_documented_as_they_are_returned(app: FastAPI) -> None:
     document = app.openapi()
     envelope = document["components"]["schemas"]["ErrorOut"]
 

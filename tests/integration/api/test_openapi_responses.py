@@ -1,4 +1,4 @@
-"""Every answer is described precisely enough that whoever reads it by a generated client is not surprised."""
+"""Every response is documented precisely enough for generated clients."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-# Where anything may stand, because somebody else decides what: a model, a person's form, a provider, another program.
+# Where any value is valid, because others decide it: a model, a person's form, a provider, another program.
 OPEN = {
     "AnyToolCallOut.result",
     "ApprovalOut.shown",
@@ -33,7 +33,7 @@ OPEN = {
 
 
 @pytest.mark.req("AP-3", part="OpenAPI")
-def test_every_answer_is_described_down_to_what_only_others_can_know(app: FastAPI) -> None:
+def test_every_response_is_documented_down_to_values_that_others_decide(app: FastAPI) -> None:
     document = app.openapi()
     answers = {
         content["schema"].get("$ref", "")
@@ -54,7 +54,7 @@ def test_every_answer_is_described_down_to_what_only_others_can_know(app: FastAP
 
 
 def _reached(document: dict[str, Any], references: set[str]) -> dict[str, Any]:
-    """The named schemas that these lead to."""
+    """Return the named schemas that these refer to."""
     found: dict[str, Any] = {}
     left = list(references)
     while left:
@@ -66,7 +66,7 @@ def _reached(document: dict[str, Any], references: set[str]) -> dict[str, Any]:
 
 
 def _vague(schema: Any, where: str) -> Iterator[str]:
-    """Where a schema takes anything, or any object."""
+    """Return where a schema accepts any value or any object."""
     if not isinstance(schema, dict):
         return
     says = set(schema) - {"title", "description", "examples", "default"}

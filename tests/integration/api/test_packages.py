@@ -24,7 +24,7 @@ async def read(client: httpx2.AsyncClient, who: Someone, workspace: str, path: s
 
 
 @pytest.mark.req("WS-1", part="@pkg is a package")
-async def test_a_package_is_installed_replaced_and_removed(
+async def test_package_is_installed_replaced_and_removed(
     client: httpx2.AsyncClient, ada: Someone, workspace: str
 ) -> None:
     address = f"{workspace}/packages"
@@ -73,7 +73,7 @@ async def test_only_owners_install_and_remove(
     assert len((await client.get(f"{workspace}/packages", headers=bob.headers)).json()["items"]) == 1
 
 
-async def test_what_is_no_package_is_refused_with_the_reason(
+async def test_invalid_package_is_rejected_with_the_reason(
     client: httpx2.AsyncClient, ada: Someone, workspace: str
 ) -> None:
     refused = await client.post(f"{workspace}/packages", content=b"no archive", headers=ada.headers)
@@ -83,7 +83,7 @@ async def test_what_is_no_package_is_refused_with_the_reason(
 
 
 @pytest.mark.req("WS-1", part="a run begins with its workflow")
-async def test_a_session_with_a_package_begins_with_its_document_and_keeps_its_rules(
+async def test_session_with_a_package_starts_with_its_document_and_keeps_its_rules(
     client: httpx2.AsyncClient, ada: Someone, workspace: str, services: ApiServices
 ) -> None:
     sessions = f"{workspace}/sessions"

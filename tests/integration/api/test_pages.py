@@ -1,4 +1,4 @@
-"""The web UI's files over HTTP: which addresses get them, under which policy, and for how long they are kept."""
+"""The web UI's files over HTTP: which URLs serve them, with which policy, and how long they are cached."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def client_of(app: FastAPI, folder: Path) -> httpx2.AsyncClient:
 
 
 @pytest.mark.req("UI-1", part="served by the server")
-async def test_every_address_of_the_ui_is_answered_with_its_page(app: FastAPI, built: Path) -> None:
+async def test_every_ui_url_serves_the_page(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         pages = [await client.get(path) for path in ("/", "/login", "/w/1/files/src/main.py")]
 
@@ -40,7 +40,7 @@ async def test_every_address_of_the_ui_is_answered_with_its_page(app: FastAPI, b
 
 
 @pytest.mark.req("UI-1", part="served by the server")
-async def test_what_belongs_to_programs_gets_no_page(app: FastAPI, built: Path) -> None:
+async def test_api_urls_serve_no_page(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         unknown = [await client.get(path) for path in ("/api/v1/nowhere", "/api", "/mcp/x/y", "/assets/older.js")]
         posted = await client.post("/w/1")
@@ -49,7 +49,7 @@ async def test_what_belongs_to_programs_gets_no_page(app: FastAPI, built: Path) 
 
 
 @pytest.mark.req("UI-1", part="nothing from elsewhere, nothing inline")
-async def test_the_pages_policy_lets_nothing_in_but_our_own(app: FastAPI, built: Path) -> None:
+async def test_page_policy_allows_only_our_own_sources(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         first, second = await client.get("/"), await client.get("/")
 
@@ -65,7 +65,7 @@ async def test_the_pages_policy_lets_nothing_in_but_our_own(app: FastAPI, built:
 
 
 @pytest.mark.req("UI-1", part="served by the server")
-async def test_what_is_named_after_its_content_is_kept_for_ever_and_sent_compressed(app: FastAPI, built: Path) -> None:
+async def test_hashed_files_are_cached_forever_and_sent_compressed(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         packed = await client.get("/assets/index-a1.js")
         plain = await client.get("/assets/index-a1.js", headers={"Accept-Encoding": "identity"})
@@ -77,7 +77,7 @@ async def test_what_is_named_after_its_content_is_kept_for_ever_and_sent_compres
 
 
 @pytest.mark.req("UI-1", part="served by the server")
-async def test_without_a_build_the_page_says_how_to_make_one(app: FastAPI, tmp_path: Path) -> None:
+async def test_without_a_build_the_page_explains_how_to_make_one(app: FastAPI, tmp_path: Path) -> None:
     async with client_of(app, tmp_path) as client:
         page = await client.get("/")
 
@@ -86,8 +86,8 @@ async def test_without_a_build_the_page_says_how_to_make_one(app: FastAPI, tmp_p
 
 
 @pytest.mark.req("UI-1", part="first load")
-def test_the_first_load_is_at_most_250_kb_compressed() -> None:
-    """The page, what it loads by itself, and the screen that is opened first."""
+def test_first_load_is_at_most_250_kb_compressed() -> None:
+    """Counts the page, what it loads by itself, and the first screen."""
     manifest = json.loads((BUILT / ".vite" / "manifest.json").read_text())
     needed: set[str] = set()
 
@@ -106,7 +106,7 @@ def test_the_first_load_is_at_most_250_kb_compressed() -> None:
 
 
 @pytest.mark.req("UI-1", part="nothing from elsewhere, nothing inline")
-def test_the_build_asks_nothing_of_other_sites() -> None:
+def test_build_requests_nothing_from_other_sites() -> None:
     index = (BUILT / "index.html").read_text()
     styles = "".join(path.read_text() for path in (BUILT / "assets").glob("*.css"))
     assert "://" not in index

@@ -1,4 +1,4 @@
-"""The plain protocol (003 task 6), and its words one by one."""
+"""The plain protocol (003 task 6), message by message."""
 
 import json
 from uuid import UUID
@@ -19,14 +19,14 @@ def event(type_: str, **payload: object) -> Event:
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
-def test_a_tool_call_is_encoded_with_id_name_and_arguments() -> None:
+def test_tool_call_is_encoded_with_id_name_and_arguments() -> None:
     told = plainly(event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"}))
 
     assert told == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
-def test_a_tool_result_is_encoded_with_its_output() -> None:
+def test_tool_result_is_encoded_with_its_output() -> None:
     told = plainly(
         event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
     )
@@ -35,7 +35,7 @@ def test_a_tool_result_is_encoded_with_its_output() -> None:
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
-def test_a_failed_tool_result_says_so() -> None:
+def test_failed_tool_result_is_marked_as_an_error() -> None:
     told = plainly(event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found"))
 
     assert told is not None
@@ -63,15 +63,15 @@ START, END = event("stream-start", messageId="m"), event("stream-end", messageId
     ],
     ids=["in order", "all lost", "one lost", "joined late", "doubled", "before its event", "begun again"],
 )
-def test_every_word_is_told_once_whatever_becomes_of_the_pieces(items: list[Event | Delta], told: list[str]) -> None:
+def test_every_delta_is_sent_once_however_it_is_split(items: list[Event | Delta], told: list[str]) -> None:
     words = TextBuffer()
 
     assert [words.of(item) for item in items] == told
 
 
 @pytest.mark.req("EV-3", part="done, error")
-def test_the_end_and_errors_have_words_of_their_own() -> None:
-    # A run has several streams where tools are called; only the last thing that it says is the end.
+def test_finish_and_errors_have_their_own_messages() -> None:
+    # A run with tool calls has several streams; only the last message is the end.
     assert plainly(event("stream-end", messageId="m")) is None
     assert plainly(event("run-state", state="ended", endReason="done")) == {"type": "done", "sessionId": str(SESSION)}
     failed = event("run-state", state="ended", endReason="failed", error={"message": "No key."})
@@ -84,7 +84,7 @@ def test_the_end_and_errors_have_words_of_their_own() -> None:
 
 
 @pytest.mark.req("EV-3", part="over a socket")
-async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> None:
+async def test_plain_client_receives_a_session_in_plain_messages(room: Room) -> None:
     async with room.client(subprotocols=["toolcrib.plain"]) as client:
         await client.socket.send(json.dumps({"type": "prompt", "text": "hi", "sessionId": str(room.session_id)}))
         refused = await client.next()
@@ -104,7 +104,7 @@ async def test_a_plain_client_is_told_a_session_in_plain_words(room: Room) -> No
 
 
 @pytest.mark.req("EV-3", part="over a socket")
-async def test_a_prompt_that_nobody_can_answer_leaves_no_session_and_mistakes_are_told(room: Room) -> None:
+async def test_prompt_that_cannot_be_answered_creates_no_session_and_returns_the_error(room: Room) -> None:
     async with room.client(subprotocols=["toolcrib.plain"]) as client:
         for message in ('{"type": "prompt", "text": "hi"}', '{"type": "nothing"}', "{"):
             await client.socket.send(message)

@@ -1,4 +1,4 @@
-"""What every answer has in common, whatever was asked: hosts, headers, sizes, and how errors are told."""
+"""What every response has in common: hosts, headers, sizes and errors."""
 
 from dataclasses import replace
 
@@ -45,14 +45,14 @@ async def test_health_needs_no_token(client: httpx2.AsyncClient) -> None:
         ("", 400),
     ],
 )
-async def test_a_strange_host_is_not_answered(client: httpx2.AsyncClient, host: str, status: int) -> None:
+async def test_unknown_host_is_rejected(client: httpx2.AsyncClient, host: str, status: int) -> None:
     response = await client.get("http://localhost/health", headers={"Host": host})
 
     assert response.status_code == status
 
 
 @pytest.mark.parametrize("path", ["http://localhost/health", "/auth/me", "/nowhere"])
-async def test_every_answer_says_how_it_may_be_used(client: httpx2.AsyncClient, path: str) -> None:
+async def test_every_response_has_security_headers(client: httpx2.AsyncClient, path: str) -> None:
     headers = (await client.get(path)).headers
 
     assert headers["x-content-type-options"] == "nosniff"
@@ -61,7 +61,7 @@ async def test_every_answer_says_how_it_may_be_used(client: httpx2.AsyncClient, 
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
-async def test_an_answer_may_have_a_policy_of_its_own(app: FastAPI, client: httpx2.AsyncClient) -> None:
+async def test_response_may_have_its_own_policy(app: FastAPI, client: httpx2.AsyncClient) -> None:
     app.add_route("/page", a_page)
 
     response = await client.get("http://localhost/page")
@@ -78,7 +78,7 @@ async def a_page(request: Request) -> Response:
 
 
 @pytest.mark.req("AP-1", part="error envelope")
-async def test_an_unknown_address_and_a_wrong_method_have_the_envelope(client: httpx2.AsyncClient) -> None:
+async def test_unknown_url_and_wrong_method_return_the_envelope(client: httpx2.AsyncClient) -> None:
     unknown = await client.get("/nowhere")
     wrong = await client.put("/workspaces")
 
@@ -106,9 +106,7 @@ async def test_an_unknown_address_and_a_wrong_method_have_the_envelope(client: h
         '{"name": "a"}'.encode("utf-16"),
     ],
 )
-async def test_a_body_that_is_not_what_was_asked_for_is_400(
-    client: httpx2.AsyncClient, ada: Someone, body: bytes
-) -> None:
+async def test_malformed_body_is_400(client: httpx2.AsyncClient, ada: Someone, body: bytes) -> None:
     headers = ada.headers | {"Content-Type": "application/json"}
 
     response = await client.post("/workspaces", headers=headers, content=body)
@@ -117,8 +115,8 @@ async def test_a_body_that_is_not_what_was_asked_for_is_400(
     assert response.json()["fields"]
 
 
-async def test_a_body_of_another_type_is_not_read_as_json(client: httpx2.AsyncClient, ada: Someone) -> None:
-    # A form of another site can send text/plain without asking first.
+async def test_body_of_another_type_is_not_parsed_as_json(client: httpx2.AsyncClient, ada: Someone) -> None:
+    # A form on another site can send text/plain without a preflight request.
     headers = ada.headers | {"Content-Type": "text/plain"}
 
     response = await client.post("/workspaces", headers=headers, content=b'{"name": "website"}')
@@ -127,7 +125,7 @@ async def test_a_body_of_another_type_is_not_read_as_json(client: httpx2.AsyncCl
 
 
 @pytest.mark.req("AP-1", part="error envelope")
-async def test_what_nobody_foresaw_is_logged_and_not_told(app: FastAPI, client: httpx2.AsyncClient) -> None:
+async def test_unexpected_error_is_logged_and_not_disclosed(app: FastAPI, client: httpx2.AsyncClient) -> None:
     app.add_route("/broken", broken)
 
     with capture_logs() as logs:
@@ -146,9 +144,7 @@ async def broken(request: Request) -> Response:
 
 
 @pytest.mark.req("AP-1", part="error envelope")
-async def test_a_database_that_does_not_answer_is_503(
-    services: ApiServices, database_urls: DatabaseUrls, ada: Someone
-) -> None:
+async def test_unreachable_database_is_503(services: ApiServices, database_urls: DatabaseUrls, ada: Someone) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=2) as closed:
         pass
     services = replace(services, database=closed, workspaces=WorkspaceStore(closed))

@@ -1,4 +1,4 @@
-"""A person's own key to a search engine, over HTTP: stored, never shown again, sent nowhere but to the engine."""
+"""A person's own search engine key over HTTP: stored, never shown again, sent only to the engine."""
 
 import httpx2
 import psycopg
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("SE-1", part="a person's own key")
 OWN = "BSA-key-of-ada-0815"
 
 
-async def test_a_key_is_stored_encrypted_listed_without_its_secret_and_forgotten(
+async def test_key_is_stored_encrypted_listed_without_its_secret_and_deleted(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, newcomer: Newcomer, database_urls: DatabaseUrls
 ) -> None:
     bob = await newcomer()
@@ -45,7 +45,7 @@ async def test_a_key_is_stored_encrypted_listed_without_its_secret_and_forgotten
         ({"secret": OWN, "base_url": "https://thief.example"}, "base_url"),
     ],
 )
-async def test_no_key_and_no_address_of_ones_own(
+async def test_empty_key_and_custom_address_are_rejected(
     client: httpx2.AsyncClient, ada: Someone, body: dict[str, str], field: str
 ) -> None:
     refused = await client.put("/credentials/brave", json={**body, "check": False}, headers=ada.headers)
@@ -54,7 +54,7 @@ async def test_no_key_and_no_address_of_ones_own(
     assert field in refused.json()["fields"]
 
 
-async def test_the_engine_is_asked_whether_it_accepts_the_key(services: ApiServices) -> None:
+async def test_key_is_checked_with_the_engine(services: ApiServices) -> None:
     async with loopback(Brave(key=OWN)) as brave:
         keys = SearchKeys(services.access, url=f"{brave.origin}/res/v1/web/search")
         await keys.check(OWN, ask=True)

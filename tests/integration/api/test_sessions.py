@@ -18,7 +18,7 @@ def url(workspace_id: WorkspaceId) -> str:
 
 
 @pytest.mark.req("RN-1", part="sessions as rows")
-async def test_a_session_is_begun_found_renamed_and_removed(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
+async def test_session_is_created_found_renamed_and_deleted(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
     made = await client.post(url, json={"title": "first", "mode": "plan", "trust": "supervised"}, headers=ada.headers)
     one = f"{url}/{made.json()['id']}"
     found = await client.get(one, headers=ada.headers)
@@ -34,9 +34,7 @@ async def test_a_session_is_begun_found_renamed_and_removed(client: httpx2.Async
     assert code_of(after) == (404, "NOT_FOUND")
 
 
-async def test_sessions_are_listed_by_pages_the_newest_first(
-    client: httpx2.AsyncClient, ada: Someone, url: str
-) -> None:
+async def test_sessions_are_listed_in_pages_newest_first(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
     made = [(await client.post(url, json={}, headers=ada.headers)).json()["id"] for _ in range(3)]
 
     first = (await client.get(url, params={"limit": 2}, headers=ada.headers)).json()
@@ -47,7 +45,7 @@ async def test_sessions_are_listed_by_pages_the_newest_first(
 
 
 @pytest.mark.req("HU-3", part="a person switches the mode")
-async def test_a_person_switches_a_session_between_plan_and_build(
+async def test_person_switches_a_session_between_plan_and_build(
     client: httpx2.AsyncClient, ada: Someone, url: str
 ) -> None:
     made = (await client.post(url, json={"mode": "plan"}, headers=ada.headers)).json()["id"]
@@ -60,15 +58,13 @@ async def test_a_person_switches_a_session_between_plan_and_build(
     assert modes == ["build", "build", "plan"]
 
 
-async def test_an_agent_that_is_not_there_cannot_act_in_a_session(
-    client: httpx2.AsyncClient, ada: Someone, url: str
-) -> None:
+async def test_unknown_agent_cannot_act_in_a_session(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
     response = await client.post(url, json={"agent_id": str(new_id())}, headers=ada.headers)
 
     assert code_of(response) == (404, "NOT_FOUND")
 
 
-async def test_a_member_removes_their_own_sessions_only(
+async def test_member_deletes_only_their_own_sessions(
     client: httpx2.AsyncClient,
     services: ApiServices,
     ada: Someone,
@@ -90,7 +86,7 @@ async def test_a_member_removes_their_own_sessions_only(
 
 
 @pytest.mark.req("EV-1", part="events as pages")
-async def test_events_are_read_by_pages(
+async def test_events_are_read_in_pages(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     tenant = Tenant(workspace_id, ada.id)
@@ -112,7 +108,7 @@ async def test_events_are_read_by_pages(
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_ticket_is_kept_as_a_hash_and_says_how_long_it_lives(
+async def test_ticket_is_stored_as_a_hash_and_has_an_expiry(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
     made = (await client.post(f"/workspaces/{workspace_id}/tickets", headers=ada.headers)).json()
@@ -126,7 +122,7 @@ async def test_a_ticket_is_kept_as_a_hash_and_says_how_long_it_lives(
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_ticket_too_old_opens_nothing(
+async def test_expired_ticket_gives_no_access(
     services: ApiServices, ada: Someone, workspace_id: WorkspaceId, client: httpx2.AsyncClient
 ) -> None:
     made = (await client.post(f"/workspaces/{workspace_id}/tickets", headers=ada.headers)).json()
@@ -150,7 +146,7 @@ phases:
 
 
 @pytest.mark.req("PO-1", part="phases")
-async def test_a_person_chooses_the_phase_and_an_agent_with_a_key_does_not(
+async def test_person_chooses_the_phase_and_an_agent_key_does_not(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     tenant = Tenant(workspace_id, ada.id)
@@ -182,7 +178,7 @@ async def test_a_person_chooses_the_phase_and_an_agent_with_a_key_does_not(
 
 
 @pytest.mark.req("PO-3", part="a session's trust")
-async def test_a_call_by_an_agents_key_is_trusted_as_the_session_that_it_names(
+async def test_agent_key_call_has_the_trust_of_its_session(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
     tenant = Tenant(workspace_id, ada.id)
@@ -203,7 +199,7 @@ async def test_a_call_by_an_agents_key_is_trusted_as_the_session_that_it_names(
 
 
 @pytest.mark.req("PO-1", part="phases")
-async def test_explain_answers_for_a_phase(
+async def test_explain_evaluates_a_phase(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
     agent = await services.agents.create(Tenant(workspace_id, ada.id), name="builder", definition=PHASES)
@@ -220,7 +216,7 @@ async def test_explain_answers_for_a_phase(
 
 
 @pytest.mark.req("PO-5", part="in a session")
-async def test_explain_answers_for_a_session(
+async def test_explain_evaluates_a_session(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
     tenant = Tenant(workspace_id, ada.id)

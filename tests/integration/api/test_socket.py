@@ -20,7 +20,7 @@ LIMIT = 1_000
 
 @pytest.fixture
 async def origin(services: ApiServices, settings: Settings) -> AsyncIterator[str]:
-    """Where the server listens."""
+    """Yield the URL of the server."""
     app = create_app(replace(services, settings=settings.model_copy(update={"max_request_bytes": LIMIT})))
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -37,7 +37,7 @@ async def wire(origin: str) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.mark.req("AP-2")
-async def test_a_browser_stays_logged_in_by_its_cookies(wire: httpx2.AsyncClient, origin: str, ada: Someone) -> None:
+async def test_browser_stays_logged_in_by_its_cookies(wire: httpx2.AsyncClient, origin: str, ada: Someone) -> None:
     login = await wire.post("/auth/login", json={"email": ada.email, "password": PASSWORD})
     me = await wire.get("/auth/me")
     founded = await wire.post("/workspaces", headers={"Origin": origin}, json={"name": "website"})
@@ -50,7 +50,7 @@ async def test_a_browser_stays_logged_in_by_its_cookies(wire: httpx2.AsyncClient
 
 
 @pytest.mark.req("AP-2")
-async def test_a_key_works_over_the_wire(wire: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
+async def test_key_works_over_the_network(wire: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
     made = await wire.post("/api-keys", headers=ada.headers, json={"name": "laptop"})
 
     found = await wire.get(f"/workspaces/{workspace_id}", headers=bearer(made.json()["secret"]))
@@ -58,13 +58,13 @@ async def test_a_key_works_over_the_wire(wire: httpx2.AsyncClient, ada: Someone,
     assert found.json()["id"] == str(workspace_id)
 
 
-async def test_a_body_that_announces_too_much_is_refused(wire: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_body_with_too_large_content_length_is_rejected(wire: httpx2.AsyncClient, ada: Someone) -> None:
     response = await wire.post("/workspaces", headers=ada.headers, json={"name": "x" * LIMIT})
 
     assert code_of(response) == (413, "TOO_LARGE")
 
 
-async def test_a_body_that_does_not_end_is_refused(wire: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_endless_body_is_rejected(wire: httpx2.AsyncClient, ada: Someone) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield b'{"name": "'
         for _ in range(LIMIT):
@@ -76,6 +76,6 @@ async def test_a_body_that_does_not_end_is_refused(wire: httpx2.AsyncClient, ada
     assert code_of(response) == (413, "TOO_LARGE")
 
 
-async def test_an_address_written_differently_is_not_redirected(wire: httpx2.AsyncClient, ada: Someone) -> None:
-    # A redirect would take the token along to wherever a proxy's Host header points.
+async def test_url_spelled_differently_is_not_redirected(wire: httpx2.AsyncClient, ada: Someone) -> None:
+    # A redirect would send the token to wherever a proxy's Host header points.
     assert code_of(await wire.get("/workspaces/", headers=ada.headers)) == (404, "NOT_FOUND")

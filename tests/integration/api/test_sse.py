@@ -1,4 +1,4 @@
-"""Server-sent events over a real socket: resumed by Last-Event-ID, ended when they must be."""
+"""Server-sent events over a real socket: resume by Last-Event-ID, and when a stream ends."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ from toolcrib.core.callers import WorkspaceRole
 
 
 class Reader:
-    """Reads a stream as a browser does: by blank lines."""
+    """Parses a stream as a browser does: by blank lines."""
 
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
 
     async def next(self) -> dict[str, Any]:
-        """The next block that is not a sign of life only; its fields."""
+        """Return the fields of the next block that is not only a heartbeat."""
         fields: dict[str, Any] = {}
         async with asyncio.timeout(PATIENCE):
             async for line in self._lines:
@@ -62,7 +62,7 @@ def ids(blocks: list[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.req("EV-3", part="Last-Event-ID")
-async def test_a_reader_that_comes_back_goes_on_after_its_last_event(room: Room) -> None:
+async def test_reader_that_reconnects_resumes_after_its_last_event(room: Room) -> None:
     for number in range(4):
         await room.happens(n=number)
     async with reading(room) as first:
@@ -79,7 +79,7 @@ async def test_a_reader_that_comes_back_goes_on_after_its_last_event(room: Room)
 
 @pytest.mark.req("EV-3", part="Last-Event-ID")
 @pytest.mark.parametrize("said", ["x", "-1", "1.5", "9" * 40])
-async def test_an_id_that_is_no_events_is_refused(room: Room, client: httpx2.AsyncClient, said: str) -> None:
+async def test_invalid_event_id_is_rejected(room: Room, client: httpx2.AsyncClient, said: str) -> None:
     response = await client.get(
         f"/workspaces/{room.workspace_id}/sessions/{room.session_id}/events/stream",
         headers=room.headers | {"Last-Event-ID": said},
@@ -88,7 +88,7 @@ async def test_an_id_that_is_no_events_is_refused(room: Room, client: httpx2.Asy
     assert code_of(response) == (400, "VALIDATION_ERROR")
 
 
-async def test_a_stream_says_that_it_lives_and_when_to_come_back(room: Room) -> None:
+async def test_stream_sends_heartbeats_and_a_retry_interval(room: Room) -> None:
     async with (
         listening(replace(room.services, doors=ConnectionLimits(pace=ConnectionTimeouts(beat=0.05)))) as address,
         reading(replace(room, address=address)) as reader,
@@ -101,7 +101,7 @@ async def test_a_stream_says_that_it_lives_and_when_to_come_back(room: Room) -> 
 
 
 @pytest.mark.req("EV-4", part="membership")
-async def test_a_stream_ends_for_who_is_removed(room: Room, newcomer: Newcomer) -> None:
+async def test_stream_ends_for_a_removed_member(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.VIEWER)
     async with reading(replace(room, token=bob.token)) as reader:
@@ -117,7 +117,7 @@ async def test_a_stream_ends_for_who_is_removed(room: Room, newcomer: Newcomer) 
 
 
 @pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
-async def test_a_reader_of_a_stream_that_takes_nothing_is_let_go(room: Room) -> None:
+async def test_reader_that_does_not_read_is_disconnected(room: Room) -> None:
     async with listening(replace(room.services, doors=ConnectionLimits(pace=ConnectionTimeouts(stall=0.3)))) as address:
         with await asyncio.to_thread(_deaf, replace(room, address=address)):
             async with asyncio.timeout(PATIENCE):
@@ -137,7 +137,7 @@ def _deaf(room: Room) -> socket.socket:
     return deaf
 
 
-async def test_a_stream_that_need_not_follow_ends_with_what_there_is(room: Room, client: httpx2.AsyncClient) -> None:
+async def test_stream_without_follow_ends_after_the_stored_events(room: Room, client: httpx2.AsyncClient) -> None:
     await room.happens(n=1)
     response = await client.get(
         f"/workspaces/{room.workspace_id}/sessions/{room.session_id}/events/stream?follow=false", headers=room.headers
@@ -146,7 +146,7 @@ async def test_a_stream_that_need_not_follow_ends_with_what_there_is(room: Room,
     assert response.text.startswith("id: 1\nevent: chat:message\ndata: {")
 
 
-def test_what_is_told_stays_one_block_whatever_it_says() -> None:
+def test_payload_stays_one_block_whatever_it_contains() -> None:
     block = encoded({"type": "chat:message", "payload": {"text": "a\n\nevent: forged\r\rid: 9\u2028"}, "seq": 3})
 
     assert block.count(b"\n\n") == 1

@@ -1,4 +1,4 @@
-"""What is taken for a proof of identity, and what is not."""
+"""Which tokens authenticate, and which do not."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Signer = Callable[..., str]
 
 @pytest.fixture
 def signed(ada: Someone, settings: Settings) -> Signer:
-    """Ada's token with some claims or header fields changed, signed with our secret."""
+    """Return Ada's token with some claims or header fields changed, signed with our secret."""
     claims = jwt.decode(ada.token, options={"verify_signature": False})
 
     def sign(
@@ -37,7 +37,7 @@ def signed(ada: Someone, settings: Settings) -> Signer:
 
 @pytest.mark.req("AP-2")
 @pytest.mark.filterwarnings("ignore:The HMAC key is")
-async def test_only_our_own_living_tokens_are_taken(client: httpx2.AsyncClient, ada: Someone, signed: Signer) -> None:
+async def test_only_our_own_valid_tokens_are_accepted(client: httpx2.AsyncClient, ada: Someone, signed: Signer) -> None:
     now = int(time.time())
     forged = {
         "no signature": signed(algorithm="none"),
@@ -73,7 +73,7 @@ async def test_header_fields_that_name_a_key_are_ignored(client: httpx2.AsyncCli
 
 
 @pytest.mark.req("AP-2", part="no token")
-async def test_without_a_token_the_documented_answer_is_given(client: httpx2.AsyncClient) -> None:
+async def test_missing_token_returns_the_documented_error(client: httpx2.AsyncClient) -> None:
     response = await client.get("/auth/me")
 
     assert response.status_code == 401
@@ -86,7 +86,7 @@ async def test_without_a_token_the_documented_answer_is_given(client: httpx2.Asy
 
 
 @pytest.mark.req("AP-2", part="header before cookie")
-async def test_header_goes_before_cookie(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_header_takes_precedence_over_cookie(client: httpx2.AsyncClient, ada: Someone) -> None:
     only_cookie = await client.get("/auth/me", headers=ada.cookie)
     bad_cookie = await client.get("/auth/me", headers=ada.headers | {"Cookie": "access_token=spoiled"})
     bad_header = await client.get("/auth/me", headers=ada.cookie | {"Authorization": "Bearer spoiled"})
@@ -97,7 +97,7 @@ async def test_header_goes_before_cookie(client: httpx2.AsyncClient, ada: Someon
 
 
 @pytest.mark.req("AP-2")
-async def test_header_and_cookie_of_two_people_are_refused(
+async def test_header_and_cookie_of_two_people_are_rejected(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer
 ) -> None:
     bob = await newcomer()

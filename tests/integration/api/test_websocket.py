@@ -1,4 +1,4 @@
-"""The chat protocol over a real socket: who is let in, what is told, what is asked, and how it ends."""
+"""The chat protocol over a real socket: authentication, events, approvals, errors and closing."""
 
 import asyncio
 import json
@@ -41,17 +41,17 @@ async def impatient(room: Room, pace: ConnectionTimeouts) -> AsyncIterator[Room]
         yield replace(room, address=address)
 
 
-# Who is let in
+# Authentication
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_header_lets_in(room: Room) -> None:
+async def test_header_authenticates(room: Room) -> None:
     async with room.client() as client:
         assert (await client.resume())["payload"]["conversationId"] == str(room.session_id)
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_first_message_lets_in(room: Room) -> None:
+async def test_first_message_authenticates(room: Room) -> None:
     async with room.client(additional_headers={}) as client:
         await client.say("auth", token=room.token)
         assert (await client.next())["type"] == "chat:ok"
@@ -59,7 +59,7 @@ async def test_a_first_message_lets_in(room: Room) -> None:
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_ticket_lets_in_once_as_a_protocol_or_as_a_first_message(room: Room) -> None:
+async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(room: Room) -> None:
     until = datetime.now(UTC) + timedelta(minutes=5)
     tickets = [await room.services.tickets.create(room.tenant, valid_until=until) for _ in range(2)]
 
@@ -81,7 +81,7 @@ async def test_a_ticket_lets_in_once_as_a_protocol_or_as_a_first_message(room: R
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_ticket_is_for_its_workspace_and_its_seconds_only(room: Room, ada: Someone) -> None:
+async def test_ticket_is_valid_only_for_its_workspace_and_lifetime(room: Room, ada: Someone) -> None:
     other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
     elsewhere = await room.services.tickets.create(
         Tenant(other.id, ada.id), valid_until=datetime.now(UTC) + timedelta(minutes=5)
@@ -98,7 +98,7 @@ async def test_a_ticket_is_for_its_workspace_and_its_seconds_only(room: Room, ad
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_cookie_lets_in_from_our_own_pages_only(room: Room) -> None:
+async def test_cookie_authenticates_only_from_our_own_pages(room: Room) -> None:
     cookie = {"Cookie": f"access_token={room.token}"}
     async with room.client(additional_headers=cookie, origin=f"http://{room.address}") as client:
         await client.resume()
@@ -111,7 +111,7 @@ async def test_a_cookie_lets_in_from_our_own_pages_only(room: Room) -> None:
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_strange_page_is_not_let_in_whatever_it_brings(room: Room) -> None:
+async def test_foreign_origin_is_rejected_with_any_credentials(room: Room) -> None:
     for headers in (room.headers, {}):
         with pytest.raises(InvalidStatus) as refused:
             async with room.client(additional_headers=headers, origin="http://evil.example"):
@@ -121,7 +121,7 @@ async def test_a_strange_page_is_not_let_in_whatever_it_brings(room: Room) -> No
 
 @pytest.mark.req("EV-2", part="authentication")
 @pytest.mark.parametrize("name", ["token", "access_token", "ticket", "api_key"])
-async def test_a_secret_in_the_address_is_refused(room: Room, name: str) -> None:
+async def test_secret_in_the_url_is_rejected(room: Room, name: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with connect(f"{room.url}?{name}={room.token}", proxy=None, additional_headers=room.headers):
             pass
@@ -131,7 +131,7 @@ async def test_a_secret_in_the_address_is_refused(room: Room, name: str) -> None
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_strangers_token_and_an_agents_key_are_refused(room: Room, newcomer: Newcomer) -> None:
+async def test_strangers_token_and_agent_key_are_rejected(room: Room, newcomer: Newcomer) -> None:
     agent = await room.services.agents.create(room.tenant, name="writer", definition=GUIDED)
     _, key = await room.services.keys.create_for_agent(room.tenant, agent.id, name="k", expires_at=None)
     for secret in ((await newcomer()).token, key):
@@ -145,7 +145,7 @@ async def test_a_strangers_token_and_an_agents_key_are_refused(room: Room, newco
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_who_says_something_else_first_or_nothing_is_shown_out(room: Room) -> None:
+async def test_connection_that_does_not_authenticate_first_is_closed(room: Room) -> None:
     async with room.client(additional_headers={}) as client:
         await client.say("chat:resume", conversationId=str(room.session_id))
         assert (await client.closed())[0] == CloseCode.UNAUTHENTICATED
@@ -157,7 +157,7 @@ async def test_who_says_something_else_first_or_nothing_is_shown_out(room: Room)
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_connection_ends_with_its_token_unless_a_newer_one_comes(room: Room, ada: Someone) -> None:
+async def test_connection_closes_when_its_token_expires_unless_it_is_renewed(room: Room, ada: Someone) -> None:
     short = AccessTokens(room.services.settings.jwt_secret.get_secret_value(), minutes=0)
     short.lifetime_seconds = 2
     async with room.client(additional_headers={"Authorization": f"Bearer {short.issue(ada.id, 0)}"}) as client:
@@ -170,14 +170,14 @@ async def test_a_connection_ends_with_its_token_unless_a_newer_one_comes(room: R
 
 
 @pytest.mark.req("EV-2", part="authentication")
-async def test_a_connection_does_not_change_hands(room: Room, newcomer: Newcomer) -> None:
+async def test_connection_cannot_change_its_person(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.OWNER)
     async with room.client() as client:
         assert (await client.ask("auth", token=bob.token))["payload"]["code"] == "VALIDATION_ERROR"
 
 
-async def test_one_person_opens_only_so_many(room: Room) -> None:
+async def test_connections_per_person_are_limited(room: Room) -> None:
     async with listening(replace(room.services, doors=ConnectionLimits(per_person=1))) as address:
         crowded = replace(room, address=address)
         async with crowded.client() as first:
@@ -186,12 +186,12 @@ async def test_one_person_opens_only_so_many(room: Room) -> None:
                 assert (await second.closed())[0] == CloseCode.TOO_MANY
 
 
-# What is told
+# Events
 
 
 @pytest.mark.req("EV-2", part="resume")
-async def test_the_next_message_is_taken_when_the_session_is_watched(room: Room) -> None:
-    """Else the first words of a model would wait for it, of whoever resumes and sends a message at once."""
+async def test_next_message_is_handled_after_the_session_is_subscribed(room: Room) -> None:
+    """Otherwise a client that resumes and sends a message at once could miss the model's first words."""
     async with room.client() as client:
         assert (await client.ask("chat:resume", conversationId=str(room.session_id)))["type"] == "chat:ok"
         assert [message["type"] for message in client.told] == ["chat:resumed", "chat:ok"]
@@ -202,7 +202,7 @@ async def test_the_next_message_is_taken_when_the_session_is_watched(room: Room)
 
 
 @pytest.mark.req("EV-2", part="resume")
-async def test_what_cannot_be_watched_is_not_said_to_be(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_subscription_is_not_confirmed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> NoReturn:
         raise OperationalError("the database is away")
 
@@ -218,7 +218,7 @@ async def test_what_cannot_be_watched_is_not_said_to_be(room: Room, monkeypatch:
 
 
 @pytest.mark.req("EV-1", "EV-2", part="resume")
-async def test_who_resumes_is_told_what_they_missed_and_what_happens(room: Room) -> None:
+async def test_client_that_resumes_gets_missed_events_and_then_live_ones(room: Room) -> None:
     for number in range(3):
         await room.happens(n=number)
     async with room.client() as client:
@@ -236,7 +236,7 @@ async def test_who_resumes_is_told_what_they_missed_and_what_happens(room: Room)
 
 
 @pytest.mark.req("EV-2", part="tools")
-async def test_a_session_is_driven_by_tool_calls_alone(room: Room) -> None:
+async def test_session_works_with_tool_calls_alone(room: Room) -> None:
     """The payloads are those of 000 task 3: camelCase, toolId, toolName, input, status, result."""
     async with room.client() as client:
         tool_id = await client.call("write", path="/a.txt", content="hello")
@@ -253,7 +253,7 @@ async def test_a_session_is_driven_by_tool_calls_alone(room: Room) -> None:
 
 
 @pytest.mark.req("EV-2", part="tools")
-async def test_a_tools_failure_is_an_event_of_its_session(room: Room) -> None:
+async def test_tool_failure_is_an_event_of_its_session(room: Room) -> None:
     async with room.client() as client:
         await client.call("read", path="/nowhere.txt")
         result = await client.until_type("chat:tool-result")
@@ -263,7 +263,7 @@ async def test_a_tools_failure_is_an_event_of_its_session(room: Room) -> None:
 
 
 @pytest.mark.req("EV-2", part="deltas")
-async def test_deltas_are_told_between_events(room: Room) -> None:
+async def test_deltas_are_sent_between_events(room: Room) -> None:
     async with room.client() as client:
         await client.resume()
         await room.happens("tool-start", toolId="t1", toolName="bash", input={}, messageId="m1")
@@ -290,7 +290,7 @@ async def _with_agent(room: Room) -> Room:
 
 @pytest.mark.req("HU-1", part="over WebSocket")
 @pytest.mark.req("EV-2", part="AC-34: chat:tool-approve reaches the call that it names")
-async def test_a_tool_approve_decides_the_call_that_it_names_and_no_other(room: Room) -> None:
+async def test_tool_approve_decides_only_the_call_that_it_names(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client:
         first = await client.call("write", path="/first.txt", content="x")
@@ -311,7 +311,7 @@ async def test_a_tool_approve_decides_the_call_that_it_names_and_no_other(room: 
 
 
 @pytest.mark.req("HU-1", part="over WebSocket")
-async def test_a_second_decision_is_told_that_it_came_too_late(room: Room) -> None:
+async def test_second_decision_gets_an_error_that_it_is_too_late(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client, room.client() as other:
         tool = await client.call("write", path="/a.txt", content="x")
@@ -327,7 +327,7 @@ async def test_a_second_decision_is_told_that_it_came_too_late(room: Room) -> No
 
 
 @pytest.mark.req("EV-1", part="open questions")
-async def test_who_has_seen_everything_still_learns_what_waits_for_them(room: Room) -> None:
+async def test_client_that_is_up_to_date_still_gets_pending_approvals(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client:
         tool = await client.call("write", path="/a.txt", content="x")
@@ -343,7 +343,7 @@ async def test_who_has_seen_everything_still_learns_what_waits_for_them(room: Ro
 
 
 @pytest.mark.req("HU-2", part="over WebSocket")
-async def test_a_question_is_answered_over_the_socket(room: Room) -> None:
+async def test_question_is_answered_over_the_socket(room: Room) -> None:
     room = await _with_agent(room)
     item = {"name": "colour", "question": "Which?", "schema": {"type": "string", "enum": ["red", "blue"]}}
     async with room.client() as client:
@@ -357,7 +357,7 @@ async def test_a_question_is_answered_over_the_socket(room: Room) -> None:
     assert right["type"] == "chat:ok"
 
 
-# What is wrong
+# Errors
 
 
 @pytest.mark.req("EV-2", part="hostile messages")
@@ -381,9 +381,7 @@ async def test_a_question_is_answered_over_the_socket(room: Room) -> None:
         b"\x00\x01",
     ],
 )
-async def test_a_message_that_cannot_be_understood_is_answered_and_the_connection_stays(
-    room: Room, frame: str | bytes
-) -> None:
+async def test_malformed_message_gets_an_error_and_the_connection_stays_open(room: Room, frame: str | bytes) -> None:
     async with room.client() as client:
         await client.socket.send(frame)
         answer = await client.next()
@@ -393,14 +391,14 @@ async def test_a_message_that_cannot_be_understood_is_answered_and_the_connectio
     assert answer["payload"]["message"]
 
 
-async def test_a_frame_that_is_too_large_ends_the_connection(room: Room) -> None:
+async def test_too_large_frame_closes_the_connection(room: Room) -> None:
     async with room.client() as client:
         await client.socket.send("x" * 200_000)
         assert (await client.closed())[0] == 1009
 
 
 @pytest.mark.req("EV-2", part="send")
-async def test_a_message_to_a_model_is_told_that_there_is_none(room: Room) -> None:
+async def test_message_to_an_agent_without_a_model_gets_an_error(room: Room) -> None:
     async with room.client() as client:
         history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
         answer = await client.ask(
@@ -411,7 +409,7 @@ async def test_a_message_to_a_model_is_told_that_there_is_none(room: Room) -> No
     assert "has no agent" in answer["payload"]["message"]
 
 
-async def test_a_session_of_another_workspace_is_not_found(room: Room, ada: Someone) -> None:
+async def test_session_of_another_workspace_is_not_found(room: Room, ada: Someone) -> None:
     other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
     theirs = await room.services.sessions.create(Tenant(other.id, ada.id), title="theirs")
     async with room.client() as client:
@@ -422,7 +420,7 @@ async def test_a_session_of_another_workspace_is_not_found(room: Room, ada: Some
 
 
 @pytest.mark.req("PO-3", part="a session's trust")
-async def test_a_tool_call_is_trusted_as_its_session(room: Room) -> None:
+async def test_tool_call_has_the_trust_of_its_session(room: Room) -> None:
     definition = "trust: autonomous\ntool_permissions: {touch: {allowed: true}}\n"
     agent = await room.services.agents.create(room.tenant, name="builder", definition=definition)
     session = await room.services.sessions.create(room.tenant, agent_id=agent.id, trust=TrustLevel.SUPERVISED)
@@ -437,7 +435,7 @@ async def test_a_tool_call_is_trusted_as_its_session(room: Room) -> None:
 
 
 @pytest.mark.req("EV-4", part="membership")
-async def test_who_is_removed_hears_nothing_more_and_may_say_nothing_more(room: Room, newcomer: Newcomer) -> None:
+async def test_removed_member_receives_and_sends_nothing_more(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.MEMBER)
     headers = {"Authorization": f"Bearer {bob.token}"}
@@ -455,7 +453,7 @@ async def test_who_is_removed_hears_nothing_more_and_may_say_nothing_more(room: 
 
 
 @pytest.mark.req("EV-4", part="membership")
-async def test_whose_tokens_were_ended_is_shown_out(room: Room, ada: Someone) -> None:
+async def test_connection_with_revoked_tokens_is_closed(room: Room, ada: Someone) -> None:
     async with room.client() as client:
         await client.resume()
         await room.services.accounts.end_all_tokens(ActingUser(ada.id))
@@ -464,7 +462,9 @@ async def test_whose_tokens_were_ended_is_shown_out(room: Room, ada: Someone) ->
 
 
 @pytest.mark.req("AP-2", part="roles")
-async def test_a_viewer_may_watch_and_read_and_stays_when_refused_more(room: Room, newcomer: Newcomer) -> None:
+async def test_viewer_may_subscribe_and_read_and_stays_connected_when_denied_more(
+    room: Room, newcomer: Newcomer
+) -> None:
     vera = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=vera.email, role=WorkspaceRole.VIEWER)
     async with room.client(additional_headers={"Authorization": f"Bearer {vera.token}"}) as client:
@@ -481,13 +481,13 @@ async def test_a_viewer_may_watch_and_read_and_stays_when_refused_more(room: Roo
 
 
 @pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
-async def test_a_client_that_takes_nothing_is_let_go_while_others_are_served(room: Room) -> None:
+async def test_client_that_does_not_read_is_disconnected_while_others_are_served(room: Room) -> None:
     async with impatient(room, ConnectionTimeouts(stall=0.5)) as hurried, hurried.client() as quick:
         await quick.resume()
         delays = []
         loop = asyncio.get_running_loop()
         with await asyncio.to_thread(_connected_and_deaf, hurried):
-            # More than the socket's buffers take, so that the server has to wait for the deaf one.
+            # More than the socket's buffers hold, so that the server has to wait for the client that does not read.
             for number in range(1, 120):
                 started = loop.time()
                 await hurried.happens(filler="x" * 100_000)
@@ -501,7 +501,7 @@ async def test_a_client_that_takes_nothing_is_let_go_while_others_are_served(roo
 
 
 def _connected_and_deaf(room: Room) -> socket.socket:
-    """A client that watches the session and reads no more: done by hand, since libraries read by themselves."""
+    """A client that subscribes and then stops reading. It is written by hand, since libraries read by themselves."""
     host, port = room.address.split(":")
     deaf = socket.create_connection((host, int(port)))
     deaf.sendall(
@@ -521,7 +521,7 @@ def _connected_and_deaf(room: Room) -> socket.socket:
     return deaf
 
 
-async def test_a_call_goes_on_when_its_caller_vanishes(room: Room) -> None:
+async def test_call_continues_when_its_caller_disconnects(room: Room) -> None:
     async with room.client() as client:
         tool = await client.call("write", path="/left.txt", content="done all the same")
         client.socket.transport.abort()

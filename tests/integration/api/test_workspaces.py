@@ -1,4 +1,4 @@
-"""Workspaces over HTTP: who founds, sees, names and removes them."""
+"""Workspaces over HTTP: who creates, sees, renames and deletes them."""
 
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ from toolcrib.storage.database import Tenant
 
 
 @pytest.mark.req("AP-3", part="workspaces")
-async def test_whoever_founds_a_workspace_owns_it(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_creator_of_a_workspace_owns_it(client: httpx2.AsyncClient, ada: Someone) -> None:
     founded = await client.post("/workspaces", headers=ada.headers, json={"name": " website "})
     found = await client.get(f"/workspaces/{founded.json()['id']}", headers=ada.headers)
 
@@ -23,7 +23,7 @@ async def test_whoever_founds_a_workspace_owns_it(client: httpx2.AsyncClient, ad
 
 
 @pytest.mark.req("AP-3", part="workspaces")
-async def test_workspaces_are_listed_page_by_page(client: httpx2.AsyncClient, ada: Someone, founded: Founder) -> None:
+async def test_workspaces_are_listed_in_pages(client: httpx2.AsyncClient, ada: Someone, founded: Founder) -> None:
     made = [str(await founded(ada)) for _ in range(3)]
 
     first = (await client.get("/workspaces", headers=ada.headers, params={"limit": 2})).json()
@@ -54,7 +54,7 @@ async def test_workspaces_are_listed_page_by_page(client: httpx2.AsyncClient, ad
         ("GET", "/audit"),
     ],
 )
-async def test_a_foreign_and_an_unknown_workspace_answer_alike(
+async def test_foreign_and_unknown_workspace_get_the_same_response(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer, founded: Founder, method: str, path: str
 ) -> None:
     foreign = await founded(await newcomer())
@@ -89,7 +89,7 @@ async def test_a_foreign_and_an_unknown_workspace_answer_alike(
 
 @pytest.mark.req("AP-3", part="roles")
 @pytest.mark.parametrize("role", [WorkspaceRole.VIEWER, WorkspaceRole.MEMBER])
-async def test_only_owners_rename_and_remove(
+async def test_only_owners_rename_and_delete(
     client: httpx2.AsyncClient,
     services: ApiServices,
     ada: Someone,
@@ -109,9 +109,7 @@ async def test_only_owners_rename_and_remove(
 
 
 @pytest.mark.req("AP-3", part="workspaces")
-async def test_an_owner_renames_and_removes(
-    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
-) -> None:
+async def test_owner_renames_and_deletes(client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
     renamed = await client.patch(f"/workspaces/{workspace_id}", headers=ada.headers, json={"name": "shop"})
     removed = await client.delete(f"/workspaces/{workspace_id}", headers=ada.headers)
     after = await client.get(f"/workspaces/{workspace_id}", headers=ada.headers)
@@ -121,19 +119,19 @@ async def test_an_owner_renames_and_removes(
     assert code_of(after) == (403, "FORBIDDEN")
 
 
-async def test_a_malformed_id_is_a_wrong_field(client: httpx2.AsyncClient, ada: Someone) -> None:
+async def test_malformed_id_is_a_validation_error(client: httpx2.AsyncClient, ada: Someone) -> None:
     response = await client.get("/workspaces/website", headers=ada.headers)
 
     assert code_of(response) == (400, "VALIDATION_ERROR")
     assert list(response.json()["fields"]) == ["workspace_id"]
 
 
-async def test_a_malformed_id_without_a_token_is_unauthenticated(client: httpx2.AsyncClient) -> None:
+async def test_malformed_id_without_a_token_is_unauthenticated(client: httpx2.AsyncClient) -> None:
     assert code_of(await client.get("/workspaces/website")) == (401, "INVALID_TOKEN")
 
 
 @pytest.mark.req("PO-3", part="ceiling over HTTP")
-async def test_an_owner_sets_a_ceiling_of_trust_that_sessions_keep_to(
+async def test_owner_sets_a_trust_ceiling_that_limits_sessions(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
     url = f"/workspaces/{workspace_id}"

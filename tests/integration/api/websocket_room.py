@@ -1,4 +1,4 @@
-"""The application behind a real web server, and clients that speak WebSocket and SSE to it."""
+"""The application behind a real web server, and clients that use WebSocket and SSE."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from toolcrib.storage.database import Tenant
 
 @asynccontextmanager
 async def listening(services: ApiServices) -> AsyncIterator[str]:
-    """Where the server listens: ``127.0.0.1:port``."""
+    """Yield the server's ``127.0.0.1:port``."""
     config = uvicorn.Config(
         create_app(services),
         lifespan="off",
@@ -70,13 +70,13 @@ class Room:
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator["Client"]:
-        """Someone connected; with Ada's token, if nothing else is said."""
+        """Connect a client, with Ada's token by default."""
         options.setdefault("additional_headers", self.headers)
         async with connect(self.url, proxy=None, **options) as socket_:
             yield Client(socket_, str(self.session_id))
 
     async def happens(self, type_: str = "message", **payload: Any) -> int:
-        """An event of the session, as facts make them."""
+        """Write an event of the session, as the engine does."""
         sessions = self.services.sessions
         async with self.services.database.transaction(self.tenant) as connection:
             seq = await sessions.append(connection, self.tenant, Event(self.session_id, type_, payload))
@@ -85,7 +85,7 @@ class Room:
 
 
 class Client:
-    """Speaks the chat protocol, and remembers all that it was told."""
+    """A client of the chat protocol that keeps every message it received."""
 
     def __init__(self, socket_: ClientConnection, session_id: str) -> None:
         self.socket = socket_
@@ -96,7 +96,7 @@ class Client:
         await self.socket.send(json.dumps({"type": type_, "payload": payload}))
 
     async def ask(self, type_: str, /, **payload: Any) -> dict[str, Any]:
-        """Says it, and waits for the answer to it."""
+        """Send a message and wait for its response."""
         await self.socket.send(json.dumps({"type": type_, "payload": payload, "id": len(self.told)}))
         mine = len(self.told)
         return await self.until(lambda message: message.get("id") == mine)
@@ -106,7 +106,7 @@ class Client:
         return await self.until_type("chat:resumed")
 
     async def call(self, tool: str, /, **args: Any) -> str:
-        """Calls a tool; the call's id."""
+        """Call a tool and return the call's id."""
         said = await self.ask("chat:tool-call", conversationId=self._session_id, tool=tool, args=args)
         assert said["type"] == "chat:ok", said
         return str(said["payload"]["toolId"])
@@ -129,7 +129,7 @@ class Client:
         return await self.until(lambda message: message.get("seq") == seq)
 
     async def closed(self) -> tuple[int, str]:
-        """The code and the reason with which the server ends it."""
+        """Return the code and the reason with which the server closes the connection."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""A server whose workspaces MCP clients use, on loopback, and the keys of who comes."""
+"""A server on loopback for MCP clients, with workspaces and keys."""
 
 import asyncio
 import secrets
@@ -29,7 +29,7 @@ from toolcrib.wiring import services as open_services
 
 @dataclass(frozen=True)
 class Served:
-    """A workspace behind a server. ``origin`` is where it listens."""
+    """A workspace behind a server. ``origin`` is the server's URL."""
 
     services: ApiServices
     origin: str
@@ -46,7 +46,7 @@ class Served:
 
     @property
     def open_url(self) -> str:
-        """An address where the owner's key is added: for clients that cannot be told one."""
+        """A URL at which the owner's key is added, for clients that cannot be given one."""
         return f"{self.origin}/open/{self.workspace_id}/{self.key}"
 
     def client(self, key: str | None = None) -> httpx2.AsyncClient:
@@ -62,7 +62,7 @@ class Served:
 
 
 async def founded(services: ApiServices, origin: str) -> Served:
-    """Somebody's new workspace on the same server."""
+    """A new workspace on the same server."""
     user = await services.accounts.create_user(email=f"{new_id()}@example.org", full_name="Ada", password_hash="x")
     workspace = await services.workspaces.create(ActingUser(user.user_id), name="w", node=services.settings.node_name)
     _, secret = await services.keys.create(ActingUser(user.user_id), name="key", expires_at=None)
@@ -90,7 +90,7 @@ async def house(
 
 @pytest.fixture
 async def served(house: tuple[ApiServices, str]) -> Served:
-    """Somebody's new workspace in it."""
+    """A new workspace on that server."""
     return await founded(*house)
 
 

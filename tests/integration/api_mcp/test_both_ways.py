@@ -1,4 +1,4 @@
-"""Our client with our server: the newer era of the protocol, which the reference servers do not speak yet."""
+"""Our client with our server: the newer version of the protocol, which the reference servers do not support yet."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ async def call(served: Served, tool: str, **arguments: object) -> Outcome:
 
 
 @pytest.mark.req("MC-1", part="the newer era")
-async def test_a_workspace_uses_another_as_an_mcp_server(served: Served) -> None:
+async def test_workspace_uses_another_workspace_as_an_mcp_server(served: Served) -> None:
     other = await founded(served.services, served.origin)
     box = served.services.toolbox
     key = await other.agent_key(
@@ -45,7 +45,7 @@ async def test_a_workspace_uses_another_as_an_mcp_server(served: Served) -> None
     assert "returned an error" in refused.error.message
 
 
-async def test_a_server_that_is_switched_off_or_removed_has_no_tools(served: Served) -> None:
+async def test_disabled_or_removed_server_has_no_tools(served: Served) -> None:
     key = await served.agent_key(tool_permissions={"ls": {"allowed": True}})
     box = served.services.toolbox
     made = await box.rows.create(

@@ -1,4 +1,4 @@
-"""`toolcrib mcp add|list|show|accept|remove`: an owner brings another server's tools in from the command line."""
+"""`toolcrib mcp add|list|show|accept|remove`: an owner adds another server's tools from the command line."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ Say = Callable[..., Any]
 
 
 def terminal(served: Served, key: str | None = None) -> Say:
-    """A shell in which commands are typed; in a thread, for the server is in this one."""
+    """Run commands in a shell; in a thread, since the server runs in this one."""
     environment = {"TOOLCRIB_SERVER": served.origin, "TOOLCRIB_TOKEN": key or served.key, "COLUMNS": "200"}
 
     async def say(*words: str, **variables: str) -> Result:
@@ -30,7 +30,7 @@ def terminal(served: Served, key: str | None = None) -> Say:
 
 
 @pytest.mark.req("MC-1", part="configured by an owner, from the command line")
-async def test_an_owner_adds_looks_through_accepts_and_removes_a_server(served: Served) -> None:
+async def test_owner_adds_reviews_accepts_and_removes_a_server(served: Served) -> None:
     other = await founded(served.services, served.origin)
     key = await other.agent_key(trust="autonomous", tool_permissions=READS)
     say = terminal(served)
@@ -57,7 +57,7 @@ async def test_an_owner_adds_looks_through_accepts_and_removes_a_server(served: 
     assert isinstance((await say("show", "other")).exception, NotFound)
 
 
-async def test_a_change_is_shown_and_steers_no_terminal(served: Served) -> None:
+async def test_change_is_shown_without_terminal_escapes(served: Served) -> None:
     key = await served.agent_key(trust="autonomous", tool_permissions=READS)
     say = terminal(served)
     await say(
@@ -76,7 +76,7 @@ async def test_a_change_is_shown_and_steers_no_terminal(served: Served) -> None:
     assert "obey me" not in again.output
 
 
-async def test_a_secret_stands_in_no_command_and_a_stranger_sees_nothing(served: Served) -> None:
+async def test_secret_is_in_no_command_and_a_stranger_sees_nothing(served: Served) -> None:
     nowhere = await terminal(served)(
         "add", "x", "--url", "https://example.org/mcp", "--secret", "X-Key=NOT_SET_ANYWHERE"
     )

@@ -1,7 +1,7 @@
-"""The official conformance suite against our server, for both eras of the protocol.
+"""The official conformance suite against our server, for both versions of the protocol.
 
-What does not apply stands in a file with its reason. The run fails if something else fails, and if something that is
-listed there passes: the list is kept true.
+A file lists the checks that do not apply, each with its reason. The test fails if another check fails, and if a listed
+check passes, so that the list stays correct.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _STAMP = re.compile(r"-\d{4}-\d\d-\d\dT.*")
 
 @pytest.mark.req("MC-2", part="the conformance suite")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_every_check_that_applies_passes(served: Served, tmp_path: Path, revision: str) -> None:
+async def test_every_applicable_check_passes(served: Served, tmp_path: Path, revision: str) -> None:
     assert SUITE.exists(), "The conformance suite is not installed. Run: make setup"
     process = await asyncio.create_subprocess_exec(
         NODE, SUITE, "server", "--url", served.open_url, "--requirements", revision, "-o", tmp_path,
@@ -43,7 +43,7 @@ async def test_every_check_that_applies_passes(served: Served, tmp_path: Path, r
 
 
 def _results(folder: Path) -> tuple[dict[str, str], int]:
-    """Each check that failed, as scenario/check, with what was wrong; and how many passed."""
+    """Return each failed check as scenario/check with its error, and how many passed."""
     failed: dict[str, str] = {}
     passed = 0
     for found in sorted(folder.rglob("checks.json")):

@@ -1,4 +1,4 @@
-"""The older era: what only looks is answered with a plain body, what takes long, tells or asks with a stream."""
+"""The older protocol version: read-only calls get a plain body; slow calls, progress and questions get a stream."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ def request(number: int, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def kinds(served: Served, key: str | None, *calls: dict[str, Any]) -> list[str]:
-    """The content types in which calls of one session are answered, made all at once."""
+    """Make calls of one session at once and return the content types of their responses."""
     async with served.client(key) as http:
         opened = await http.post(served.url, json=request(0, "initialize", **HELLO), headers=ACCEPT)
         head = {**ACCEPT, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
@@ -38,7 +38,7 @@ async def kinds(served: Served, key: str | None, *calls: dict[str, Any]) -> list
     return [answer.headers["content-type"].partition(";")[0] for answer in answers]
 
 
-async def test_what_only_looks_is_answered_plainly_and_all_else_in_a_stream(served: Served) -> None:
+async def test_read_only_calls_get_a_plain_body_and_all_others_a_stream(served: Served) -> None:
     look = {"name": "ls", "arguments": {"path": "/"}}
     write = {"name": "write", "arguments": {"path": "/a.txt", "content": "a"}}
     watched = {**look, "_meta": {"progressToken": "p"}}
@@ -50,7 +50,7 @@ async def test_what_only_looks_is_answered_plainly_and_all_else_in_a_stream(serv
 
 
 @ERAS
-async def test_a_plain_answer_is_what_the_library_would_have_said(served: Served, mode: str) -> None:
+async def test_plain_body_equals_the_librarys_response(served: Served, mode: str) -> None:
     async def ignore(progress: float, total: float | None, message: str | None) -> None:
         pass
 
@@ -64,12 +64,12 @@ async def test_a_plain_answer_is_what_the_library_would_have_said(served: Served
         await client.call_tool("write", {"path": "/a.txt", "content": "a \u2028 \U0001f600\n"})
         for tool, given in calls:
             plain = await client.call_tool(tool, given)
-            # With progress it is the library's to answer.
+            # With progress, the library answers.
             library = await client.call_tool(tool, given, progress_callback=ignore)
             assert plain.model_dump() == library.model_dump(), tool
 
 
-async def test_whoever_must_ask_before_looking_is_heard_in_a_stream(served: Served) -> None:
+async def test_read_that_needs_approval_gets_a_stream(served: Served) -> None:
     key = await served.agent_key(trust="supervised", tool_permissions={"ls": {"allowed": True}})
 
     async def elicit(*_: Any) -> ElicitResult:
@@ -82,7 +82,7 @@ async def test_whoever_must_ask_before_looking_is_heard_in_a_stream(served: Serv
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"method": "tools/call"}', b'{"method": 1, "params": []}'])
-async def test_what_is_no_call_is_refused_as_ever(served: Served, body: bytes) -> None:
+async def test_malformed_call_is_rejected_as_before(served: Served, body: bytes) -> None:
     async with served.client() as http:
         opened = await http.post(served.url, json=request(0, "initialize", **HELLO), headers=ACCEPT)
         head = {**ACCEPT, "Mcp-Session-Id": opened.headers["mcp-session-id"], "Content-Type": "application/json"}

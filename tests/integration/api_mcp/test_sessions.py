@@ -1,4 +1,4 @@
-"""Whole sessions of the clients that people have: the official Python SDK in both eras, and the official inspector."""
+"""Complete sessions of common clients: the official Python SDK in both protocol versions and the official inspector."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def session(
 
 @asynccontextmanager
 async def only_forms(served: Served, mode: str, key: str, elicit: Any) -> AsyncIterator[Client]:
-    """A client that shows forms and no links, as most do; the official SDK says that it shows both."""
+    """A client that shows forms and no links, as most do; the official SDK declares support for both."""
 
     class Silent(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -69,7 +69,7 @@ def words(result: Any) -> str:
 
 @ERAS
 @pytest.mark.req("MC-2", part="the official Python SDK")
-async def test_a_session_of_the_official_sdk_reads_writes_and_hears_of_errors(served: Served, mode: str) -> None:
+async def test_official_sdk_session_reads_writes_and_gets_errors(served: Served, mode: str) -> None:
     async with session(served, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"ls", "read", "write", "grep", "ask_user", "plan_write"} <= set(tools)
@@ -93,7 +93,7 @@ async def test_a_session_of_the_official_sdk_reads_writes_and_hears_of_errors(se
 
 @ERAS
 @pytest.mark.req("TL-8", part="reading on")
-async def test_an_agents_client_gets_a_text_as_text_and_reads_on_where_it_was_cut(served: Served, mode: str) -> None:
+async def test_agents_client_gets_text_and_reads_on_after_truncation(served: Served, mode: str) -> None:
     allowed = {name: {"allowed": True} for name in ("file_read", "file_write")}
     key = await served.agent_key(trust="autonomous", tool_permissions=allowed)
     large = "".join(f'{number} "x"\n' for number in range(7_000))
@@ -113,7 +113,7 @@ async def test_an_agents_client_gets_a_text_as_text_and_reads_on_where_it_was_cu
 
 
 @pytest.mark.req("MC-2", part="the official inspector")
-async def test_the_official_inspector_completes_a_session(served: Served, tmp_path: Path) -> None:
+async def test_official_inspector_completes_a_session(served: Served, tmp_path: Path) -> None:
     program = _inspector(tmp_path)
 
     async def inspect(*arguments: str) -> Any:
@@ -135,7 +135,7 @@ async def test_the_official_inspector_completes_a_session(served: Served, tmp_pa
 
 
 def _inspector(folder: Path) -> Path:
-    """Its command-line mode, laid out as in the whole inspector, which brings a web page and 150 MB for it."""
+    """The inspector's command-line mode in its usual layout; the full inspector brings a web page and 150 MB."""
     assert INSPECTOR.exists(), "The inspector is not installed. Run: make setup"
     shutil.copytree(INSPECTOR / "build", folder / "cli" / "build")
     shutil.copy(INSPECTOR / "package.json", folder)
@@ -145,7 +145,7 @@ def _inspector(folder: Path) -> Path:
 
 @ERAS
 @pytest.mark.req("MC-2", part="the same gate")
-async def test_an_agents_key_is_offered_what_its_rules_allow_and_asks_a_person(served: Served, mode: str) -> None:
+async def test_agent_key_is_offered_what_its_rules_allow_and_asks_a_person(served: Served, mode: str) -> None:
     permissions = {name: {"allowed": True} for name in ("read", "write")}
     key = await served.agent_key(tool_permissions=permissions)
     async with session(served, mode, key) as client:
@@ -163,7 +163,7 @@ async def test_an_agents_key_is_offered_what_its_rules_allow_and_asks_a_person(s
 
 @ERAS
 @pytest.mark.req("MC-2", part="approvals by a link")
-async def test_a_client_that_can_show_links_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
+async def test_client_with_links_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
     key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
     shown: list[str] = []
 
@@ -183,7 +183,7 @@ async def test_a_client_that_can_show_links_leads_a_person_to_the_approval(serve
 
 @ERAS
 @pytest.mark.req("MC-2", part="approvals by a form that decides nothing")
-async def test_a_client_that_shows_forms_only_leads_a_person_to_the_approval_too(served: Served, mode: str) -> None:
+async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
     key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
     shown: list[ElicitRequestFormParams] = []
 
@@ -209,7 +209,7 @@ async def test_a_client_that_shows_forms_only_leads_a_person_to_the_approval_too
 
 @ERAS
 @pytest.mark.req("MC-2", part="questions as forms")
-async def test_a_question_is_put_to_the_person_behind_the_client(served: Served, mode: str) -> None:
+async def test_question_is_put_to_the_person_behind_the_client(served: Served, mode: str) -> None:
     async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         return ElicitResult(action="accept", content={"framework": "Vitest"})
@@ -226,7 +226,7 @@ async def test_a_question_is_put_to_the_person_behind_the_client(served: Served,
 
 @ERAS
 @pytest.mark.req("MC-2", part="standard input and output")
-async def test_a_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(served: Served, mode: str) -> None:
+async def test_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(served: Served, mode: str) -> None:
     program = StdioServerParameters(
         command=str(Path(sys.executable).with_name("toolcrib")),
         args=["mcp", "--server", served.origin],
@@ -239,7 +239,7 @@ async def test_a_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(se
         assert (await client.call_tool("read", {"path": "/../etc/passwd"})).is_error
 
 
-async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
+async def test_session_cannot_be_used_by_anyone_else(served: Served) -> None:
     other = await founded(served.services, served.origin)
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -261,7 +261,7 @@ async def test_a_session_is_of_no_use_to_anyone_else(served: Served) -> None:
 
 
 @ERAS
-async def test_our_own_fault_is_logged_and_its_words_are_not_told(served: Served, mode: str) -> None:
+async def test_internal_error_is_logged_and_not_disclosed(served: Served, mode: str) -> None:
     with capture_logs() as logged:
         async with session(served, mode) as client:
             with pytest.raises(MCPError, match="under id") as told:
@@ -271,7 +271,7 @@ async def test_our_own_fault_is_logged_and_its_words_are_not_told(served: Served
     assert entry["error_id"] in str(told.value)
 
 
-async def test_nobody_can_take_up_every_session(served: Served) -> None:
+async def test_one_client_cannot_use_up_every_session(served: Served) -> None:
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
@@ -286,7 +286,7 @@ async def test_nobody_can_take_up_every_session(served: Served) -> None:
         assert (await modest.post(other.url, json=hello, headers=accept)).status_code == 200
 
 
-async def test_only_a_key_in_the_header_opens_the_door(served: Served) -> None:
+async def test_only_a_key_in_the_header_authenticates(served: Served) -> None:
     assert served.tenant.user_id is not None
     token = served.services.tokens.issue(served.tenant.user_id, 0)
     async with httpx2.AsyncClient(trust_env=False) as nobody:
@@ -306,7 +306,7 @@ async def test_only_a_key_in_the_header_opens_the_door(served: Served) -> None:
         assert names == ["ls", "read_result"], "an agent's key implies its workspace"
 
 
-def test_what_was_not_given_out_is_no_state() -> None:
+def test_malformed_state_is_rejected() -> None:
     for state in ("", "approval", "approval:1:2", "rule:00000000-0000-0000-0000-000000000000:x"):
         with pytest.raises(BadArguments):
             PendingPause.read(state)

@@ -1,4 +1,4 @@
-"""A server whose agents any OpenAI client speaks to, and a model behind them that says what a test wants."""
+"""A server for OpenAI clients, and a scripted model behind its agents."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ TOOLS = ("read", "write", "ls", "ask_user")
 
 @dataclass(frozen=True)
 class Office:
-    """Somebody's workspace with an agent in it, and an official client with their key."""
+    """A workspace with an agent, and an official client with its owner's key."""
 
     services: ApiServices
     origin: str
@@ -63,13 +63,13 @@ class Office:
         return data / "workspaces" / str(self.tenant.workspace_id) / "project" / path
 
     async def change(self, **rules: Any) -> None:
-        """Gives the agent other rules, from its next turn on."""
+        """Give the agent other rules, from its next turn on."""
         agent = await self.services.agents.get(self.tenant, self.agent_id)
         changed = render_definition(agent.rules.model_copy(update=rules))
         await self.services.agents.update(self.tenant, self.agent_id, definition=changed)
 
     async def first_run(self, state: RunState) -> Run:
-        """The workspace's first run, once it is so far."""
+        """Wait for the workspace's first run to reach a state and return it."""
         while True:
             for session in await self.services.sessions.page(self.tenant, before=None, limit=1):
                 for run in await self.services.desk.page(self.tenant, session.id, before=None, limit=1):
@@ -82,7 +82,7 @@ class Office:
         return found
 
     def told(self, request: int = -1) -> list[tuple[str, str]]:
-        """What the model was told in a request, besides its prompt."""
+        """Return what a request sent to the model, without its prompt."""
         body = self.model.received[request].body
         return [(one["role"], one["content"]) for one in body["messages"] if one["role"] != "system"]
 
@@ -121,14 +121,14 @@ async def model() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture
 async def office(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[Office]:
-    """An agent who may do a few things unasked."""
+    """An agent that may use a few tools without approval."""
     async with opened_office(*house, model, trust="autonomous") as opened:
         yield opened
 
 
 @pytest.fixture
 async def guided(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[Office]:
-    """An agent who asks before it writes."""
+    """An agent that asks before it writes."""
     async with opened_office(*house, model, trust="guided") as opened:
         yield opened
 

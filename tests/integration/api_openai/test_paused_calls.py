@@ -1,4 +1,4 @@
-"""What needs a person, told in a chat that knows only text: what waits, where it is decided, and how it went."""
+"""Paused calls in a text-only chat: what is pending, where a person decides it, and the outcome."""
 
 import re
 from uuid import UUID
@@ -23,7 +23,7 @@ async def the_session(office: Office) -> SessionId:
 
 @STREAMS
 @pytest.mark.req("HU-1", part="told to an OpenAI client, with a link")
-async def test_an_answer_says_what_waits_and_the_next_how_it_went(guided: Office, stream: bool) -> None:
+async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(guided: Office, stream: bool) -> None:
     guided.model.say(says("I write.", WRITES), says("It is written."), says("You are welcome."))
 
     waiting = await heard_of(await guided.ask(user("Write a."), stream=stream))
@@ -42,7 +42,7 @@ async def test_an_answer_says_what_waits_and_the_next_how_it_went(guided: Office
 
 
 @pytest.mark.req("HU-1", part="told to an OpenAI client, still waiting")
-async def test_a_message_sent_too_early_waits_its_turn_and_is_answered_later(guided: Office) -> None:
+async def test_early_message_is_queued_and_answered_later(guided: Office) -> None:
     guided.model.say(says("", WRITES), says("I may not."), says("As I said."), says("Goodbye."))
     said = [user("Write a.")]
     said.append(assistant(await heard_of(await guided.ask(*said))))
@@ -61,7 +61,7 @@ async def test_a_message_sent_too_early_waits_its_turn_and_is_answered_later(gui
 
 
 @pytest.mark.req("HU-2", part="told to an OpenAI client, with a link")
-async def test_a_question_is_told_in_words_that_cannot_pass_for_ours(office: Office) -> None:
+async def test_question_text_cannot_imitate_our_own(office: Office) -> None:
     office.model.say(says("", ("ask_user", {"questions": [ASKS]})), says("Green it is."), says("Good."))
 
     asked = await heard_of(await office.ask(user("Paint.")))

@@ -1,4 +1,4 @@
-"""What is refused, in the form that OpenAI's clients read; and who is let in to speak to whom."""
+"""Errors in the form that OpenAI's clients read, and who may use which agent."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -38,7 +38,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"
         ({"messages": [{"role": "ghost", "content": "boo"}]}, "role"),
     ],
 )
-async def test_what_an_agent_cannot_do_is_refused_and_said(office: Office, given: dict[str, Any], words: str) -> None:
+async def test_unsupported_request_is_rejected_with_a_reason(office: Office, given: dict[str, Any], words: str) -> None:
     body = {"model": office.name, "messages": [user("Hi")], **given}
 
     with pytest.raises(openai.BadRequestError, match=words) as refused:
@@ -49,7 +49,7 @@ async def test_what_an_agent_cannot_do_is_refused_and_said(office: Office, given
     assert await sessions_of(office) == 0
 
 
-async def test_tools_that_are_not_to_be_used_are_no_hindrance(office: Office) -> None:
+async def test_unused_tools_are_accepted(office: Office) -> None:
     office.model.say(says("Hello."))
 
     answer = await office.ask(user("Hi"), tools=[TOOL], tool_choice="none", seed=1, stop=["x"], max_tokens=3)
@@ -57,7 +57,7 @@ async def test_tools_that_are_not_to_be_used_are_no_hindrance(office: Office) ->
     assert answer.choices[0].message.content == "Hello."
 
 
-async def test_errors_are_told_as_openais_clients_know_them(office: Office) -> None:
+async def test_errors_have_the_form_that_openai_clients_know(office: Office) -> None:
     wrong = office.client.with_options(api_key="tck_wrong")
     with pytest.raises(openai.AuthenticationError) as unknown:
         await wrong.models.list()
@@ -74,7 +74,7 @@ async def test_errors_are_told_as_openais_clients_know_them(office: Office) -> N
     assert no_json.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_only_a_persons_own_key_in_the_header_opens_the_door(office: Office) -> None:
+async def test_only_a_persons_own_key_in_the_header_authenticates(office: Office) -> None:
     assert office.tenant.user_id is not None
     token = office.services.tokens.issue(office.tenant.user_id, 0)
     _, agents = await office.services.keys.create_for_agent(office.tenant, office.agent_id, name="key", expires_at=None)
@@ -88,7 +88,7 @@ async def test_only_a_persons_own_key_in_the_header_opens_the_door(office: Offic
 
 
 @pytest.mark.req("AP-5", part="membership, for OpenAI clients")
-async def test_nobody_speaks_to_agents_of_a_workspace_that_is_not_theirs(office: Office, guided: Office) -> None:
+async def test_agents_of_another_workspace_are_not_reachable(office: Office, guided: Office) -> None:
     sure = f"{guided.tenant.workspace_id}/clerk"
 
     for name in (guided.name, sure):
@@ -101,7 +101,7 @@ async def test_nobody_speaks_to_agents_of_a_workspace_that_is_not_theirs(office:
 
 
 @pytest.mark.req("AP-5", part="membership, for OpenAI clients")
-async def test_a_viewer_sees_agents_and_may_not_speak_to_them(office: Office, guided: Office) -> None:
+async def test_viewer_lists_agents_and_may_not_message_them(office: Office, guided: Office) -> None:
     await office.services.workspaces.add_member(office.tenant, email=guided.email, role=WorkspaceRole.VIEWER)
 
     assert office.name in [one.id async for one in guided.client.models.list()]
@@ -110,8 +110,8 @@ async def test_a_viewer_sees_agents_and_may_not_speak_to_them(office: Office, gu
 
 
 @pytest.mark.req("AP-5", part="namesakes, for OpenAI clients")
-async def test_a_namesake_gets_no_conversation(office: Office, guided: Office) -> None:
-    """Anyone may make somebody a member of a workspace that is called as theirs."""
+async def test_ambiguous_agent_name_gets_no_conversation(office: Office, guided: Office) -> None:
+    """Anyone may add somebody to a workspace with the same name as their own."""
     services, mallory = guided.services, guided.tenant
     assert mallory.user_id is not None
     made = await services.workspaces.create(
@@ -132,7 +132,7 @@ async def test_a_namesake_gets_no_conversation(office: Office, guided: Office) -
     assert sure in [one.id async for one in office.client.models.list()]
 
 
-async def test_as_many_as_elsewhere_are_answered_at_once(office: Office) -> None:
+async def test_concurrent_requests_have_the_same_limit_as_elsewhere(office: Office) -> None:
     doors, person = office.services.doors, office.tenant.user_id
     assert person is not None
     client = office.client.with_options(max_retries=0)

@@ -1,4 +1,4 @@
-"""Whole sessions of the official OpenAI SDK against our server: whole answers, streams, history, usage, stopping."""
+"""Complete sessions of the official OpenAI SDK against our server: responses, streams, history, usage, cancellation."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ async def test_agents_are_listed_as_models(office: Office) -> None:
     assert one == listed[0]
 
 
-async def test_a_whole_run_is_one_answer(office: Office) -> None:
+async def test_complete_run_is_one_response(office: Office) -> None:
     office.model.say(says("I write.", WRITES), says("It is written."))
 
     answer = await office.ask(user("Write a."), temperature=0.3, user="ada")
@@ -49,7 +49,7 @@ async def test_a_whole_run_is_one_answer(office: Office) -> None:
     assert office.on_disk("a.txt").read_text() == "a\n"
 
 
-async def test_an_answer_is_streamed_word_by_word(office: Office) -> None:
+async def test_response_is_streamed_in_deltas(office: Office) -> None:
     office.model.say(says("I write.", WRITES), says("It is written."))
 
     stream = await office.ask(user("Write a."), stream=True, stream_options={"include_usage": True})
@@ -65,7 +65,7 @@ async def test_an_answer_is_streamed_word_by_word(office: Office) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_without_being_asked_a_stream_tells_no_usage(office: Office) -> None:
+async def test_stream_reports_usage_only_on_request(office: Office) -> None:
     office.model.say(says("Hello."))
 
     chunks = [chunk async for chunk in await office.ask(user("Hi"), stream=True)]
@@ -75,12 +75,12 @@ async def test_without_being_asked_a_stream_tells_no_usage(office: Office) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_conversation_goes_on_in_its_session(office: Office, stream: bool) -> None:
+async def test_conversation_continues_in_its_session(office: Office, stream: bool) -> None:
     office.model.say(says("", ("ls", {"path": "/"})), says("Nothing here.\n"), says("Still nothing."))
     first = [{"role": "system", "content": "Be brief."}, user("What is there?")]
 
     heard = await heard_of(await office.ask(*first, stream=stream))
-    # Clients trim what they keep.
+    # Clients trim their history.
     await heard_of(await office.ask(*first, assistant(heard.strip()), user("And now?"), stream=stream))
 
     assert await sessions_of(office) == 1
@@ -89,7 +89,7 @@ async def test_a_conversation_goes_on_in_its_session(office: Office, stream: boo
     assert office.told()[-1] == ("user", "And now?")
 
 
-async def test_what_was_said_otherwise_becomes_a_session_of_its_own(office: Office) -> None:
+async def test_changed_history_starts_a_new_session(office: Office) -> None:
     office.model.say(says("One."), says("Two."), says("Another one."))
     await office.ask(user("Count."))
     await office.ask(user("Count."), assistant("One."), user("On."))
@@ -101,7 +101,7 @@ async def test_what_was_said_otherwise_becomes_a_session_of_its_own(office: Offi
     assert await sessions_of(office) == 2
 
 
-async def test_two_at_once_do_not_meet_in_one_session(office: Office) -> None:
+async def test_two_conversations_at_once_use_separate_sessions(office: Office) -> None:
     office.model.say(says("One."), says("Two."), says("Two."))
     await office.ask(user("Count."))
     said = (user("Count."), assistant("One."), user("On."))
@@ -112,7 +112,7 @@ async def test_two_at_once_do_not_meet_in_one_session(office: Office) -> None:
     assert await sessions_of(office) == 2
 
 
-async def test_a_limit_of_the_run_is_told_as_length(office: Office) -> None:
+async def test_run_limit_is_reported_as_length(office: Office) -> None:
     await office.change(max_turns=1)
     office.model.say(says("", ("ls", {"path": "/"})), says("That is all I can do."))
 
@@ -123,7 +123,7 @@ async def test_a_limit_of_the_run_is_told_as_length(office: Office) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_who_hangs_up_stops_the_run(office: Office, stream: bool) -> None:
+async def test_disconnecting_cancels_the_run(office: Office, stream: bool) -> None:
     begun = wires.chat_completions(Scene(text="I begin and go on"), MODEL)[:2]
     office.model.say(Answer(tuple(begun), hang=True))
 
@@ -137,7 +137,7 @@ async def test_who_hangs_up_stops_the_run(office: Office, stream: bool) -> None:
     assert ended.ending is RunEnding.CANCELLED
 
 
-async def test_a_failing_model_is_told_once_and_not_tried_again(office: Office) -> None:
+async def test_failing_model_is_reported_once_and_not_retried(office: Office) -> None:
     broken = Answer((b'{"error": {"message": "no such model", "type": "x"}}',), 404, content_type="application/json")
     office.model.say(broken)
 

@@ -1,4 +1,4 @@
-"""A session in which things happen, and someone who listens."""
+"""A session with events, and a subscriber."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +17,7 @@ from toolcrib.storage.sessions import SessionStore
 
 @dataclass(frozen=True)
 class Story:
-    """A session of somebody's workspace."""
+    """A session of a new workspace."""
 
     database: Database
     tenant: Tenant
@@ -32,7 +32,7 @@ class Story:
         return self.tenant.workspace_id, self.session_id
 
     async def happens(self, count: int = 1, *, type: str = "message", **payload: Any) -> int:
-        """Commits events in one transaction, as facts do; the number of the last."""
+        """Commit events in one transaction, as the engine does, and return the number of the last."""
         async with self.database.transaction(self.tenant) as connection:
             seq = 0
             for _ in range(count):
@@ -40,7 +40,7 @@ class Story:
         return seq
 
     async def happens_often(self, count: int) -> None:
-        """The same for very many, in one statement."""
+        """Commit very many events in one statement."""
         async with self.database.transaction(self.tenant) as connection:
             await connection.execute(
                 """
@@ -61,7 +61,7 @@ async def new_story(database: Database, settings: Settings) -> Story:
 
 
 class Listener:
-    """Reads a subscription item by item, and gives up after a while."""
+    """Reads a subscription item by item, with a timeout."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._items: AsyncIterator[Event | Delta] = aiter(subscription)
@@ -74,7 +74,7 @@ class Listener:
         return [await self.next() for _ in range(count)]
 
     async def until(self, done: Callable[[Event | Delta], bool]) -> list[Event | Delta]:
-        """Everything up to and with the item that was waited for."""
+        """Return every item up to and including the expected one."""
         items = [await self.next()]
         while not done(items[-1]):
             items.append(await self.next())
@@ -89,7 +89,7 @@ def has_seq(seq: int) -> Callable[[Event | Delta], bool]:
 
 
 def text_of(items: Sequence[Event | Delta], source: str) -> str:
-    """What a client shows of a source: each piece at its place."""
+    """Return what a client shows of a source: each delta at its position."""
     shown = ""
     for item in items:
         if isinstance(item, Delta) and item.source == source:

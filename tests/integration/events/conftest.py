@@ -1,4 +1,4 @@
-"""A session that someone watches, on one node or on two that share a Redis of their own."""
+"""A session with a subscriber, on one node or on two that share their own Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +26,7 @@ async def live(database: Database) -> AsyncIterator[EventHub]:
 
 @pytest.fixture
 def redis() -> Iterator[RedisServer]:
-    """A Redis of this test's own, on a free port."""
+    """A Redis for this test only, on a free port."""
     with RedisServer() as server:
         yield server
 
@@ -35,7 +35,7 @@ def redis() -> Iterator[RedisServer]:
 async def nodes(
     database: Database, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[EventHub, EventHub]]:
-    """Two nodes that hear each other. As long as they do, they do not look by themselves: only hints tell."""
+    """Two connected nodes. While they are connected they do not poll: only notifications deliver events."""
     monkeypatch.setitem(event_hub._LOOK_SECONDS, True, 3_600.0)
     async with (
         EventHub.open(database, redis_url=redis.url, node="one") as one,

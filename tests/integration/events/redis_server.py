@@ -1,4 +1,4 @@
-"""A redis-server that a test starts, kills and starts again. Never the system's."""
+"""A redis-server that a test starts, kills and starts again. Never the system's own."""
 
 import socket
 import subprocess
@@ -9,7 +9,7 @@ from tests.wait_until import PATIENCE
 
 
 class RedisServer:
-    """Without persistence: what is lost with it must not matter."""
+    """Runs without persistence: losing its data must not matter."""
 
     def __init__(self) -> None:
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""The hub of one node: every event once and in order, and what is being said beside them."""
+"""The event hub of one node: every event once and in order, with the deltas between them."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from toolcrib.storage.workspaces import WorkspaceStore
 
 
 @pytest.mark.req("EV-1", part="live")
-async def test_what_happens_is_told_in_order_once(live: EventHub, story: Story) -> None:
+async def test_events_are_delivered_once_in_order(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         for _ in range(3):
             await story.happens(2)
@@ -29,7 +29,7 @@ async def test_what_happens_is_told_in_order_once(live: EventHub, story: Story) 
 
 
 @pytest.mark.req("EV-1", part="resume")
-async def test_who_comes_back_is_told_what_they_missed_and_then_what_happens(live: EventHub, story: Story) -> None:
+async def test_returning_subscriber_gets_missed_events_and_then_live_ones(live: EventHub, story: Story) -> None:
     await story.happens(5)
 
     async with live.subscribe(story.tenant, story.session_id, after=2) as subscription:
@@ -42,7 +42,7 @@ async def test_who_comes_back_is_told_what_they_missed_and_then_what_happens(liv
 
 
 @pytest.mark.req("EV-1", part="lost hints")
-async def test_what_nobody_gave_a_hint_of_is_found_all_the_same(live: EventHub, story: Story) -> None:
+async def test_event_without_a_notification_is_found_by_polling(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         listener = Listener(subscription)
         await story.happens(3)
@@ -51,7 +51,7 @@ async def test_what_nobody_gave_a_hint_of_is_found_all_the_same(live: EventHub, 
 
 
 @pytest.mark.req("EV-1", part="numbers")
-async def test_numbers_have_no_gaps_whoever_writes_and_whatever_is_rolled_back(story: Story) -> None:
+async def test_event_numbers_have_no_gaps_despite_rollbacks(story: Story) -> None:
     async def rolled_back() -> None:
         async with story.database.transaction(story.tenant) as connection:
             await story.sessions.append(connection, story.tenant, Event(story.session_id, "message", {}))
@@ -70,14 +70,14 @@ async def test_numbers_have_no_gaps_whoever_writes_and_whatever_is_rolled_back(s
     assert [event.seq for event in events] == list(range(1, 21))
 
 
-async def test_an_event_of_a_session_that_is_not_there_is_not_found(story: Story) -> None:
+async def test_event_of_an_unknown_session_is_not_found(story: Story) -> None:
     with pytest.raises(NotFound):
         async with story.database.transaction(story.tenant) as connection:
             await story.sessions.append(connection, story.tenant, Event(SessionId(new_id()), "message", {}))
 
 
 @pytest.mark.req("EV-1", part="deltas")
-async def test_pieces_that_come_together_are_told_together(live: EventHub, story: Story) -> None:
+async def test_deltas_close_together_are_merged(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         listener = Listener(subscription)
         await story.happens()
@@ -86,13 +86,13 @@ async def test_pieces_that_come_together_are_told_together(live: EventHub, story
         for number in range(100):
             live.publish_delta(story.says("call", "x", offset=number))
 
-        # The first is told at once; those that follow on it too soon are joined.
+        # The first is sent at once; those that follow too soon are merged.
         assert await listener.next() == story.says("call", "x")
         assert await listener.next() == story.says("call", "x" * 99, offset=1)
 
 
 @pytest.mark.req("EV-1", part="deltas")
-async def test_what_was_said_before_an_event_is_told_before_it_and_nothing_after_its_end(
+async def test_deltas_before_an_event_are_delivered_before_it_and_none_after_their_end(
     live: EventHub, story: Story
 ) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
@@ -113,7 +113,7 @@ async def test_what_was_said_before_an_event_is_told_before_it_and_nothing_after
 
 
 @pytest.mark.req("EV-4", part="order")
-async def test_what_is_said_after_an_event_is_told_after_it(live: EventHub, story: Story) -> None:
+async def test_deltas_after_an_event_are_delivered_after_it(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         telling = asyncio.create_task(Listener(subscription).until(has_seq(41)))
         await story.happens()
@@ -135,7 +135,7 @@ async def test_what_is_said_after_an_event_is_told_after_it(live: EventHub, stor
 
 
 @pytest.mark.req("EV-1", part="text so far")
-async def test_who_joins_late_is_told_the_text_so_far_and_then_the_rest(live: EventHub, story: Story) -> None:
+async def test_late_subscriber_gets_the_text_so_far_and_then_the_rest(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as early:
         live.publish_delta(story.says("call", "It was "))
         assert await Listener(early).next() == story.says("call", "It was ")
@@ -148,7 +148,7 @@ async def test_who_joins_late_is_told_the_text_so_far_and_then_the_rest(live: Ev
 
 
 @pytest.mark.req("EV-1", part="text so far")
-async def test_the_text_of_who_spoke_before_anyone_listened_is_not_lost(live: EventHub, story: Story) -> None:
+async def test_text_sent_before_the_first_subscriber_is_not_lost(live: EventHub, story: Story) -> None:
     live.publish_delta(story.says("call", "It was "))
     live.notify(*story.key)
 
@@ -157,7 +157,7 @@ async def test_the_text_of_who_spoke_before_anyone_listened_is_not_lost(live: Ev
 
 
 @pytest.mark.req("EV-1", part="text so far")
-async def test_what_has_ended_is_not_told_as_if_it_were_being_said(live: EventHub, story: Story) -> None:
+async def test_ended_text_is_not_delivered_as_live(live: EventHub, story: Story) -> None:
     live.publish_delta(story.says("call", "done by now"))
     seq = await story.happens(type="tool-result", toolId="call")
     live.notify(*story.key)
@@ -172,7 +172,7 @@ async def test_what_has_ended_is_not_told_as_if_it_were_being_said(live: EventHu
 
 
 @pytest.mark.req("EV-1", part="deltas")
-async def test_a_new_attempt_takes_the_place_of_the_old(live: EventHub, story: Story) -> None:
+async def test_new_attempt_replaces_the_old_one(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         listener = Listener(subscription)
         await story.happens()
@@ -197,9 +197,7 @@ async def test_a_new_attempt_takes_the_place_of_the_old(live: EventHub, story: S
 
 
 @pytest.mark.req("EV-4", part="a slow reader")
-async def test_a_reader_that_falls_behind_loses_nothing_and_keeps_nothing_in_memory(
-    live: EventHub, story: Story
-) -> None:
+async def test_slow_reader_loses_nothing_and_keeps_nothing_in_memory(live: EventHub, story: Story) -> None:
     count = 3 * MAX_WAITING
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         listener = Listener(subscription)
@@ -209,7 +207,7 @@ async def test_a_reader_that_falls_behind_loses_nothing_and_keeps_nothing_in_mem
         async with live.subscribe(story.tenant, story.session_id, after=1) as other:
             await story.happens_often(count)
             live.notify(*story.key)
-            # The other reader reads all of it while this one stands still.
+            # The other reader reads everything while this one pauses.
             await Listener(other).until(has_seq(count + 1))
 
             assert len(subscription._waiting) <= MAX_WAITING
@@ -219,7 +217,7 @@ async def test_a_reader_that_falls_behind_loses_nothing_and_keeps_nothing_in_mem
 
 
 @pytest.mark.req("EV-4", part="membership")
-async def test_who_was_removed_hears_nothing_that_happened_afterwards(live: EventHub, story: Story) -> None:
+async def test_removed_member_gets_no_later_events(live: EventHub, story: Story) -> None:
     guest = replace(story.tenant, user_id=await new_person(story.database))
     await _join(story, guest)
     async with live.subscribe(guest, story.session_id, after=0) as subscription:
@@ -236,7 +234,7 @@ async def test_who_was_removed_hears_nothing_that_happened_afterwards(live: Even
             await listener.next()
 
 
-async def test_a_stranger_may_not_watch(live: EventHub, story: Story) -> None:
+async def test_stranger_may_not_subscribe(live: EventHub, story: Story) -> None:
     stranger = replace(story.tenant, user_id=await new_person(story.database))
 
     with pytest.raises(Forbidden):
@@ -244,7 +242,7 @@ async def test_a_stranger_may_not_watch(live: EventHub, story: Story) -> None:
             pass
 
 
-async def test_a_session_that_is_deleted_ends_for_its_watchers(live: EventHub, story: Story) -> None:
+async def test_deleting_a_session_ends_its_subscriptions(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0) as subscription:
         await story.sessions.delete(story.tenant, story.session_id)
 
@@ -253,7 +251,7 @@ async def test_a_session_that_is_deleted_ends_for_its_watchers(live: EventHub, s
 
 
 @pytest.mark.parametrize("after", [-1, 2, 10**12])
-async def test_a_number_that_the_session_never_had_is_refused(live: EventHub, story: Story, after: int) -> None:
+async def test_unknown_event_number_is_rejected(live: EventHub, story: Story, after: int) -> None:
     await story.happens()
 
     with pytest.raises(BadArguments, match="Validation"):
@@ -261,7 +259,7 @@ async def test_a_number_that_the_session_never_had_is_refused(live: EventHub, st
             pass
 
 
-async def test_a_node_forgets_a_session_that_nobody_watches(live: EventHub, story: Story) -> None:
+async def test_node_drops_a_session_without_subscribers(live: EventHub, story: Story) -> None:
     async with live.subscribe(story.tenant, story.session_id, after=0):
         assert story.key in live._channels
     assert not live._channels

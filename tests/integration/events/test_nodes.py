@@ -1,4 +1,4 @@
-"""Several nodes: what happens on one is told on the others, with Redis and without."""
+"""Several nodes: events of one node reach the others, with Redis and without."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from toolcrib.storage.database import Database
 
 
 @pytest.mark.req("EV-1", part="several nodes")
-async def test_an_event_of_one_node_is_told_on_another_at_once(nodes: tuple[EventHub, EventHub], story: Story) -> None:
+async def test_event_of_one_node_reaches_another_at_once(nodes: tuple[EventHub, EventHub], story: Story) -> None:
     one, two = nodes
     async with two.subscribe(story.tenant, story.session_id, after=0) as subscription:
         listener = Listener(subscription)
@@ -27,7 +27,7 @@ async def test_an_event_of_one_node_is_told_on_another_at_once(nodes: tuple[Even
 
 
 @pytest.mark.req("EV-1", part="several nodes")
-async def test_deltas_of_one_node_are_told_on_another_before_the_event_that_ends_them(
+async def test_deltas_of_one_node_reach_another_before_the_event_that_ends_them(
     nodes: tuple[EventHub, EventHub], story: Story
 ) -> None:
     one, two = nodes
@@ -45,7 +45,7 @@ async def test_deltas_of_one_node_are_told_on_another_before_the_event_that_ends
 
 
 @pytest.mark.req("EV-1", part="text so far")
-async def test_who_joins_on_another_node_is_told_the_text_so_far(
+async def test_late_subscriber_on_another_node_gets_the_text_so_far(
     nodes: tuple[EventHub, EventHub], story: Story
 ) -> None:
     one, two = nodes
@@ -59,7 +59,7 @@ async def test_who_joins_on_another_node_is_told_the_text_so_far(
 
 
 @pytest.mark.req("EV-1", part="lost hints")
-async def test_without_redis_another_node_finds_events_by_looking(
+async def test_without_redis_another_node_finds_events_by_polling(
     live: EventHub, database: Database, story: Story
 ) -> None:
     async with (
@@ -73,7 +73,7 @@ async def test_without_redis_another_node_finds_events_by_looking(
 
 
 @pytest.mark.req("EV-1", part="Redis may die")
-async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_again(
+async def test_redis_restart_loses_no_durable_event_and_redis_is_used_again(
     nodes: tuple[EventHub, EventHub], story: Story, redis: RedisServer
 ) -> None:
     one, two = nodes
@@ -88,7 +88,7 @@ async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_aga
         one.publish_delta(story.says("call", "unheard, "))
         told += await listener.until(has_seq(20))
         redis.start()
-        # What was said meanwhile is said again when the nodes hear each other again.
+        # Deltas from the outage are sent again when the nodes reconnect.
         while not text_of(told, "call"):
             told.append(await listener.next())
         one.publish_delta(story.says("call", "heard again", offset=9))
@@ -101,7 +101,7 @@ async def test_redis_killed_and_restarted_loses_no_durable_event_and_is_used_aga
 
 
 @pytest.mark.req("EV-1", part="several nodes")
-async def test_what_strangers_say_on_redis_ends_nothing(
+async def test_foreign_messages_on_redis_end_nothing(
     nodes: tuple[EventHub, EventHub], story: Story, redis: RedisServer
 ) -> None:
     one, two = nodes

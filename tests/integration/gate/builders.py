@@ -1,4 +1,4 @@
-"""Who appears before the gate, the tools that are made for it here, and how the book is read."""
+"""Callers and tools for the tests of the gate, and helpers that read the audit log."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +36,7 @@ EVERYTHING = allowed(*READING, *WRITING, *HISTORY, *PLANS)
 
 
 async def hired(crib: Crib, **rules: Any) -> Caller:
-    """An agent of the workspace, kept as its owner wrote it."""
+    """An agent of the workspace, stored as its owner wrote it."""
     definition = render_definition(AgentRules.model_validate(rules))
     stored = await AgentStore(crib.database).create(
         Tenant.of(crib.caller), name=f"helper {new_id()}", definition=definition
@@ -45,13 +45,13 @@ async def hired(crib: Crib, **rules: Any) -> Caller:
 
 
 async def trusted(crib: Crib, **rules: Any) -> Caller:
-    """An agent that may use every tool and is never asked about, except as ``rules`` say."""
+    """An agent that may use every tool without approval, except as ``rules`` define."""
     given: dict[str, Any] = {"trust": "autonomous", "toolsets": ["workspace", "history"]}
     return await hired(crib, **{**given, "tool_permissions": EVERYTHING, **rules})
 
 
 async def joined(crib: Crib, role: WorkspaceRole) -> Caller:
-    """Another person, who belongs to the workspace in that role."""
+    """Another person, who is a member of the workspace with that role."""
     caller = await stranger(crib)
     async with crib.database.as_system() as connection:
         await connection.execute(
@@ -62,17 +62,17 @@ async def joined(crib: Crib, role: WorkspaceRole) -> Caller:
 
 
 async def stranger(crib: Crib) -> Caller:
-    """Someone who has an account and does not belong to the workspace."""
+    """A person who has an account and is not a member of the workspace."""
     return replace(crib.caller, user_id=await new_person(crib.database))
 
 
 def with_tools(crib: Crib, *tools: Tool) -> Crib:
-    """The same workspace behind a gate that knows more tools."""
+    """The same workspace behind a gate with more tools."""
     return replace(crib, engine=assemble(crib.settings, crib.database, tools=tools))
 
 
 async def book(crib: Crib) -> list[StoredAuditRecord]:
-    """The workspace's records of calls, in the order in which they were written."""
+    """Return the workspace's records of calls, in the order in which they were written."""
     page = await AuditStore(crib.database).page(
         Tenant.of(crib.caller), before=None, limit=500, wanted=AuditFilter(kind="call")
     )
@@ -84,7 +84,7 @@ async def book_of(crib: Crib, call_id: CallId) -> list[StoredAuditRecord]:
 
 
 async def rows(crib: Crib, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-    """What the database holds, as the system sees it. The workspace's id is the last parameter."""
+    """Query the database as the system role. The workspace's id is the last parameter."""
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(statement.encode(), (*parameters, crib.caller.workspace_id))
         return await cursor.fetchall() if cursor.description else []

@@ -1,4 +1,4 @@
-"""Approvals: a call that must wait is a row; a person decides it once; what was approved, and only that, is done."""
+"""Approvals: a call that needs one is stored; a person decides it once; only what was approved is executed."""
 
 import asyncio
 from dataclasses import replace
@@ -48,7 +48,7 @@ async def decide(
 
 
 async def carried_out(crib: Crib) -> list[Outcome]:
-    """What the server's loop does, once."""
+    """Do one round of the server's loop."""
     claimed = await ApprovalRows(crib.database).claim(
         node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100
     )
@@ -72,7 +72,7 @@ async def events(crib: Crib, caller: Caller) -> list[tuple[str, dict[str, Any]]]
     return [(event.type, dict(event.payload)) for event in found]
 
 
-def test_an_approval_is_decided_once_and_what_was_not_allowed_is_never_done() -> None:
+def test_approval_is_decided_once_and_only_an_approved_call_is_executed() -> None:
     assert set(TRANSITIONS) == set(ApprovalState)
     may_become_allowed = {state for state, then in TRANSITIONS.items() if ApprovalState.ALLOWED in then}
     assert may_become_allowed == {ApprovalState.OPEN}
@@ -83,7 +83,7 @@ def test_an_approval_is_decided_once_and_what_was_not_allowed_is_never_done() ->
 
 
 @pytest.mark.req("HU-1", part="the row")
-async def test_a_call_that_must_wait_is_a_row_with_what_would_change(crib: Crib) -> None:
+async def test_call_that_needs_approval_is_stored_with_its_changes(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="old\n")
     agent = await guided(crib)
 
@@ -101,7 +101,7 @@ async def test_a_call_that_must_wait_is_a_row_with_what_would_change(crib: Crib)
 
 
 @pytest.mark.req("HU-1", part="allowed once")
-async def test_what_is_allowed_is_done_exactly_as_it_was_shown(crib: Crib) -> None:
+async def test_approved_call_is_executed_exactly_as_shown(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
 
     await decide(crib, approval)
@@ -126,7 +126,7 @@ async def test_what_is_allowed_is_done_exactly_as_it_was_shown(crib: Crib) -> No
 
 
 @pytest.mark.req("HU-1", part="denied")
-async def test_what_is_denied_is_an_error_result_that_says_who_and_why(crib: Crib) -> None:
+async def test_rejected_call_is_an_error_result_with_who_and_why(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
 
     decided = await decide(crib, approval, ApprovalDecision(approved=False, reason="Not in this folder."))
@@ -147,7 +147,7 @@ async def test_what_is_denied_is_an_error_result_that_says_who_and_why(crib: Cri
 
 
 @pytest.mark.req("HU-1", part="decided once")
-async def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who_did(crib: Crib) -> None:
+async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(crib: Crib) -> None:
     member = await joined(crib, WorkspaceRole.MEMBER)
     for _ in range(10):
         approval = await asked(crib, await guided(crib), path=f"/{new_id()}", content="")
@@ -163,7 +163,7 @@ async def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who_did(
 
 
 @pytest.mark.req("HU-1", part="by a member")
-async def test_neither_a_viewer_nor_an_agent_nor_a_stranger_decides(crib: Crib) -> None:
+async def test_viewer_agent_and_stranger_cannot_decide(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
     viewer = await joined(crib, WorkspaceRole.VIEWER)
@@ -178,7 +178,7 @@ async def test_neither_a_viewer_nor_an_agent_nor_a_stranger_decides(crib: Crib) 
 
 
 @pytest.mark.req("HU-1", part="base versions")
-async def test_a_file_changed_since_the_question_makes_it_stale_and_it_is_asked_again(crib: Crib) -> None:
+async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_again(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\ntwo\n")
     agent = await in_session(crib, await guided(crib))
     approval = await asked(crib, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
@@ -209,7 +209,7 @@ async def test_a_file_changed_since_the_question_makes_it_stale_and_it_is_asked_
 
 
 @pytest.mark.req("HU-1", part="base versions, on disk")
-async def test_a_file_changed_on_disk_between_the_yes_and_the_deed_is_asked_about_again(crib: Crib) -> None:
+async def test_file_changed_on_disk_between_approval_and_execution_asks_again(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\ntwo\n")
     approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="two", new_string="zwei")
     await decide(crib, approval)
@@ -226,7 +226,7 @@ async def test_a_file_changed_on_disk_between_the_yes_and_the_deed_is_asked_abou
     assert (crib.project / "a.txt").read_text() == "behind your back\nzwei\n"
 
 
-async def test_a_file_that_was_only_touched_is_not_asked_about_again(crib: Crib) -> None:
+async def test_touched_file_does_not_ask_again(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\n")
     approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="one", new_string="two")
     await decide(crib, approval)
@@ -239,7 +239,7 @@ async def test_a_file_that_was_only_touched_is_not_asked_about_again(crib: Crib)
 
 
 @pytest.mark.req("HU-1", part="the hash of the arguments")
-async def test_arguments_that_were_altered_are_not_executed(crib: Crib) -> None:
+async def test_altered_arguments_are_not_executed(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     async with crib.database.as_system() as connection:
         await connection.execute(
@@ -256,7 +256,7 @@ async def test_arguments_that_were_altered_are_not_executed(crib: Crib) -> None:
 
 
 @pytest.mark.req("HU-1", part="expiry")
-async def test_what_nobody_decides_in_time_expires_and_the_call_ends(crib: Crib) -> None:
+async def test_undecided_approval_expires_and_the_call_ends(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     await _let_time_pass(crib, approval.id)
 
@@ -271,7 +271,7 @@ async def test_what_nobody_decides_in_time_expires_and_the_call_ends(crib: Crib)
     assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.EXPIRED
 
 
-async def test_whoever_called_may_withdraw(crib: Crib) -> None:
+async def test_caller_may_withdraw(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
 
@@ -283,7 +283,7 @@ async def test_whoever_called_may_withdraw(crib: Crib) -> None:
 
 
 @pytest.mark.req("HU-1", part="for this session")
-async def test_allowed_for_a_session_nobody_is_asked_again_there_and_elsewhere_they_are(crib: Crib) -> None:
+async def test_approval_for_a_session_applies_there_and_nowhere_else(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     elsewhere = await in_session(crib, replace(agent, session_id=None))
     approval = await asked(crib, agent)
@@ -302,7 +302,7 @@ async def test_allowed_for_a_session_nobody_is_asked_again_there_and_elsewhere_t
 
 
 @pytest.mark.req("HU-1", part="always")
-async def test_allowed_always_leaves_a_rule_that_is_seen_and_revoked(crib: Crib) -> None:
+async def test_approval_for_always_stores_a_grant_that_is_listed_and_revoked(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
     assert approval.offered == GrantRule("write", paths=("@project/a.txt",))
@@ -320,7 +320,7 @@ async def test_allowed_always_leaves_a_rule_that_is_seen_and_revoked(crib: Crib)
     assert (await crib.call("write", fresh, path="/a.txt", content="3", overwrite=True)).is_waiting
 
 
-async def test_a_rule_is_stored_only_as_it_was_seen_and_only_by_an_owner(crib: Crib) -> None:
+async def test_grant_is_stored_only_as_shown_and_only_by_an_owner(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     member = await joined(crib, WorkspaceRole.MEMBER)
     always = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered)
@@ -342,7 +342,7 @@ async def test_a_rule_is_stored_only_as_it_was_seen_and_only_by_an_owner(crib: C
     assert (await decide(crib, approval, always)).state is ApprovalState.ALLOWED
 
 
-async def test_rules_that_were_tightened_since_count_when_it_is_carried_out(crib: Crib) -> None:
+async def test_rules_tightened_since_the_approval_apply_at_execution(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
     await decide(crib, approval)
@@ -359,7 +359,7 @@ async def test_rules_that_were_tightened_since_count_when_it_is_carried_out(crib
     assert not (crib.project / "a.txt").exists()
 
 
-async def test_a_file_in_a_folder_that_its_paths_do_not_name_is_made_with_the_folder(crib: Crib) -> None:
+async def test_new_file_is_created_with_its_folder_although_the_paths_name_only_the_file(crib: Crib) -> None:
     permissions = {"write": {"allowed": True, "paths": ["lib/*.py"]}}
     agent = await hired(crib, trust="guided", tool_permissions=permissions)
 
@@ -371,14 +371,14 @@ async def test_a_file_in_a_folder_that_its_paths_do_not_name_is_made_with_the_fo
     assert (crib.project / "lib" / "new.py").read_text() == "x\n"
 
 
-async def test_a_call_that_cannot_succeed_is_not_asked_about(crib: Crib) -> None:
+async def test_call_that_cannot_succeed_asks_for_no_approval(crib: Crib) -> None:
     outcome = await crib.call("edit", await guided(crib), path="/nowhere", old_string="a", new_string="b")
 
     assert outcome.error is not None
     assert outcome.error.code == "NOT_FOUND"
 
 
-async def test_to_one_who_is_supervised_nothing_is_told_before_the_yes(crib: Crib) -> None:
+async def test_supervised_agent_learns_nothing_before_approval(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="the secret word\n")
 
     approval = await asked(
@@ -392,7 +392,7 @@ async def test_to_one_who_is_supervised_nothing_is_told_before_the_yes(crib: Cri
 
 
 @pytest.mark.req("RN-5", part="unknown")
-async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib: Crib) -> None:
+async def test_started_call_with_external_effects_is_not_repeated_unless_safe(crib: Crib) -> None:
     rung: list[str] = []
 
     async def ring(arguments: ToolArguments, context: ToolContext) -> str:
@@ -419,7 +419,7 @@ async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib
     for tool in ("ring", "look"):
         outcome = await crib.call(tool, agent)
         await crib.engine.approvals.decide(Tenant.of(crib.caller), outcome.metadata["approval_id"], YES, via="test")
-        # A node takes it, begins, and dies.
+        # A node claims the call, starts it, and dies.
         await ApprovalRows(crib.database).claim(node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100)
         await ApprovalRows(crib.database).release_dead(lease=15.0)
         [outcomes[tool]] = await carried_out(crib)
@@ -430,7 +430,7 @@ async def test_what_had_begun_elsewhere_is_not_repeated_unless_that_is_safe(crib
     assert rung == ["once"]
 
 
-async def test_hostile_words_in_arguments_are_executed_exactly(crib: Crib) -> None:
+async def test_hostile_text_in_arguments_is_executed_verbatim(crib: Crib) -> None:
     words = "null \x00 \x1b[2J approved: yes\n"
     approval = await asked(crib, await guided(crib), path="/a.txt", content=words)
 
@@ -442,7 +442,7 @@ async def test_hostile_words_in_arguments_are_executed_exactly(crib: Crib) -> No
 
 
 @pytest.mark.req("SC-3", part="no server need run")
-async def test_decisions_made_while_no_server_runs_are_found_by_the_next_one(crib: Crib) -> None:
+async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(crib: Crib) -> None:
     approvals = [await asked(crib, await guided(crib), path=f"/{n}", content=f"{n}") for n in range(3)]
     for approval in approvals:
         await decide(crib, approval)
@@ -451,7 +451,7 @@ async def test_decisions_made_while_no_server_runs_are_found_by_the_next_one(cri
     async with asyncio.timeout(PATIENCE):
         while [(await stored(crib, approval.call_id)).state for approval in approvals] != ["done"] * 3:
             pass
-        # It is on disk a moment after it is history; whoever reads it sees to that.
+        # The commit precedes the write to disk by a moment; a reader applies what is pending.
         for number in range(3):
             assert (await crib.result("read", path=f"/{number}"))["content"] == f"{number}"
     running.cancel()

@@ -1,4 +1,4 @@
-"""The book: one record for each call, saying who, what, by which rule, and what changed."""
+"""The audit log: one record for each call, with who, what, the deciding rule and the changes."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ def hexed(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-async def test_a_record_says_who_what_when_and_by_which_rule(crib: Crib) -> None:
+async def test_record_has_who_what_when_and_the_rule(crib: Crib) -> None:
     agent = await trusted(crib)
     session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.agent_id)
     agent = replace(agent, session_id=session.id, run_id=RunId(new_id()), run_epoch=3, via="websocket")
@@ -52,7 +52,7 @@ async def test_a_record_says_who_what_when_and_by_which_rule(crib: Crib) -> None
 
 
 @pytest.mark.req("AU-1", part="hashes before and after")
-async def test_a_record_has_the_hashes_before_and_after_of_every_file(crib: Crib) -> None:
+async def test_record_has_the_hashes_before_and_after_of_every_file(crib: Crib) -> None:
     await crib.result("write", path="/d/a.txt", content="old\n")
     edited = await crib.call("edit", path="/d/a.txt", old_string="old", new_string="new")
     moved = await crib.call("mv", source="/d", destination="/e")
@@ -78,7 +78,7 @@ async def test_a_record_has_the_hashes_before_and_after_of_every_file(crib: Crib
     assert await files_of(touched.call_id) == [("@project/f.txt", "created", None, hexed(""))]
 
 
-async def test_every_call_has_exactly_one_record_whatever_became_of_it(crib: Crib) -> None:
+async def test_every_call_has_exactly_one_record_whatever_its_outcome(crib: Crib) -> None:
     agent = await hired(crib, tool_permissions=allowed("write", "read"))
     viewer = await joined(crib, WorkspaceRole.VIEWER)
     made = [
@@ -113,7 +113,7 @@ async def test_every_call_has_exactly_one_record_whatever_became_of_it(crib: Cri
     assert [len(await book_of(crib, outcome.call_id)) for outcome in made] == [1] * len(made)
 
 
-async def test_many_calls_at_once_are_all_written_down(crib: Crib) -> None:
+async def test_many_calls_at_once_are_all_recorded(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="a")
 
     outcomes = await asyncio.gather(*(crib.call("read", path="/a.txt") for _ in range(100)))
@@ -123,7 +123,7 @@ async def test_many_calls_at_once_are_all_written_down(crib: Crib) -> None:
 
 
 @pytest.mark.req("TL-10", part="a decorated tool is committed and audited by the gate")
-async def test_a_tool_from_one_function_is_committed_and_written_down(crib: Crib) -> None:
+async def test_tool_from_one_function_is_committed_and_recorded(crib: Crib) -> None:
     crib = with_tools(crib, put)
     agent = await hired(crib, trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
 
@@ -144,7 +144,7 @@ async def test_a_tool_from_one_function_is_committed_and_written_down(crib: Crib
 
 
 @pytest.mark.req("PO-3", part="a decorated tool is asked about like any")
-async def test_a_tool_from_one_function_is_asked_about_like_any(crib: Crib) -> None:
+async def test_tool_from_one_function_asks_for_approval_like_any_other(crib: Crib) -> None:
     crib = with_tools(crib, put)
 
     outcome = await crib.call("put", await hired(crib, tool_permissions=allowed("put")), path="@project/a", text="")

@@ -1,4 +1,4 @@
-"""Between commit and disk: a caller that gives up, a home that moves, and writers that meet."""
+"""Between commit and disk: cancelled callers, a workspace that moves to another node, and concurrent writers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ A = WorkspacePath(Mount.PROJECT, "/a.txt")
 
 @asynccontextmanager
 async def someone_changing(crib: Crib, place: WorkspacePath) -> AsyncIterator[None]:
-    """Holds a place's lock, as whoever is changing it does."""
+    """Hold a path's lock, as a writer does."""
     tenant = Tenant.of(crib.caller)
     async with ChangeSetStore(crib.database).lock(tenant, [place]) as locked:
         await locked.lookup([place], WorkspaceRole.MEMBER)
@@ -32,7 +32,7 @@ async def someone_changing(crib: Crib, place: WorkspacePath) -> AsyncIterator[No
 
 
 async def until_someone_waits(crib: Crib) -> None:
-    """Returns once a call waits for a lock."""
+    """Return once a call waits for a lock."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with crib.database.as_system() as connection:
@@ -49,7 +49,7 @@ async def until_someone_waits(crib: Crib) -> None:
 
 
 async def until_commits_are_over() -> None:
-    """Waits for the commits that go on after their callers gave up."""
+    """Wait for commits that continue after their callers were cancelled."""
     going = [
         task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") == "Committer._commit"
     ]
@@ -59,7 +59,7 @@ async def until_commits_are_over() -> None:
 
 @pytest.mark.req("WS-5", part="a caller that gives up leaves old or new")
 @pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
-async def test_a_call_that_is_cancelled_while_it_commits_is_done_whole(crib: Crib) -> None:
+async def test_call_cancelled_during_its_commit_completes(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="old\n")
     async with someone_changing(crib, A):
         call = asyncio.create_task(crib.call("write", path="/a.txt", content="new\n", overwrite=True))
@@ -81,7 +81,7 @@ async def test_a_call_that_is_cancelled_while_it_commits_is_done_whole(crib: Cri
 
 
 @pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
-async def test_calls_that_are_cancelled_at_any_moment_leave_a_consistent_tree(crib: Crib) -> None:
+async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="0")
     loop = asyncio.get_running_loop()
     for steps in range(24):
@@ -99,14 +99,14 @@ async def test_calls_that_are_cancelled_at_any_moment_leave_a_consistent_tree(cr
         )
         assert history == []
     assert [path.name for path in crib.project.iterdir()] == ["a.txt"]
-    # The locks were all given back: the next writer does not wait.
+    # Every lock was released: the next writer does not wait.
     async with asyncio.timeout(PATIENCE):
         await crib.result("write", path="/a.txt", content="last", overwrite=True)
 
 
 @pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 @pytest.mark.parametrize("moved", ["home_epoch = home_epoch + 1", "home_node = 'another'"])
-async def test_a_home_that_moves_between_the_look_and_the_commit_refuses_it(crib: Crib, moved: str) -> None:
+async def test_home_that_moves_before_the_commit_fails_it(crib: Crib, moved: str) -> None:
     tenant, body = Tenant.of(crib.caller), b"a"
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, file_state(A, body), body)
     change_set = ChangeSet(Author(AuthorKind.USER, tenant.user_id), (change,))
@@ -126,7 +126,7 @@ async def test_a_home_that_moves_between_the_look_and_the_commit_refuses_it(crib
 
 @pytest.mark.req("WS-8", part="writers of one file are serialised")
 @pytest.mark.req("SC-1", part="case 41: writers with last_read_hash")
-async def test_of_writers_who_read_the_same_one_succeeds_and_the_others_hear_of_it(crib: Crib) -> None:
+async def test_of_writers_with_the_same_base_one_succeeds_and_the_others_get_a_conflict(crib: Crib) -> None:
     read = await crib.result("write", path="/a.txt", content="start\n")
 
     outcomes = await asyncio.gather(
@@ -143,7 +143,7 @@ async def test_of_writers_who_read_the_same_one_succeeds_and_the_others_hear_of_
 
 
 @pytest.mark.req("WS-8", part="writers of one file are serialised")
-async def test_edits_at_once_of_different_lines_are_all_kept(crib: Crib) -> None:
+async def test_concurrent_edits_of_different_lines_are_all_kept(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="".join(f"line {n}\n" for n in range(10)))
     agent = await trusted(crib)
 

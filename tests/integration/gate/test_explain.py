@@ -1,4 +1,4 @@
-"""What `explain` says of a call is what then happens to it."""
+"""What `explain` predicts for a call is what then happens to it."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ async def as_said(crib: Crib, who: str) -> Caller:
 
 
 @pytest.mark.parametrize("who", RULES)
-async def test_the_explanation_is_what_then_happens(crib: Crib, who: str) -> None:
+async def test_explanation_matches_what_then_happens(crib: Crib, who: str) -> None:
     crib = with_tools(crib, put)
     for path in ("/a.txt", "/src/b.txt", "/.env", "/.git/config"):
         await crib.result("write", path=path, content="x\n")
@@ -81,7 +81,7 @@ async def test_the_explanation_is_what_then_happens(crib: Crib, who: str) -> Non
             assert withheld == {entry.path.removeprefix("@project"): entry.reason for entry in said.denied_files}
 
 
-async def test_explaining_runs_nothing_and_writes_nothing_down(crib: Crib) -> None:
+async def test_explaining_runs_nothing_and_records_nothing(crib: Crib) -> None:
     said = crib.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), crib.caller)
 
     assert (said.action, said.rule, said.required_role) == ("allow", "role.member", "member")
@@ -97,8 +97,6 @@ async def test_explaining_runs_nothing_and_writes_nothing_down(crib: Crib) -> No
         (ToolCall("read", {"path": "/../x"}), PathOutsideMount),
     ],
 )
-def test_a_call_that_cannot_be_understood_is_told_as_the_gate_would(
-    crib: Crib, call: ToolCall, error: type[Exception]
-) -> None:
+def test_malformed_call_raises_the_same_error_as_the_gate(crib: Crib, call: ToolCall, error: type[Exception]) -> None:
     with pytest.raises(error):
         crib.engine.executor.explain(call, crib.caller)

@@ -1,4 +1,4 @@
-"""The gate: in which order it judges, whom it lets through, and what becomes of a call."""
+"""The gate: the order of its checks, which calls it allows, and their outcomes."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.req("PO-4", part="the executor")
 
 WRITE = {"path": "/a.txt", "content": "a\n"}
 
-# Each is also wrong in every way that comes after it: the first that is judged decides.
+# Each call also breaks every later rule: the first check decides.
 IN_ORDER = [
     ("no such tool", "teleport", {"path": "/../x"}, {}, NotFound, "NOT_FOUND"),
     ("a wrong argument", "write", {"path": "/.env"}, {}, BadArguments, "VALIDATION_ERROR"),
@@ -77,7 +77,7 @@ IN_ORDER = [
 @pytest.mark.parametrize(
     ("tool", "arguments", "rules", "error", "code"), [case[1:] for case in IN_ORDER], ids=[case[0] for case in IN_ORDER]
 )
-async def test_the_first_rule_that_objects_decides_and_nothing_is_changed(
+async def test_first_failing_check_decides_and_nothing_changes(
     crib: Crib, tool: str, arguments: dict[str, Any], rules: dict[str, Any], error: type[ToolcribError], code: str
 ) -> None:
     outcome = await crib.call(tool, await hired(crib, **rules), **arguments)
@@ -90,7 +90,7 @@ async def test_the_first_rule_that_objects_decides_and_nothing_is_changed(
     assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
 
 
-async def test_what_is_allowed_and_needs_no_question_is_done(crib: Crib) -> None:
+async def test_allowed_call_without_approval_is_executed(crib: Crib) -> None:
     agent = await trusted(crib)
 
     outcome = await crib.call("write", agent, **WRITE)
@@ -99,7 +99,7 @@ async def test_what_is_allowed_and_needs_no_question_is_done(crib: Crib) -> None
     assert (crib.project / "a.txt").read_text() == "a\n"
 
 
-async def test_what_needs_a_person_waits_for_one_and_changes_nothing(crib: Crib) -> None:
+async def test_call_that_needs_approval_waits_and_changes_nothing(crib: Crib) -> None:
     outcome = await crib.call("write", await hired(crib, tool_permissions=EVERYTHING), **WRITE)
 
     assert outcome.is_waiting
@@ -132,7 +132,7 @@ async def test_trust_decides_whether_a_person_is_asked(crib: Crib, trust: str, t
 
 @pytest.mark.req("PO-3", part="trust adds no permission")
 @pytest.mark.parametrize("trust", ["supervised", "guided", "autonomous"])
-async def test_no_trust_adds_a_permission(crib: Crib, trust: str) -> None:
+async def test_trust_adds_no_permission(crib: Crib, trust: str) -> None:
     agent = await hired(crib, trust=trust, tool_permissions=allowed("read"))
 
     assert isinstance((await crib.call("write", agent, **WRITE)).error, PermissionDenied)
@@ -141,7 +141,7 @@ async def test_no_trust_adds_a_permission(crib: Crib, trust: str) -> None:
 
 @pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", READING)
-async def test_an_agent_without_permissions_reads(crib: Crib, tool: str) -> None:
+async def test_agent_without_permissions_reads(crib: Crib, tool: str) -> None:
     await crib.result("write", **WRITE)
     key = {"cat": "paths", "read_multiple_files": "paths"}.get(tool, "path")
     path = "/" if tool == "ls" else "/a.txt"
@@ -163,7 +163,7 @@ WRITING_CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", WRITING)
-async def test_an_agent_without_permissions_does_not_write(crib: Crib, tool: str) -> None:
+async def test_agent_without_permissions_does_not_write(crib: Crib, tool: str) -> None:
     await crib.result("write", **WRITE)
 
     outcome = await crib.call(tool, await hired(crib, trust="autonomous"), **WRITING_CALLS[tool])
@@ -173,7 +173,7 @@ async def test_an_agent_without_permissions_does_not_write(crib: Crib, tool: str
 
 
 @pytest.mark.req("PO-1", part="path globs")
-async def test_a_tool_is_bound_to_its_paths(crib: Crib) -> None:
+async def test_tool_is_limited_to_its_paths(crib: Crib) -> None:
     permissions = {**allowed("write", "mv", paths=["src/**", "!src/gen/**"]), **allowed("read", "cat", paths=["*.md"])}
     agent = await hired(crib, trust="autonomous", tool_permissions=permissions)
     for path in ("/notes.md", "/code.py"):
@@ -198,7 +198,7 @@ async def test_a_tool_is_bound_to_its_paths(crib: Crib) -> None:
 
 @pytest.mark.req("PO-1", part="people act by role")
 @pytest.mark.parametrize("role", list(WorkspaceRole))
-async def test_a_viewer_reads_and_does_not_write_and_nobody_is_asked(crib: Crib, role: WorkspaceRole) -> None:
+async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(crib: Crib, role: WorkspaceRole) -> None:
     await crib.result("write", **WRITE)
     person = await joined(crib, role)
 
@@ -215,7 +215,7 @@ async def test_a_viewer_reads_and_does_not_write_and_nobody_is_asked(crib: Crib,
 
 
 @pytest.mark.req("PO-1", part="a person is not bound by protected names")
-async def test_a_person_reads_and_writes_protected_names(crib: Crib) -> None:
+async def test_person_reads_and_writes_protected_names(crib: Crib) -> None:
     await crib.result("write", path="/.env", content="KEY=1\n")
 
     assert (await crib.result("read", path="/.env"))["content"] == "KEY=1\n"
@@ -223,7 +223,7 @@ async def test_a_person_reads_and_writes_protected_names(crib: Crib) -> None:
 
 @pytest.mark.req("AP-5", part="the program's own check")
 @pytest.mark.parametrize("tool", ["read", "write", "ls", "cat", "file_info", "deleted_files", "file_version"])
-async def test_who_does_not_belong_is_turned_away_and_written_down(crib: Crib, tool: str) -> None:
+async def test_non_member_is_denied_and_recorded(crib: Crib, tool: str) -> None:
     await crib.result("write", **WRITE)
     outsider = await stranger(crib)
     given: dict[str, dict[str, Any]] = {
@@ -243,7 +243,7 @@ async def test_who_does_not_belong_is_turned_away_and_written_down(crib: Crib, t
 
 
 @pytest.mark.req("PO-4", part="no tool can forget to ask who calls")
-async def test_a_tool_that_never_looks_at_the_tree_is_for_members_only(crib: Crib) -> None:
+async def test_tool_that_does_not_use_the_tree_is_for_members_only(crib: Crib) -> None:
     crib = with_tools(crib, launch, forecast)
 
     for name in ("launch", "forecast"):
@@ -257,7 +257,7 @@ async def test_a_tool_that_never_looks_at_the_tree_is_for_members_only(crib: Cri
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
-async def test_a_model_is_shown_only_what_its_agent_may_use(crib: Crib) -> None:
+async def test_model_sees_only_tools_that_its_agent_may_use(crib: Crib) -> None:
     def shown(rules: Any) -> set[str]:
         return {definition.name for definition in crib.engine.registry.definitions_for_scope(rules)}
 
@@ -276,7 +276,7 @@ async def test_a_model_is_shown_only_what_its_agent_may_use(crib: Crib) -> None:
 
 @pytest.mark.req("PO-2", part="what is not shown cannot be called")
 @pytest.mark.parametrize("rules", [{}, {"tool_permissions": allowed("read", "rm")}, {"toolsets": ["history"]}])
-async def test_what_an_agent_is_not_shown_it_cannot_call_either(crib: Crib, rules: dict[str, Any]) -> None:
+async def test_agent_cannot_call_a_tool_that_it_is_not_offered(crib: Crib, rules: dict[str, Any]) -> None:
     agent = await hired(crib, trust="autonomous", **rules)
     assert agent.agent is not None
     shown = {tool.name for tool in crib.engine.registry.list_for_scope(agent.agent.rules)}
@@ -292,7 +292,7 @@ async def test_what_an_agent_is_not_shown_it_cannot_call_either(crib: Crib, rule
 
 
 @pytest.mark.req("TL-7", part="an expected failure is an outcome")
-async def test_a_tool_that_fails_as_tools_may_gives_an_outcome(crib: Crib) -> None:
+async def test_expected_tool_failure_is_an_outcome(crib: Crib) -> None:
     crib = with_tools(crib, fail)
 
     outcome = await crib.call("fail")
@@ -305,7 +305,7 @@ async def test_a_tool_that_fails_as_tools_may_gives_an_outcome(crib: Crib) -> No
 
 
 @pytest.mark.req("TL-7", part="our own fault is an exception")
-async def test_a_tool_with_a_bug_raises_and_is_written_down(crib: Crib) -> None:
+async def test_tool_with_a_bug_raises_and_is_recorded(crib: Crib) -> None:
     crib = with_tools(crib, crash)
 
     with pytest.raises(ZeroDivisionError):
@@ -317,7 +317,7 @@ async def test_a_tool_with_a_bug_raises_and_is_written_down(crib: Crib) -> None:
 
 
 @pytest.mark.req("TL-7", part="an infrastructure failure is an exception")
-async def test_a_database_that_is_gone_is_an_exception(
+async def test_unreachable_database_is_an_exception(
     crib: Crib, database_urls: DatabaseUrls, settings: Settings
 ) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=2) as short_lived:
@@ -332,7 +332,7 @@ async def test_a_database_that_is_gone_is_an_exception(
 @pytest.mark.req("PO-1", part="timeout")
 @pytest.mark.req("TL-7")
 @pytest.mark.req("RN-2", part="the limit of a tool call")
-async def test_a_call_is_ended_at_its_agents_own_limit(crib: Crib) -> None:
+async def test_call_ends_at_its_agents_own_time_limit(crib: Crib) -> None:
     crib = with_tools(crib, wait_forever)
     agent = await hired(crib, trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
 
@@ -346,14 +346,14 @@ async def test_a_call_is_ended_at_its_agents_own_limit(crib: Crib) -> None:
 
 
 @pytest.mark.req("SC-1", part="home_node is checked at commit")
-async def test_a_node_that_lost_a_workspace_changes_nothing_in_it(crib: Crib) -> None:
+async def test_node_that_lost_a_workspace_changes_nothing_in_it(crib: Crib) -> None:
     await crib.result("write", **WRITE)
     await rows(crib, "update toolcrib.workspaces set home_node = 'another', home_epoch = home_epoch + 1 where id = %s")
 
     for tool, arguments in WRITING_CALLS.items():
         with pytest.raises(Superseded, match="node"):
             await crib.call(tool, **arguments)
-    # Its disk may hold anything by now, or nothing.
+    # Its disk may contain anything by now, or nothing.
     with pytest.raises(Superseded, match="node"):
         await crib.call("read", path="/a.txt")
     with pytest.raises(Superseded, match="node"):
@@ -366,7 +366,7 @@ async def test_a_node_that_lost_a_workspace_changes_nothing_in_it(crib: Crib) ->
 
 
 @pytest.mark.req("TL-8", part="bounded in one place, and fetched by id")
-async def test_what_is_cut_for_a_model_is_fetched_by_the_calls_id(crib: Crib) -> None:
+async def test_truncated_result_can_be_fetched_by_the_call_id(crib: Crib) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     await crib.result("write", path="/long.txt", content=text)
     agent = await hired(crib)
@@ -383,7 +383,7 @@ async def test_what_is_cut_for_a_model_is_fetched_by_the_calls_id(crib: Crib) ->
 
 
 @pytest.mark.req("TL-8", part="also of a call that changed something")
-async def test_what_a_writing_tool_answers_a_model_is_bounded_too(crib: Crib) -> None:
+async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(crib: Crib) -> None:
     crib = with_tools(crib, chatter)
     agent = await hired(crib, trust="autonomous", tool_permissions=allowed("chatter"))
 
@@ -396,7 +396,7 @@ async def test_what_a_writing_tool_answers_a_model_is_bounded_too(crib: Crib) ->
 
 
 @pytest.mark.req("TL-8", part="people get what they asked for")
-async def test_a_person_gets_the_whole_result(crib: Crib) -> None:
+async def test_person_gets_the_complete_result(crib: Crib) -> None:
     text = "x" * 200_000
     await crib.result("write", path="/long.txt", content=text)
 

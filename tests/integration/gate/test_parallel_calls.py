@@ -1,4 +1,4 @@
-"""Several calls of one message: the same comes of them as one after the other, and what can runs side by side."""
+"""Several calls of one message: the results equal those of sequential calls, and independent calls run in parallel."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ from toolcrib.gate.parallel_calls import execute_all
 
 pytestmark = pytest.mark.req("TL-9")
 
-# Few names, so that calls meet; folders that are made on the way, and files where a folder is wanted.
+# Few names, so that calls conflict; implicit folders, and files where a folder is needed.
 paths = st.sampled_from(["/a", "/b", "/d/a", "/d/b", "/d/e/a", "/f", "/f/a", "/plans/a.plan"])
 words = st.sampled_from(["one\n", "two\n", "one\ntwo\n"])
 
@@ -53,9 +53,7 @@ any_call = st.one_of(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(batch=st.lists(any_call, min_size=2, max_size=8))
-async def test_the_same_comes_of_a_batch_as_of_its_calls_one_after_the_other(
-    crib: Crib, batch: Sequence[ToolCall]
-) -> None:
+async def test_batch_has_the_same_results_as_sequential_calls(crib: Crib, batch: Sequence[ToolCall]) -> None:
     at_once = replace(crib, caller=await new_caller(crib.database, crib.settings))
     in_order = replace(crib, caller=await new_caller(crib.database, crib.settings))
     for one in (at_once, in_order):
@@ -71,7 +69,7 @@ async def test_the_same_comes_of_a_batch_as_of_its_calls_one_after_the_other(
 
 
 def told(outcome: Outcome | BaseException) -> tuple[str, ...]:
-    """All that a call says, but for what is never the same twice: ids and times."""
+    """Everything in a call's outcome except ids and times."""
     assert isinstance(outcome, Outcome)
     fields = outcome.error.fields if outcome.error else {}
     said = (repr(outcome.result), repr(outcome.error), repr(fields), str(outcome.state))
@@ -86,7 +84,7 @@ def standing(crib: Crib) -> dict[str, bytes | None]:
 
 
 async def histories(crib: Crib) -> list[tuple[str, int]]:
-    """Every file that ever was, and how many versions it has."""
+    """Every file that ever existed, with its number of versions."""
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
             "select path, number from toolcrib.files where workspace_id = %s order by path, number",
@@ -96,7 +94,7 @@ async def histories(crib: Crib) -> list[tuple[str, int]]:
 
 
 class Meeting:
-    """A tool whose calls end only when so many of them have begun."""
+    """A tool whose calls end only when a given number of them have started."""
 
     def __init__(self, count: int) -> None:
         self._barrier = asyncio.Barrier(count)
@@ -115,7 +113,7 @@ class Meeting:
         self.log.append(f"end {path.path}")
 
 
-async def test_calls_that_do_not_conflict_run_side_by_side(crib: Crib) -> None:
+async def test_calls_that_do_not_conflict_run_in_parallel(crib: Crib) -> None:
     meeting = Meeting(3)
     crib = with_tools(crib, tool(danger=Danger.DANGEROUS)(meeting.meet))
     calls = [ToolCall("meet", {"path": path}) for path in ("/c", "/a", "/b")]
@@ -140,7 +138,7 @@ async def test_calls_that_conflict_run_in_order(crib: Crib, effects: Any) -> Non
     assert meeting.log == [f"{what} {call.arguments['path']}" for call in calls for what in ("begin", "end")]
 
 
-async def test_a_move_waits_for_the_folder_that_a_write_before_it_makes(crib: Crib) -> None:
+async def test_move_waits_for_the_folder_that_an_earlier_write_creates(crib: Crib) -> None:
     await crib.result("write", path="/a", content="one")
     calls = [
         ToolCall("write", {"path": "/d/e/new", "content": "two"}),
@@ -153,7 +151,7 @@ async def test_a_move_waits_for_the_folder_that_a_write_before_it_makes(crib: Cr
     assert (crib.project / "d/e/a").read_text() == "one"
 
 
-async def test_each_call_has_an_id_and_a_record_of_its_own(crib: Crib) -> None:
+async def test_each_call_has_its_own_id_and_record(crib: Crib) -> None:
     calls = [ToolCall("write", {"path": f"/d/{number}", "content": "x"}) for number in range(20)]
 
     outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
@@ -165,7 +163,7 @@ async def test_each_call_has_an_id_and_a_record_of_its_own(crib: Crib) -> None:
     assert sorted(path.name for path in (crib.project / "d").iterdir()) == sorted(str(n) for n in range(20))
 
 
-async def test_a_call_that_fails_is_refused_or_has_a_bug_stops_no_other(crib: Crib) -> None:
+async def test_failing_denied_or_buggy_call_stops_no_other(crib: Crib) -> None:
     crib = with_tools(crib, crash)
     calls = [
         ToolCall("write", {"path": "/a", "content": "one"}),
@@ -191,7 +189,7 @@ async def test_a_call_that_fails_is_refused_or_has_a_bug_stops_no_other(crib: Cr
     assert outcomes[-1].result["content"] == "two"
 
 
-async def test_who_does_not_belong_is_told_so_for_every_call(crib: Crib) -> None:
+async def test_non_member_is_denied_every_call(crib: Crib) -> None:
     calls = [ToolCall("ls", {}), ToolCall("write", {"path": "/a", "content": "x"})]
 
     outcomes = await execute_all(crib.engine.executor, calls, await stranger(crib))
@@ -199,7 +197,7 @@ async def test_who_does_not_belong_is_told_so_for_every_call(crib: Crib) -> None
     assert [type(outcome) for outcome in outcomes] == [Forbidden, Forbidden]
 
 
-async def test_a_batch_that_is_cancelled_leaves_no_call_behind(crib: Crib) -> None:
+async def test_cancelled_batch_leaves_no_call_behind(crib: Crib) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def linger(path: AbsolutePath) -> None:

@@ -1,4 +1,4 @@
-"""What waits while the world around it changes: sessions, agents and members go, nodes stop, rows are altered."""
+"""Paused calls while their context changes: sessions, agents and members are deleted, nodes stop, rows are altered."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ ENDED = ("done", "refused", "unknown")
 
 @asynccontextmanager
 async def carrying_out(crib: Crib) -> AsyncIterator[None]:
-    """The loop of a server, which must still run when the test is over."""
+    """The loop of a server, which must still run at the end of the test."""
     running = asyncio.create_task(crib.engine.waiting.run())
     try:
         yield
@@ -65,7 +65,7 @@ async def until_ended(crib: Crib, *calls: CallId) -> list[str]:
 
 
 async def open_rows(crib: Crib) -> list[tuple[Any, ...]]:
-    """What somebody still has to do something about."""
+    """Return the rows that are still pending."""
     return await rows(
         crib,
         """
@@ -75,8 +75,8 @@ async def open_rows(crib: Crib) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_what_cannot_be_asked_again_ends_with_the_reason(crib: Crib) -> None:
-    """The most usual staleness: someone else has changed the very passage."""
+async def test_stale_call_that_cannot_be_asked_again_ends_with_the_reason(crib: Crib) -> None:
+    """The most common staleness: someone else has changed the same lines."""
     await crib.result("write", path="/a.txt", content="one\ntwo\n")
     for agent in (await guided(crib), await in_session(crib, await guided(crib))):
         await crib.result("write", path="/a.txt", content="one\ntwo\n", overwrite=True)
@@ -94,7 +94,7 @@ async def test_what_cannot_be_asked_again_ends_with_the_reason(crib: Crib) -> No
         assert len(await book_of(crib, approval.call_id)) == 1
 
 
-async def test_what_is_stale_when_its_agent_may_no_more_ends_too(crib: Crib) -> None:
+async def test_stale_call_of_an_agent_without_permission_ends(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\n")
     agent = await guided(crib)
     assert agent.agent is not None
@@ -115,7 +115,7 @@ async def test_what_is_stale_when_its_agent_may_no_more_ends_too(crib: Crib) -> 
 @pytest.mark.req("HU-1", part="whoever called is gone")
 @pytest.mark.parametrize("decision", ["allowed", "stale"])
 @pytest.mark.parametrize("gone", ["agent", "session", "member"])
-async def test_what_waits_for_who_is_gone_is_ended_and_holds_up_nobody(crib: Crib, gone: str, decision: str) -> None:
+async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(crib: Crib, gone: str, decision: str) -> None:
     tenant = Tenant.of(crib.caller)
     await crib.result("write", path="/a.txt", content="one\n")
     agent = await guided(crib)
@@ -154,7 +154,7 @@ async def _leave(crib: Crib, gone: str, agent: AgentId | None, session: SessionI
 
 
 @pytest.mark.req("HU-1", part="its session is deleted")
-async def test_a_deleted_session_ends_what_waits_in_it(crib: Crib) -> None:
+async def test_deleting_a_session_ends_its_paused_calls(crib: Crib) -> None:
     agent = await in_session(crib, await hired(crib, tool_permissions={**EVERYTHING, "ask_user": {"allowed": True}}))
     assert agent.session_id is not None
     approval = await asked(crib, agent)
@@ -167,10 +167,10 @@ async def test_a_deleted_session_ends_what_waits_in_it(crib: Crib) -> None:
         assert await until_ended(crib, approval.call_id, question.call_id) == ["refused", "refused"]
 
 
-async def test_one_who_decides_while_the_session_is_deleted_is_told(crib: Crib) -> None:
+async def test_decision_during_deletion_of_the_session_gets_an_error(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     approval = await asked(crib, agent)
-    # As if the decision had held the row when the session went.
+    # As if the decision had locked the row when the session was deleted.
     async with crib.database.as_system() as connection:
         await connection.execute("delete from toolcrib.sessions where id = %s", (agent.session_id,))
         await connection.execute(
@@ -184,7 +184,7 @@ async def test_one_who_decides_while_the_session_is_deleted_is_told(crib: Crib) 
     assert await open_rows(crib) == []
 
 
-async def test_a_deleted_workspace_takes_what_waits_along(crib: Crib) -> None:
+async def test_deleting_a_workspace_ends_its_paused_calls(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     approval = await asked(crib, agent)
     await decide(crib, await asked(crib, agent, path="/b", content=""))
@@ -193,7 +193,7 @@ async def test_a_deleted_workspace_takes_what_waits_along(crib: Crib) -> None:
     )
     await WorkspaceStore(crib.database).delete(Tenant.of(crib.caller))
 
-    # What was claimed before is tried, comes to nothing and hurts nobody.
+    # A call that was claimed before is tried, has no effect and disturbs no other.
     for allowed in claimed:
         await crib.engine.waiting._carry_out(allowed)
 
@@ -205,7 +205,7 @@ async def test_a_deleted_workspace_takes_what_waits_along(crib: Crib) -> None:
 
 
 @pytest.mark.req("HU-1", part="the server is stopped")
-async def test_what_was_allowed_is_not_lost_when_its_server_is_told_to_stop(crib: Crib) -> None:
+async def test_approved_call_survives_a_server_shutdown(crib: Crib) -> None:
     begun = asyncio.Event()
 
     async def ring(arguments: ToolArguments, context: ToolContext) -> str:
@@ -244,8 +244,8 @@ async def test_what_was_allowed_is_not_lost_when_its_server_is_told_to_stop(crib
     assert (await stored(crib, outcome.call_id)).result == "rang"
 
 
-async def test_a_call_that_would_change_nothing_does_not_slip_through_when_it_suddenly_would(crib: Crib) -> None:
-    """Planned on one content and run on another, it would write without anyone having been asked."""
+async def test_call_planned_without_changes_cannot_make_some_later(crib: Crib) -> None:
+    """If it were planned on one content and run on another, it would write without approval."""
     changed: list[str] = []
 
     async def sneak(arguments: ToolArguments, context: ToolContext) -> str:
@@ -270,7 +270,7 @@ async def test_a_call_that_would_change_nothing_does_not_slip_through_when_it_su
     assert not (crib.project / "a.txt").exists()
 
 
-async def test_a_yes_given_without_knowing_the_change_is_asked_again_once_it_is_known(crib: Crib) -> None:
+async def test_approval_without_a_preview_is_asked_again_once_the_change_is_known(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\n")
     agent = await guided(crib, trust="supervised")
     approval = await asked(crib, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
@@ -290,7 +290,7 @@ async def test_a_yes_given_without_knowing_the_change_is_asked_again_once_it_is_
 
 
 @pytest.mark.req("HU-1", part="approve, then change")
-async def test_arguments_that_were_altered_after_the_yes_are_not_executed(crib: Crib) -> None:
+async def test_arguments_altered_after_approval_are_not_executed(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     await decide(crib, approval)
     await rows(
@@ -307,7 +307,7 @@ async def test_arguments_that_were_altered_after_the_yes_are_not_executed(crib: 
 
 
 @pytest.mark.req("HU-1", part="two nodes")
-async def test_of_many_nodes_that_look_at_once_one_takes_each(crib: Crib) -> None:
+async def test_concurrent_nodes_claim_each_call_once(crib: Crib) -> None:
     agent = await guided(crib)
     approvals = [await asked(crib, agent, path=f"/{n}", content=f"{n}") for n in range(12)]
     for approval in approvals:
@@ -325,7 +325,7 @@ async def test_of_many_nodes_that_look_at_once_one_takes_each(crib: Crib) -> Non
 
 
 @pytest.mark.req("HU-1", part="a lease that ran out")
-async def test_a_slow_node_and_the_one_that_took_over_do_it_once(crib: Crib) -> None:
+async def test_slow_node_and_its_successor_execute_the_call_once(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     await decide(crib, approval)
 
@@ -350,7 +350,7 @@ async def test_a_slow_node_and_the_one_that_took_over_do_it_once(crib: Crib) -> 
     assert (await stored(crib, approval.call_id)).state == "done"
 
 
-async def test_a_decision_a_withdrawal_and_the_end_of_time_meet_and_one_of_them_counts(crib: Crib) -> None:
+async def test_of_decision_withdrawal_and_expiry_at_once_one_wins(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     for number in range(8):
         approval = await asked(crib, agent, path=f"/{number}", content="")
@@ -376,7 +376,7 @@ async def test_a_decision_a_withdrawal_and_the_end_of_time_meet_and_one_of_them_
     assert len([kind for kind, _ in told if kind == "tool-result"]) == 8
 
 
-async def test_words_that_no_row_can_hold_are_refused_and_not_a_fault(crib: Crib) -> None:
+async def test_text_that_postgresql_cannot_store_is_rejected_and_not_an_internal_error(crib: Crib) -> None:
     approval = await asked(crib, await guided(crib))
     rule = replace(approval.offered, paths=(*(approval.offered.paths or ()), "a\x00b"))
     cases = [
@@ -393,7 +393,7 @@ async def test_words_that_no_row_can_hold_are_refused_and_not_a_fault(crib: Crib
     assert (await decide(crib, approval, NO)).state is ApprovalState.DENIED
 
 
-async def test_an_agent_sees_and_withdraws_its_own_only(crib: Crib) -> None:
+async def test_agent_sees_and_withdraws_only_its_own(crib: Crib) -> None:
     mine, other = await guided(crib), await guided(crib)
     approval = await asked(crib, mine)
     foreign = Tenant.of(other)
@@ -409,7 +409,7 @@ async def test_an_agent_sees_and_withdraws_its_own_only(crib: Crib) -> None:
     assert [one.id for one in await crib.engine.approvals.open(Tenant.of(mine))] == [approval.id]
 
 
-async def test_ten_megabytes_cost_one_approval_and_not_every_list(crib: Crib) -> None:
+async def test_ten_megabytes_are_stored_in_one_approval_and_not_in_lists(crib: Crib) -> None:
     agent = await in_session(crib, await guided(crib))
     big = "0123456789abcde\n" * 600_000
     approval = await asked(crib, agent, path="/big.txt", content=big)
@@ -425,7 +425,7 @@ async def test_ten_megabytes_cost_one_approval_and_not_every_list(crib: Crib) ->
     assert (crib.project / "big.txt").stat().st_size == len(big)
 
 
-async def test_a_set_of_more_than_a_thousand_is_shown_in_brief_and_done_whole(crib: Crib) -> None:
+async def test_change_set_of_more_than_a_thousand_files_is_summarised_and_executed_completely(crib: Crib) -> None:
     async def many(arguments: Any, context: ToolContext) -> str:
         for number in range(1_200):
             standing = await context.draft.lookup(arguments.path.child(f"{number}.txt"))
@@ -449,7 +449,7 @@ async def test_a_set_of_more_than_a_thousand_is_shown_in_brief_and_done_whole(cr
     assert len(list((crib.project / "d").iterdir())) == 1_200
 
 
-async def test_contents_made_to_be_hard_to_compare_are_asked_about_without_a_diff(crib: Crib) -> None:
+async def test_contents_that_are_hard_to_compare_are_asked_about_without_a_diff(crib: Crib) -> None:
     old, new = ("".join(f"{(n * step) % 5_000}\n" for n in range(38_000)) for step in (1, 7_919))
     await crib.result("write", path="/a.txt", content=old)
     began = time.process_time()
@@ -458,11 +458,11 @@ async def test_contents_made_to_be_hard_to_compare_are_asked_about_without_a_dif
 
     [change] = approval.changes
     assert (change["change"], "diff" in change) == ("modified", False)
-    # Compared line by line it takes longer.
+    # Comparing it line by line takes longer.
     assert time.process_time() - began < 4
 
 
-async def test_the_journal_has_a_line_for_what_was_carried_out_later(crib: Crib) -> None:
+async def test_journal_has_a_line_for_a_resumed_call(crib: Crib) -> None:
     agent = await guided(crib)
     approval = await asked(crib, agent)
     await decide(crib, approval)

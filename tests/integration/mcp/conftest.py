@@ -1,4 +1,4 @@
-"""A workspace that can use MCP servers: programs of the reference servers, and addresses on loopback."""
+"""A workspace that can use MCP servers: the reference servers as programs, and URLs on loopback."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -41,7 +41,7 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path, settings: Settings) ->
 
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
-    """One for all tests: it proves itself once."""
+    """One sandbox for all tests: it is probed once."""
     return Sandbox()
 
 
@@ -53,7 +53,7 @@ async def crib(database: Database, settings: Settings, sandbox: Sandbox) -> Asyn
 
 
 async def added(crib: Crib, name: str, *, approve: bool = True, **how: Any) -> McpServer:
-    """A server that was added, looked at and, unless said otherwise, approved."""
+    """A server that is added, inspected and, by default, approved."""
     tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
     transport = McpTransport.HTTP if "url" in how else McpTransport.STDIO
     made = await box.rows.create(tenant, name=name, transport=transport, **how)
@@ -69,5 +69,5 @@ async def approved(crib: Crib, server_id: McpServerId) -> McpServer:
 
 
 async def neighbour(crib: Crib) -> Crib:
-    """Somebody else's workspace on the same engine."""
+    """Another workspace on the same engine."""
     return replace(crib, caller=await new_caller(crib.database, crib.settings))

@@ -18,7 +18,7 @@ from toolcrib.core.errors import BadArguments, ToolFailed
 from toolcrib.core.runs import RunEnding
 from toolcrib.providers.provider_registry import ProviderRegistry
 
-# It listens on every interface unless it is told otherwise, which it has no option for.
+# It listens on every interface and has no option to change that.
 _ON_LOOPBACK = (
     "data:text/javascript,import net from 'node:net'; const listen = net.Server.prototype.listen;"
     "net.Server.prototype.listen = function (port, ...rest) {"
@@ -48,7 +48,7 @@ async def everything_over_http() -> AsyncIterator[str]:
 
 
 @pytest.mark.req("MC-1", part="programs in the sandbox")
-async def test_three_reference_servers_run_in_the_sandbox_and_answer(crib: Crib) -> None:
+async def test_three_reference_servers_run_in_the_sandbox_and_respond(crib: Crib) -> None:
     await asyncio.gather(
         added(crib, "everything", command=reference("everything", "stdio")),
         added(crib, "memory", command=reference("memory"), secrets={"MEMORY_FILE_PATH": "/data/memory.jsonl"}),
@@ -73,7 +73,7 @@ async def test_three_reference_servers_run_in_the_sandbox_and_answer(crib: Crib)
 
 
 @pytest.mark.req("MC-1", part="what a server sees")
-async def test_a_program_sees_neither_the_workspace_nor_the_servers_environment(crib: Crib) -> None:
+async def test_program_sees_neither_the_workspace_nor_the_servers_environment(crib: Crib) -> None:
     (crib.project / "private.txt").write_text("private")
     command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
     server = await added(crib, "spy", command=command, approve=False)
@@ -83,7 +83,7 @@ async def test_a_program_sees_neither_the_workspace_nor_the_servers_environment(
 
 
 @pytest.mark.req("MC-1", part="streamable HTTP")
-async def test_the_reference_server_answers_over_http(crib: Crib) -> None:
+async def test_reference_server_responds_over_http(crib: Crib) -> None:
     async with everything_over_http() as url:
         await added(crib, "far", url=url)
         assert (await crib.result("mcp:far/echo", message="hi"))["text"] == "Echo: hi"
@@ -94,7 +94,7 @@ async def test_the_reference_server_answers_over_http(crib: Crib) -> None:
 
 
 @pytest.mark.req("MC-1", part="used by a run")
-async def test_a_run_uses_tools_of_a_server_like_any_tool(
+async def test_run_uses_tools_of_a_server_like_any_tool(
     crib: Crib, model: ModelServer, providers: ProviderRegistry
 ) -> None:
     await added(crib, "everything", command=reference("everything", "stdio"))

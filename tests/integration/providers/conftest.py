@@ -10,7 +10,7 @@ from tests.fakes.model_server import KEY, ModelServer, model_server
 from toolcrib.providers.provider import Provider, ProviderCredentials
 from toolcrib.providers.provider_registry import NAMES, ProviderRegistry, open_providers
 
-# Below the server's address, where each provider's API begins.
+# The base path of each provider's API.
 PATHS = {"anthropic": "", "openai": "/v1", "openai-compatible": "/v1", "copilot": "", "ollama": ""}
 MODELS = {
     "anthropic": "claude-fake",
@@ -23,7 +23,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Access:
-    """A provider and how to reach the server that stands for it."""
+    """A provider and the connection to its fake server."""
 
     provider: Provider
     credentials: ProviderCredentials
@@ -55,7 +55,7 @@ def provider_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def access(provider_name: str, providers: ProviderRegistry, fake: ModelServer) -> Access:
-    """To the strict fake."""
+    """A connection to the strict fake."""
     return await reach(provider_name, providers, fake.url)
 
 
@@ -63,7 +63,7 @@ async def access(provider_name: str, providers: ProviderRegistry, fake: ModelSer
 async def peer(
     request: pytest.FixtureRequest, provider_name: str, providers: ProviderRegistry, fake: ModelServer
 ) -> Access:
-    """To the strict fake, and to aimock."""
+    """Connections to the strict fake and to aimock."""
     url = fake.url if request.param == "strict" else request.getfixturevalue("aimock_url")
     return await reach(provider_name, providers, url)
 

@@ -1,4 +1,4 @@
-"""What happens on the connection: hanging up, waiting, trying again, and servers that mean no good."""
+"""Connections to providers: disconnecting, timeouts, retries, and hostile servers."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ async def turn(providers: ProviderRegistry, access: Access, *, seconds: float = 
 
 
 @pytest.mark.req("RN-6", part="leaving the stream closes the connection")
-async def test_leaving_the_stream_hangs_up_at_once(access: Access, fake: ModelServer) -> None:
+async def test_leaving_the_stream_disconnects_at_once(access: Access, fake: ModelServer) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
 
     async with aclosing(access.provider.stream(hello(access), access.credentials)) as events:
@@ -61,7 +61,7 @@ async def test_leaving_the_stream_hangs_up_at_once(access: Access, fake: ModelSe
 
 
 @pytest.mark.req("RN-6", part="cancelling closes the connection")
-async def test_cancelling_whoever_reads_hangs_up_at_once(
+async def test_cancelling_the_reader_disconnects_at_once(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
@@ -85,7 +85,7 @@ async def test_cancelling_whoever_reads_hangs_up_at_once(
 
 
 @pytest.mark.req("RN-2", part="the limit of a model turn")
-async def test_a_server_that_goes_silent_ends_with_the_turn(
+async def test_server_that_goes_silent_ends_at_the_turn_timeout(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
@@ -98,7 +98,7 @@ async def test_a_server_that_goes_silent_ends_with_the_turn(
         await fake.hung_up.wait()
 
 
-async def test_a_server_that_never_answers_ends_with_the_turn(
+async def test_server_that_never_responds_ends_at_the_turn_timeout(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, hang=True))
@@ -106,7 +106,7 @@ async def test_a_server_that_never_answers_ends_with_the_turn(
 
 
 @pytest.mark.req("PR-5", part="rate limits and broken streams are retried where nothing was shown yet")
-async def test_what_failed_before_anything_was_shown_is_tried_again(
+async def test_failure_before_any_output_is_retried(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(
@@ -122,7 +122,7 @@ async def test_what_failed_before_anything_was_shown_is_tried_again(
 
 
 @pytest.mark.req("PR-5", part="broken streams are reported with what was received")
-async def test_what_was_shown_is_not_tried_again(
+async def test_failure_after_output_is_not_retried(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, *spoken(access)[:4], cut=True))
@@ -134,8 +134,10 @@ async def test_what_was_shown_is_not_tried_again(
     assert len(fake.received) == 1
 
 
-async def test_nobody_there_is_told_after_the_last_attempt(access: Access, providers: ProviderRegistry) -> None:
-    # Port 1 belongs to nobody here.
+async def test_unreachable_server_is_reported_after_the_last_attempt(
+    access: Access, providers: ProviderRegistry
+) -> None:
+    # Nothing listens on port 1.
     nowhere = replace(access, credentials=ProviderCredentials("x" * 20, base_url="http://127.0.0.1:1"))
     error = failure(await turn(providers, nowhere)).error
 
@@ -144,14 +146,14 @@ async def test_nobody_there_is_told_after_the_last_attempt(access: Access, provi
         await nowhere.provider.list_models(nowhere.credentials)
 
 
-async def test_a_connection_serves_again_after_a_whole_answer(access: Access, fake: ModelServer) -> None:
+async def test_connection_is_reused_after_a_complete_response(access: Access, fake: ModelServer) -> None:
     for _ in range(3):
         await taken(access.provider.stream(hello(access), access.credentials))
 
     assert (fake.connections, len(fake.received)) == (1, 3)
 
 
-async def test_an_endless_refusal_is_read_up_to_a_bound(access: Access, fake: ModelServer) -> None:
+async def test_endless_error_response_is_read_up_to_a_limit(access: Access, fake: ModelServer) -> None:
     fake.say(Answer((b"x" * 60_000,) * 500, status=400, content_type="text/plain"))
 
     async with asyncio.timeout(PATIENCE):
@@ -161,7 +163,7 @@ async def test_an_endless_refusal_is_read_up_to_a_bound(access: Access, fake: Mo
     assert len(error.body) < MAX_REFUSAL
 
 
-async def test_a_redirect_is_not_followed_with_the_key(access: Access, fake: ModelServer) -> None:
+async def test_redirect_is_not_followed_with_the_key(access: Access, fake: ModelServer) -> None:
     fake.say(Answer((), status=307, headers={"location": f"{fake.url}/elsewhere"}))
 
     events = await taken(access.provider.stream(hello(access), access.credentials))
@@ -173,7 +175,7 @@ async def test_a_redirect_is_not_followed_with_the_key(access: Access, fake: Mod
 @pytest.mark.parametrize(
     "address", ["ftp://x", "http://", "no address", "http://user:secret@host", "http://h/?q=1", "http://h:99999", "//x"]
 )
-async def test_an_address_that_is_none_is_refused_and_not_repeated(access: Access, address: str) -> None:
+async def test_invalid_url_is_rejected_and_not_repeated(access: Access, address: str) -> None:
     odd = ProviderCredentials("x" * 20, base_url=address)
     error = failure(await taken(access.provider.stream(hello(access), odd))).error
 
@@ -194,7 +196,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-async def test_credentials_that_cannot_be_sent_are_refused(
+async def test_credentials_that_cannot_be_sent_are_rejected(
     access: Access, fake: ModelServer, odd: ProviderCredentials
 ) -> None:
     credentials = replace(odd, base_url=odd.base_url or access.credentials.base_url)
@@ -208,15 +210,13 @@ async def test_credentials_that_cannot_be_sent_are_refused(
 @pytest.mark.parametrize(
     "body", [b"<html>", b"[]", b'{"data": 5}', b'{"models": 5}', b'{"data": [5, {"id": 7}]}', b"\xff"]
 )
-async def test_a_list_of_models_that_makes_no_sense_is_an_error_or_empty(
-    access: Access, fake: ModelServer, body: bytes
-) -> None:
+async def test_malformed_model_list_is_an_error_or_empty(access: Access, fake: ModelServer, body: bytes) -> None:
     fake.say(Answer((body,), content_type="application/json"))
     with contextlib.suppress(ProviderError):
         assert await access.provider.list_models(access.credentials) == []
 
 
-async def test_keys_of_the_server_itself_are_never_used(
+async def test_server_environment_keys_are_never_used(
     access: Access, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
@@ -231,7 +231,7 @@ async def test_keys_of_the_server_itself_are_never_used(
     assert "the-servers-own" not in str(fake.last.headers)
 
 
-async def test_questions_about_models_end_in_time(
+async def test_model_queries_end_in_time(
     access: Access, providers: ProviderRegistry, fake: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provider_registry, "_QUESTION_SECONDS", 0.1)
@@ -243,7 +243,7 @@ async def test_questions_about_models_end_in_time(
         assert caught.value.fault is ProviderErrorKind.TIMEOUT
 
 
-async def test_a_provider_that_nobody_knows_is_told_with_those_there_are(providers: ProviderRegistry) -> None:
+async def test_unknown_provider_is_reported_with_the_known_ones(providers: ProviderRegistry) -> None:
     with pytest.raises(NotFound, match="anthropic, openai"):
         await providers.get("bard")
 

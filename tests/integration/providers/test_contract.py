@@ -1,4 +1,4 @@
-"""What all providers have in common, against a strict fake of ours and a mock of others."""
+"""What all providers have in common, against our strict fake and a third-party mock."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def asking(access: Access, *messages: Message, tools: tuple[ToolSpec, ...] = TOO
 
 @pytest.mark.req("PR-1", part="every provider answers")
 @pytest.mark.req("PR-2", part="text")
-async def test_text_comes_in_pieces_and_ends_with_a_finish(peer: Access) -> None:
+async def test_text_comes_in_deltas_and_ends_with_a_finish(peer: Access) -> None:
     events = await taken(peer.provider.stream(asking(peer, UserMessage("Say hello.")), peer.credentials))
 
     reception = received(events)
@@ -45,7 +45,7 @@ async def test_text_comes_in_pieces_and_ends_with_a_finish(peer: Access) -> None
 
 
 @pytest.mark.req("PR-2", part="thinking")
-async def test_thinking_is_told_apart_from_text(peer: Access) -> None:
+async def test_thinking_is_separate_from_text(peer: Access) -> None:
     request = asking(peer, UserMessage("Think first."))
     message = received(await taken(peer.provider.stream(request, peer.credentials))).message()
 
@@ -54,7 +54,7 @@ async def test_thinking_is_told_apart_from_text(peer: Access) -> None:
 
 @pytest.mark.req("PR-2", part="several calls in a message keep apart")
 @pytest.mark.req("TL-3", part="names that an API refuses are encoded on its wire only")
-async def test_two_calls_of_a_message_keep_apart(peer: Access) -> None:
+async def test_two_calls_in_a_message_stay_separate(peer: Access) -> None:
     events = await taken(peer.provider.stream(asking(peer, UserMessage("Use two tools.")), peer.credentials))
 
     reception = received(events)
@@ -68,7 +68,7 @@ async def test_two_calls_of_a_message_keep_apart(peer: Access) -> None:
 
 
 @pytest.mark.req("PR-2", part="a call without arguments")
-async def test_a_call_without_arguments_has_an_empty_object(peer: Access) -> None:
+async def test_call_without_arguments_has_an_empty_object(peer: Access) -> None:
     request = asking(peer, UserMessage("Call without arguments."))
     (call,) = received(await taken(peer.provider.stream(request, peer.credentials))).message().tool_calls
 
@@ -76,7 +76,7 @@ async def test_a_call_without_arguments_has_an_empty_object(peer: Access) -> Non
 
 
 @pytest.mark.req("PR-3", part="calls and results go back in the provider's own form")
-async def test_results_are_sent_and_the_model_goes_on(peer: Access) -> None:
+async def test_results_are_sent_and_the_model_continues(peer: Access) -> None:
     question = UserMessage("Use two tools.")
     message = received(await taken(peer.provider.stream(asking(peer, question), peer.credentials))).message()
     results = [ToolResultMessage(call.id, f"Output of {call.name}") for call in message.tool_calls]
@@ -97,7 +97,7 @@ async def test_many_streams_at_once_do_not_mix(peer: Access) -> None:
 
 
 @pytest.mark.req("PR-2", part="usage")
-async def test_usage_is_told(access: Access) -> None:
+async def test_usage_is_reported(access: Access) -> None:
     request = asking(access, UserMessage("Say hello."))
     usage = received(await taken(access.provider.stream(request, access.credentials))).usage
 
@@ -105,7 +105,7 @@ async def test_usage_is_told(access: Access) -> None:
 
 
 @pytest.mark.req("PR-5", part="errors carry status and body")
-async def test_an_unknown_model_is_an_error_with_status_and_body(access: Access) -> None:
+async def test_unknown_model_is_an_error_with_status_and_body(access: Access) -> None:
     events = await taken(access.provider.stream(asking(access, UserMessage("Nobody knows.")), access.credentials))
 
     error = failure(events).error
@@ -114,7 +114,7 @@ async def test_an_unknown_model_is_an_error_with_status_and_body(access: Access)
 
 
 @pytest.mark.req("PR-5", part="no orphan tool call is ever sent")
-async def test_a_history_with_orphans_is_mended_before_it_is_sent(access: Access) -> None:
+async def test_history_with_orphans_is_repaired_before_it_is_sent(access: Access) -> None:
     long = ToolCallId("an id that is much too long and holds blanks " * 3)
     messages: tuple[Message, ...] = (
         AssistantMessage("I begin."),
@@ -137,7 +137,7 @@ async def test_a_history_with_orphans_is_mended_before_it_is_sent(access: Access
 
 
 @pytest.mark.req("PR-4", part="a model without tools is used for plain chat")
-async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: ModelServer) -> None:
+async def test_without_tools_past_calls_are_sent_as_text(access: Access, fake: ModelServer) -> None:
     call = ModelToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
     messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
 
@@ -154,7 +154,7 @@ async def test_without_tools_calls_of_the_past_are_retold(access: Access, fake: 
 
 
 @pytest.mark.req("PR-4", part="a model that takes no tools is told apart")
-async def test_a_model_that_takes_no_tools_says_so(providers: ProviderRegistry, fake: ModelServer) -> None:
+async def test_model_without_tool_support_is_reported(providers: ProviderRegistry, fake: ModelServer) -> None:
     ollama = replace(await reach("ollama", providers, fake.url), model="toolless")
     request = asking(ollama, UserMessage("Say hello."))
 
@@ -165,7 +165,7 @@ async def test_a_model_that_takes_no_tools_says_so(providers: ProviderRegistry, 
     assert received(events).message().text == HELLO.text
 
 
-async def test_tools_can_be_withdrawn_while_the_conversation_speaks_of_them(access: Access, fake: ModelServer) -> None:
+async def test_tools_can_be_withdrawn_while_the_history_contains_calls(access: Access, fake: ModelServer) -> None:
     call = ModelToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
     messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
     request = replace(asking(access, *messages), tool_choice=ToolChoice.NONE)
@@ -191,7 +191,7 @@ async def test_credentials_are_checked(access: Access) -> None:
 
 
 @pytest.mark.req("PR-4", part="models with context window and supports_tools")
-async def test_models_are_listed_with_what_they_can_do(access: Access) -> None:
+async def test_models_are_listed_with_their_capabilities(access: Access) -> None:
     models = {model.id: model for model in await access.provider.list_models(access.credentials)}
 
     match access.provider.name:

@@ -1,4 +1,4 @@
-"""A user's address does not lead into the server's own network."""
+"""A user's URL does not reach the server's own network."""
 
 from ipaddress import ip_address
 
@@ -42,12 +42,12 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_what_is_not_public_is_told_apart(address: str) -> None:
+def test_non_public_addresses_are_recognised(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "104.18.6.192", "2606:4700::6810:84e5", "::ffff:1.1.1.1"])
-def test_what_is_public_is_told_apart(address: str) -> None:
+def test_public_addresses_are_recognised(address: str) -> None:
     assert is_public(ip_address(address))
 
 
@@ -58,7 +58,7 @@ async def ask(fake: ModelServer, url: str, *allowed: str) -> list[StreamEvent]:
 
 
 @pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
-async def test_private_addresses_are_refused_unless_the_operator_allows_them() -> None:
+async def test_private_addresses_are_rejected_unless_the_operator_allows_them() -> None:
     async with model_server() as fake:
         port = fake.url.rpartition(":")[2]
         for host in ("127.0.0.1", "localhost", "0x7f000001", "2130706433", "127.1", "[::ffff:127.0.0.1]"):

@@ -1,4 +1,4 @@
-"""Connections to models, against servers that are slow, hasty, broken or hostile, byte by byte."""
+"""Connections to models, byte by byte, against servers that are slow, early, broken or hostile."""
 
 import asyncio
 import datetime
@@ -29,7 +29,7 @@ Script = Callable[["Peer"], Awaitable[None]]
 
 
 class Peer:
-    """One connection, as the server has it."""
+    """One connection, as the server sees it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -96,7 +96,7 @@ async def client(**seconds: float) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def answering(*pieces: bytes, hang_up: bool = False) -> Script:
-    """Every question with the same bytes."""
+    """A script that answers every request with the same bytes."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -108,7 +108,7 @@ def answering(*pieces: bytes, hang_up: bool = False) -> Script:
     return script
 
 
-async def test_chunks_that_came_together_are_read_as_one_piece() -> None:
+async def test_chunks_that_arrive_together_are_read_as_one() -> None:
     words = [b"word%d " % number for number in range(100)]
     body = b"".join(b"%x\r\n%b\r\n" % (len(word), word) for word in words)
     async with (
@@ -133,7 +133,7 @@ async def test_chunks_that_came_together_are_read_as_one_piece() -> None:
         pytest.param([b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\n" + HELLO], id="after hints"),
     ],
 )
-async def test_an_answer_is_read_and_its_connection_serves_again(said: list[bytes]) -> None:
+async def test_response_is_read_and_its_connection_reused(said: list[bytes]) -> None:
     async with serving(answering(*said)) as server, client() as http:
         for _ in range(3):
             reply = await http.post(server.url, content=b"?")
@@ -150,7 +150,7 @@ async def test_an_answer_is_read_and_its_connection_serves_again(said: list[byte
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
     ],
 )
-async def test_an_answer_that_ends_by_hanging_up_is_whole(said: bytes) -> None:
+async def test_response_that_ends_with_the_connection_is_complete(said: bytes) -> None:
     async with serving(answering(said, hang_up=True)) as server, client() as http:
         for _ in range(2):
             assert (await http.post(server.url, content=b"?")).text == "hello"
@@ -162,7 +162,7 @@ async def test_an_answer_that_ends_by_hanging_up_is_whole(said: bytes) -> None:
     "said",
     [b"", b"HTTP/1.1 200", CHUNKED, CHUNKED + b"5\r\nhel", CHUNKED + b"5\r\nhello\r\n", HELLO[:-1]],
 )
-async def test_an_answer_that_breaks_off_is_never_taken_for_whole(said: bytes) -> None:
+async def test_truncated_response_is_never_accepted_as_complete(said: bytes) -> None:
     async with serving(answering(said, hang_up=True)) as server, client() as http:
         with pytest.raises(httpx2.RemoteProtocolError, match="closed the connection"):
             await http.post(server.url, content=b"?")
@@ -178,7 +178,7 @@ async def test_an_answer_that_breaks_off_is_never_taken_for_whole(said: bytes) -
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello",
     ],
 )
-async def test_what_is_no_http_is_refused_and_the_connection_closed(said: bytes) -> None:
+async def test_non_http_response_is_rejected_and_the_connection_closed(said: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.question()
         await peer.say(said)
@@ -199,7 +199,7 @@ async def test_what_is_no_http_is_refused_and_the_connection_closed(said: bytes)
         pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="words on the way"),
     ],
 )
-async def test_what_has_no_content_and_no_end_is_ended(head: bytes, endless: bytes) -> None:
+async def test_endless_response_without_content_is_ended(head: bytes, endless: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.question()
         await peer.say(head)
@@ -211,7 +211,7 @@ async def test_what_has_no_content_and_no_end_is_ended(head: bytes, endless: byt
             await http.post(server.url, content=b"?")
 
 
-async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones() -> None:
+async def test_unsolicited_response_is_never_used_for_the_next_request() -> None:
     forged = HELLO.replace(b"hello", b"FORGE")
     async with serving(answering(HELLO + forged)) as server, client() as http:
         for _ in range(3):
@@ -220,7 +220,7 @@ async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones(
     assert server.connections == 3
 
 
-async def test_what_comes_while_nobody_asks_makes_the_connection_useless() -> None:
+async def test_data_on_an_idle_connection_discards_it() -> None:
     said = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -240,7 +240,7 @@ async def test_what_comes_while_nobody_asks_makes_the_connection_useless() -> No
     assert server.connections == 2
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+async def test_connection_closed_by_the_server_is_not_reused() -> None:
     async with serving(answering(HELLO, hang_up=True)) as server, client() as http:
         for _ in range(3):
             assert (await http.post(server.url, content=b"?")).text == "hello"
@@ -249,8 +249,8 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_again() -> No
     assert server.connections == 3
 
 
-async def test_an_answer_that_was_left_unread_is_not_followed_by_another_question() -> None:
-    """It may be so long that nobody listens to its connection any more."""
+async def test_connection_with_an_unread_response_is_not_reused() -> None:
+    """The rest may be so long that the connection is no longer read."""
     size = 300_000
     has_said = asyncio.Event()
 
@@ -271,12 +271,12 @@ async def test_an_answer_that_was_left_unread_is_not_followed_by_another_questio
 
 
 async def heard_all() -> None:
-    """What is on its way over loopback comes before what is sent after it."""
+    """Data already on its way over loopback arrives before data that is sent later."""
     async with serving(answering(HELLO, hang_up=True)) as other, client() as http:
         await http.post(other.url, content=b"?")
 
 
-async def test_who_speaks_before_being_asked_is_not_listened_to() -> None:
+async def test_response_before_the_request_is_not_used() -> None:
     async def script(peer: Peer) -> None:
         await peer.say(HELLO.replace(b"hello", b"FORGE") * 3)
         await peer.hung_up()
@@ -287,7 +287,7 @@ async def test_who_speaks_before_being_asked_is_not_listened_to() -> None:
         except httpx2.TransportError:
             pass
         else:
-            # Its words came together with the question's: it is the only answer that this connection ever gives.
+            # Its bytes arrived together with the request: this connection never gives another response.
             assert reply.text == "FORGE"
         with suppress(httpx2.TransportError):
             await http.post(server.url, content=b"?")
@@ -295,13 +295,13 @@ async def test_who_speaks_before_being_asked_is_not_listened_to() -> None:
     assert server.connections == 2
 
 
-async def test_the_body_of_a_word_on_the_way_is_no_part_of_the_answer() -> None:
+async def test_body_of_an_informational_response_is_not_part_of_the_response() -> None:
     on_the_way = b"HTTP/1.1 199 Well\r\nContent-Length: 5\r\n\r\nFORGE"
     async with serving(answering(on_the_way + HELLO)) as server, client() as http:
         assert (await http.post(server.url, content=b"?")).text == "hello"
 
 
-async def test_so_many_free_connections_are_kept_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_limited_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pool, "_MOST_KEPT", 3)
     async with serving(answering(HELLO), anywhere=True) as server, client() as http:
         port = server.url.split(":")[2]
@@ -311,14 +311,14 @@ async def test_so_many_free_connections_are_kept_in_all(monkeypatch: pytest.Monk
         assert not any(ended.done() for ended in server.ended[:3])
 
 
-async def test_a_free_connection_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connection_is_closed_after_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pool, "_KEPT_SECONDS", 0.05)
     async with serving(answering(HELLO)) as server, client() as http:
         await http.post(server.url, content=b"?")
         await asyncio.gather(*server.ended)
 
 
-async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
+async def test_unresponsive_address_leaves_time_for_the_next() -> None:
     class Several(NetworkPolicy):
         async def addresses(self, host: str, port: int) -> list[str]:
             return ["127.0.0.9", "127.0.0.1"]
@@ -330,7 +330,7 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> Non
 
 
 @pytest.mark.parametrize("name", ["faß.de", "xn--fa-hia.de"])
-async def test_a_name_of_another_script_is_looked_up_as_it_is_written_on_the_wire(name: str) -> None:
+async def test_international_name_is_looked_up_in_its_wire_form(name: str) -> None:
     asked = []
 
     class Noting(NetworkPolicy):
@@ -346,7 +346,7 @@ async def test_a_name_of_another_script_is_looked_up_as_it_is_written_on_the_wir
     assert asked == [("xn--fa-hia.de", 443)]
 
 
-async def test_who_reads_slowly_makes_the_server_wait() -> None:
+async def test_slow_reader_makes_the_server_wait() -> None:
     sent = 0
     is_stuck = asyncio.Event()
 
@@ -364,7 +364,7 @@ async def test_who_reads_slowly_makes_the_server_wait() -> None:
 
     async with serving(script) as server, client() as http, http.stream("POST", server.url, content=b"?") as reply:
         await is_stuck.wait()
-        # What the kernel holds on both sides, and what we do.
+        # What the kernel buffers on both sides, and what we buffer.
         assert sent < 20_000_000
         largest = read = 0
         async for piece in reply.stream:  # type: ignore[union-attr]
@@ -374,7 +374,7 @@ async def test_who_reads_slowly_makes_the_server_wait() -> None:
     assert largest < 1_000_000
 
 
-async def test_an_answer_before_the_end_of_the_question_is_taken() -> None:
+async def test_response_before_the_end_of_the_request_is_accepted() -> None:
     async def script(peer: Peer) -> None:
         await peer.say(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
         await peer.hung_up()
@@ -385,7 +385,7 @@ async def test_an_answer_before_the_end_of_the_question_is_taken() -> None:
     assert (reply.status_code, reply.text, reply.reason_phrase) == (413, "no!", "Too Large")
 
 
-async def test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time() -> None:
+async def test_server_that_does_not_read_or_respond_is_left_in_time() -> None:
     never = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -399,7 +399,7 @@ async def test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time() -> 
         never.set()
 
 
-async def test_leaving_amid_an_answer_hangs_up_at_once() -> None:
+async def test_leaving_during_a_response_disconnects_at_once() -> None:
     async def script(peer: Peer) -> None:
         await peer.question()
         await peer.say(CHUNKED + b"5\r\nhello\r\n")
@@ -411,7 +411,7 @@ async def test_leaving_amid_an_answer_hangs_up_at_once() -> None:
         await asyncio.gather(*server.ended)
 
 
-async def test_cancelling_before_the_answer_hangs_up_at_once() -> None:
+async def test_cancelling_before_the_response_disconnects_at_once() -> None:
     asked = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -428,7 +428,7 @@ async def test_cancelling_before_the_answer_hangs_up_at_once() -> None:
         await asyncio.gather(*server.ended)
 
 
-async def test_nobody_puts_lines_into_the_head_of_a_question() -> None:
+async def test_request_headers_cannot_be_injected() -> None:
     async with serving(answering(HELLO)) as server, client() as http:
         for headers in ({"x": "a\r\nevil: 1"}, {"x\r\nevil": "1"}):
             with pytest.raises(httpx2.LocalProtocolError):
@@ -437,7 +437,7 @@ async def test_nobody_puts_lines_into_the_head_of_a_question() -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
-    """A certificate for localhost that signs itself, and a server's use of it."""
+    """Create a self-signed certificate for localhost and a server context that uses it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -455,7 +455,7 @@ def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
     return public, context
 
 
-async def test_over_tls_only_who_shows_a_valid_certificate_is_asked(
+async def test_tls_requires_a_valid_certificate(
     certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public, context = certificate
@@ -474,22 +474,24 @@ async def test_over_tls_only_who_shows_a_valid_certificate_is_asked(
 @pytest.mark.parametrize(
     "scene",
     [
-        test_chunks_that_came_together_are_read_as_one_piece,
-        test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_ones,
-        test_what_comes_while_nobody_asks_makes_the_connection_useless,
-        test_a_connection_that_the_server_has_closed_is_not_used_again,
-        test_an_answer_that_was_left_unread_is_not_followed_by_another_question,
-        test_who_speaks_before_being_asked_is_not_listened_to,
-        test_who_reads_slowly_makes_the_server_wait,
-        test_an_answer_before_the_end_of_the_question_is_taken,
-        test_a_server_that_takes_nothing_or_says_nothing_is_left_in_time,
-        test_leaving_amid_an_answer_hangs_up_at_once,
-        test_cancelling_before_the_answer_hangs_up_at_once,
+        test_chunks_that_arrive_together_are_read_as_one,
+        test_unsolicited_response_is_never_used_for_the_next_request,
+        test_data_on_an_idle_connection_discards_it,
+        test_connection_closed_by_the_server_is_not_reused,
+        test_connection_with_an_unread_response_is_not_reused,
+        test_response_before_the_request_is_not_used,
+        test_slow_reader_makes_the_server_wait,
+        test_response_before_the_end_of_the_request_is_accepted,
+        test_server_that_does_not_read_or_respond_is_left_in_time,
+        test_leaving_during_a_response_disconnects_at_once,
+        test_cancelling_before_the_response_disconnects_at_once,
     ],
 )
-def test_it_is_the_same_on_the_loop_that_a_server_runs_on(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def test_pool_works_the_same_on_the_servers_event_loop(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     uvloop.run(scene())
 
 
-def test_so_it_is_over_tls(certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch) -> None:
-    uvloop.run(test_over_tls_only_who_shows_a_valid_certificate_is_asked(certificate, monkeypatch))
+def test_pool_works_the_same_over_tls(
+    certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uvloop.run(test_tls_requires_a_valid_certificate(certificate, monkeypatch))

@@ -1,4 +1,4 @@
-"""Calls and tools on each wire, as the seeds' acceptance criteria put it."""
+"""Calls and tools in each wire format, by the seeds' acceptance criteria."""
 
 import pytest
 
@@ -134,7 +134,7 @@ async def test_yields_finish_with_reason_stop_for_normal_completion(
 
 
 @pytest.mark.req("PR-1", part="Copilot's headers")
-async def test_copilot_is_told_whether_a_person_asks(providers: ProviderRegistry, fake: ModelServer) -> None:
+async def test_copilot_receives_whether_a_person_asks(providers: ProviderRegistry, fake: ModelServer) -> None:
     copilot = await reach("copilot", providers, fake.url)
 
     await call_events(copilot)

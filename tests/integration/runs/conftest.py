@@ -1,4 +1,4 @@
-"""A workspace with an agent that a scripted model answers for, and the loop that carries runs on."""
+"""A workspace with an agent, a scripted model, and the loop that executes runs."""
 
 import json
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ MODEL = "gpt-fake"
 
 
 def says(text: str = "", *calls: tuple[str, dict[str, Any]], **more: Any) -> Answer:
-    """An answer of the model: words, calls, or both."""
+    """A response of the model: text, calls, or both."""
     scene = Scene(
         text=text,
         calls=tuple(SceneCall(f"call_{new_id()}", name, json.dumps(args)) for name, args in calls),
@@ -42,7 +42,7 @@ def says(text: str = "", *calls: tuple[str, dict[str, Any]], **more: Any) -> Ans
 
 @dataclass
 class Office:
-    """Someone sends messages, a model answers, and the loop is carried on by hand, as a server's would be."""
+    """A session with a scripted model, whose runs are executed by hand as a server would."""
 
     crib: Crib
     model: ModelServer
@@ -63,14 +63,14 @@ class Office:
         return advancing(self.crib.settings, self.crib.database, self.crib.engine, self.providers)
 
     async def send(self, text: str, *answers: Answer) -> Run:
-        """A message whose run is carried on until it ends or waits."""
+        """Send a message and execute its run until it ends or waits."""
         self.model.say(*answers)
         run = await self.runs.submit(self.tenant, self.session_id, text, via="test")
         await self.carry_on()
         return await self.run(run.id)
 
     async def carry_on(self, *, process: ProcessId | None = None) -> None:
-        """Takes what is ready in this workspace, as a server would, until nothing is."""
+        """Claim and execute ready runs of this workspace, as a server would, until none is left."""
         while taken := await self.take(process or ProcessId(new_id())):
             for run in taken:
                 await self.advance(run)
@@ -94,11 +94,11 @@ class Office:
             await self.crib.engine.approvals.decide(self.tenant, approval.id, judgement, via="test")
 
     def told(self, request: int = -1) -> list[dict[str, Any]]:
-        """The messages of a request to the model."""
+        """Return the messages of a request to the model."""
         return list(self.model.received[request].body["messages"])
 
     async def is_whole(self) -> bool:
-        """Whether no run is unfinished and every call of the session has ended."""
+        """Return whether every run and every call of the session has ended."""
         page = await self.runs.page(self.tenant, self.session_id)
         ids = [call_id for one in await self.messages() for call_id in one.call_ids]
         calls = await self.runs.calls(page[0], ids)

@@ -36,7 +36,7 @@ WRITE = ("write", {"path": "/a.txt", "content": "a\n"})
 
 @pytest.fixture
 async def strict(office: Office) -> AsyncIterator[Office]:
-    """An office whose every request to the model is one that the real services take."""
+    """A session whose every request to the model is one that the real services accept."""
     yield office
     assert_valid(office)
 
@@ -61,14 +61,12 @@ async def submitted(office: Office, text: str = "Go.") -> RunId:
     return (await office.runs.submit(office.tenant, office.session_id, text, via="test")).id
 
 
-# Waiting, and what happens at that very moment
+# Races at the moment when a run starts to wait
 
 
 @pytest.mark.req("SC-3", part="no wakening is lost")
-async def test_a_decision_that_is_made_while_the_run_goes_to_sleep_wakes_it(
-    strict: Office, database_urls: DatabaseUrls
-) -> None:
-    """The run's sleep is committed after the decision has begun and before it is committed, or the other way round."""
+async def test_decision_made_while_the_run_starts_to_wait_wakes_it(strict: Office, database_urls: DatabaseUrls) -> None:
+    """The wait is committed between the start and the commit of the decision, or the other way round."""
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
     await put_back(office, waiting.id)
@@ -85,7 +83,7 @@ async def test_a_decision_that_is_made_while_the_run_goes_to_sleep_wakes_it(
 
 @asynccontextmanager
 async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[None]:
-    """As ``Runs.wait`` does it, halted before its commit."""
+    """Do what ``Runs.wait`` does, and pause before the commit."""
     async with office.crib.database.as_system() as connection, connection.transaction():
         await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
         await connection.execute(
@@ -101,7 +99,7 @@ async def put_back(office: Office, run_id: RunId) -> None:
 
 
 async def blocked(owner_url: str, query: str, task: asyncio.Task[Any]) -> None:
-    """Until a statement waits for a lock that we hold, or has got past it."""
+    """Return when a statement waits for a lock that we hold, or has passed it."""
     async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as watching:
         while not task.done():
             cursor = await watching.execute(
@@ -116,7 +114,7 @@ async def blocked(owner_url: str, query: str, task: asyncio.Task[Any]) -> None:
                 return
 
 
-async def test_a_process_that_slept_does_not_spin_beside_the_one_that_waits(strict: Office) -> None:
+async def test_superseded_process_does_not_spin_while_the_run_waits(strict: Office) -> None:
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
     await put_back(office, waiting.id)
@@ -134,7 +132,7 @@ async def test_a_process_that_slept_does_not_spin_beside_the_one_that_waits(stri
     assert (await office.run(waiting.id)).state is RunState.WAITING
 
 
-async def test_of_two_answers_the_first_counts(strict: Office) -> None:
+async def test_of_two_answers_the_first_wins(strict: Office) -> None:
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
     [approval] = await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id)
@@ -155,7 +153,7 @@ async def test_of_two_answers_the_first_counts(strict: Office) -> None:
 
 
 @pytest.mark.req("RN-5", part="what a person allowed and a crash interrupted")
-async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(strict: Office) -> None:
+async def test_crash_during_an_approved_call_does_not_ask_again(strict: Office) -> None:
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
     await office.decide(yes())
@@ -168,7 +166,7 @@ async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(st
 
         async def resume(self, *args: Any, **kwargs: Any) -> Any:
             async with office.crib.database.as_system() as connection:
-                # As it is after the call has begun, and before its change is committed.
+                # The state after the call has started, and before its change is committed.
                 await connection.execute(
                     "update toolcrib.tool_calls set state = 'running' where run_id = %s", (waiting.id,)
                 )
@@ -186,10 +184,10 @@ async def test_a_crash_while_an_allowed_call_is_carried_out_asks_nobody_again(st
     assert [kind for kind, _ in await office.events()].count("tool-confirm") == 1
 
 
-# Cancelling
+# Cancellation
 
 
-async def test_a_run_that_is_queued_is_cancelled_at_once_and_never_begins(strict: Office) -> None:
+async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: Office) -> None:
     office = await guided(strict)
     first = await office.send("Write.", says("", WRITE))
     second, third = await submitted(office, "Second."), await submitted(office, "Third.")
@@ -205,7 +203,7 @@ async def test_a_run_that_is_queued_is_cancelled_at_once_and_never_begins(strict
     assert [one.content for one in await office.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
-async def test_cancelling_while_runs_end_and_begin_never_locks_them_up(strict: Office) -> None:
+async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: Office) -> None:
     ids = [await submitted(strict, f"Message {number}.") for number in range(12)]
     strict.model.say(*(says("Yes.") for _ in ids))
 
@@ -223,7 +221,7 @@ async def test_cancelling_while_runs_end_and_begin_never_locks_them_up(strict: O
     assert endings <= {RunEnding.DONE, RunEnding.CANCELLED}
 
 
-async def test_cancelling_while_the_context_is_made_smaller_leaves_it_as_it_was(office: Office) -> None:
+async def test_cancelling_during_compaction_leaves_the_context_unchanged(office: Office) -> None:
     await office.send("First.", says("One."))
     await office.send("Second.", says("Two.", input_tokens=90_000))
     asked = len(office.model.received)
@@ -284,7 +282,7 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
 
 
 @pytest.mark.req("RN-5", part="a server that is stopped in good order")
-async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whole(office: Office) -> None:
+async def test_response_interrupted_by_a_server_shutdown_is_requested_again(office: Office) -> None:
     office.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
     async with at_work(office) as runner:
         run_id = await submitted(office)
@@ -302,7 +300,7 @@ async def test_a_server_that_stops_amid_an_answer_leaves_it_to_the_next_one_whol
 
 
 @pytest.mark.req("RN-5", part="a call whose server is stopped in good order")
-async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office: Office) -> None:
+async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(office: Office) -> None:
     began: list[asyncio.Event] = [asyncio.Event()]
 
     async def dawdle(arguments: ToolArguments, context: ToolContext) -> str:
@@ -333,7 +331,7 @@ async def test_a_server_that_stops_amid_a_call_leaves_it_to_the_next_one(office:
 
 
 @pytest.mark.req("SC-1", part="a database that was away")
-async def test_a_run_whose_process_lost_the_database_for_a_moment_goes_on(office: Office) -> None:
+async def test_run_continues_after_its_process_loses_the_database_for_a_moment(office: Office) -> None:
     office.model.say(says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("Done."))
     broken = 0
     async with at_work(office) as runner:
@@ -354,7 +352,7 @@ async def test_a_run_whose_process_lost_the_database_for_a_moment_goes_on(office
     assert (run.ending, broken, run.epoch) == (RunEnding.DONE, 2, 3)
 
 
-async def test_a_run_that_fails_through_our_own_fault_ends_and_says_so(office: Office) -> None:
+async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(office: Office) -> None:
     advance = office.advance
 
     async def broken(*_: Any) -> None:
@@ -373,7 +371,7 @@ async def test_a_run_that_fails_through_our_own_fault_ends_and_says_so(office: O
 # People and rules that change meanwhile
 
 
-async def test_when_the_session_is_deleted_the_run_ends_with_it(strict: Office) -> None:
+async def test_deleting_the_session_ends_the_run(strict: Office) -> None:
     office = await guided(strict)
     await office.send("Write.", says("", WRITE))
     await office.decide(yes())
@@ -386,7 +384,7 @@ async def test_when_the_session_is_deleted_the_run_ends_with_it(strict: Office) 
     assert not (office.crib.project / "a.txt").exists()
 
 
-async def test_when_the_agent_is_deleted_the_run_fails_and_its_approval_is_withdrawn(strict: Office) -> None:
+async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(strict: Office) -> None:
     office = await guided(strict)
     waiting = await office.send("Write.", says("", WRITE))
     await AgentStore(office.crib.database).delete(office.tenant, office.agent.id)
@@ -401,7 +399,7 @@ async def test_when_the_agent_is_deleted_the_run_fails_and_its_approval_is_withd
 
 
 @pytest.mark.parametrize("became", ["nobody", "viewer"])
-async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: Office, became: str) -> None:
+async def test_removing_the_sender_stops_further_model_requests(strict: Office, became: str) -> None:
     office = strict
     first = says("", ("ls", {"path": "/"}))
     office.model.say(first)
@@ -429,7 +427,7 @@ async def test_when_the_sender_is_removed_the_model_is_not_asked_again(strict: O
     assert len(office.model.received) == 1
 
 
-async def test_rules_that_are_tightened_bind_a_run_that_is_under_way(strict: Office) -> None:
+async def test_tightened_rules_apply_to_a_run_in_progress(strict: Office) -> None:
     office = strict
     run_id = await submitted(office)
     office.model.say(says("", ("ls", {"path": "/"})), says("", WRITE), says("I may not."))
@@ -454,7 +452,7 @@ async def test_rules_that_are_tightened_bind_a_run_that_is_under_way(strict: Off
 # Models that misbehave
 
 
-async def test_a_stream_that_is_cut_fails_the_run_with_what_was_received(strict: Office) -> None:
+async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Office) -> None:
     whole = says("These words were shown. These were not.")
 
     run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True))
@@ -470,9 +468,7 @@ async def test_a_stream_that_is_cut_fails_the_run_with_what_was_received(strict:
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])
-async def test_a_refusal_of_the_provider_fails_the_run_and_the_next_message_is_answered(
-    strict: Office, status: int
-) -> None:
+async def test_provider_error_fails_the_run_and_the_next_message_is_answered(strict: Office, status: int) -> None:
     refusals = [plain(status, {"error": {"message": "no"}}, retry_after="0") for _ in range(10)]
     failed = await strict.send("Talk.", *refusals)
     strict.model._answers.clear()
@@ -483,7 +479,7 @@ async def test_a_refusal_of_the_provider_fails_the_run_and_the_next_message_is_a
     assert failed.error is not None
 
 
-async def test_a_model_that_says_nothing_in_time_fails_the_run(strict: Office) -> None:
+async def test_model_timeout_fails_the_run(strict: Office) -> None:
     office = await opened_office(strict.crib, strict.model, strict.providers, turn_timeout=0.3)
 
     run = await office.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
@@ -494,7 +490,7 @@ async def test_a_model_that_says_nothing_in_time_fails_the_run(strict: Office) -
 
 @pytest.mark.parametrize("reason", list(FinishReason))
 @pytest.mark.parametrize("thinking", ["", "Hm."])
-async def test_an_empty_answer_of_any_kind_ends_the_run_and_harms_no_later_one(
+async def test_empty_response_of_any_kind_ends_the_run_and_harms_no_later_one(
     strict: Office, reason: FinishReason, thinking: str
 ) -> None:
     empty = Answer(tuple(wires.chat_completions(Scene(thinking=thinking, reason=reason), MODEL)))
@@ -505,7 +501,7 @@ async def test_an_empty_answer_of_any_kind_ends_the_run_and_harms_no_later_one(
     assert (run.ending, again.ending) == (RunEnding.DONE, RunEnding.DONE)
 
 
-async def test_an_answer_that_was_cut_at_the_models_own_limit_says_so(strict: Office) -> None:
+async def test_response_truncated_at_the_models_own_limit_is_marked(strict: Office) -> None:
     scene = Scene(text="As long as I could", reason=FinishReason.LENGTH)
 
     await strict.send("Talk.", Answer(tuple(wires.chat_completions(scene, MODEL))))
@@ -514,7 +510,7 @@ async def test_an_answer_that_was_cut_at_the_models_own_limit_says_so(strict: Of
     assert end["finishReason"] == "length"
 
 
-async def test_call_ids_that_the_model_repeats_are_kept_apart(strict: Office) -> None:
+async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: Office) -> None:
     calls = tuple(SceneCall("call_0", "ls", '{"path": "/"}') for _ in range(3))
     scene = Scene(calls=calls, reason=FinishReason.TOOL_CALLS)
     answer = Answer(tuple(wires.chat_completions(scene, MODEL)))
@@ -527,7 +523,7 @@ async def test_call_ids_that_the_model_repeats_are_kept_apart(strict: Office) ->
     assert await strict.is_whole()
 
 
-async def test_a_hundred_calls_in_one_message_are_all_answered(strict: Office) -> None:
+async def test_hundred_calls_in_one_message_are_all_answered(strict: Office) -> None:
     calls = [("write", {"path": f"/{number}.txt", "content": "x"}) for number in range(100)]
 
     run = await strict.send("Many.", says("", *calls), says("Done."))
@@ -550,7 +546,9 @@ NO_OBJECTS = [
 
 
 @pytest.mark.parametrize("arguments", NO_OBJECTS)
-async def test_arguments_that_are_no_object_are_answered_and_the_loop_goes_on(strict: Office, arguments: str) -> None:
+async def test_arguments_that_are_not_an_object_get_an_error_and_the_loop_continues(
+    strict: Office, arguments: str
+) -> None:
     scene = Scene(calls=(SceneCall("call_x", "ls", arguments),), reason=FinishReason.TOOL_CALLS)
 
     run = await strict.send("Look.", Answer(tuple(wires.chat_completions(scene, MODEL))), says("I see."))
@@ -559,7 +557,7 @@ async def test_arguments_that_are_no_object_are_answered_and_the_loop_goes_on(st
     assert await strict.is_whole()
 
 
-async def test_what_no_database_holds_is_said_and_called_all_the_same(strict: Office) -> None:
+async def test_text_that_postgresql_cannot_store_does_not_break_the_run(strict: Office) -> None:
     odd = "a\x00b\ud800c"
 
     run = await strict.send(odd.replace("\x00", "").replace("\ud800", ""), says(odd, ("ls", {"path": odd})), says(odd))
@@ -568,7 +566,7 @@ async def test_what_no_database_holds_is_said_and_called_all_the_same(strict: Of
     assert await strict.is_whole()
 
 
-async def test_arguments_and_results_of_megabytes_pass_and_the_model_is_told_a_part(strict: Office) -> None:
+async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part(strict: Office) -> None:
     large = "line of text\n" * 200_000
 
     run = await strict.send(
@@ -583,8 +581,8 @@ async def test_arguments_and_results_of_megabytes_pass_and_the_model_is_told_a_p
     assert all(len(message["content"]) < 100_000 for message in strict.told() if message["role"] == "tool")
 
 
-async def test_after_a_violation_nothing_else_of_the_message_is_begun(strict: Office) -> None:
-    """In its own order where the calls depend on each other; here all of them follow the one that reads everything."""
+async def test_after_a_violation_no_other_call_of_the_message_starts(strict: Office) -> None:
+    """Calls that depend on each other keep their order; here all of them follow the one that reads everything."""
     escape = ("read", {"path": "/../../etc/passwd"})
     writes = [("write", {"path": "/a.txt", "content": str(number)}) for number in range(20)]
 
@@ -596,7 +594,7 @@ async def test_after_a_violation_nothing_else_of_the_message_is_begun(strict: Of
 
 
 @pytest.mark.req("PO-6", part="counted over takeovers")
-async def test_violations_are_counted_over_all_the_processes_of_a_run(strict: Office) -> None:
+async def test_violations_are_counted_across_the_processes_of_a_run(strict: Office) -> None:
     office = await opened_office(strict.crib, strict.model, strict.providers, max_sandbox_violations=1)
     run_id = await submitted(office)
     office.model.say(says("", ("read", {"path": "/../x"})), Answer((), hang=True))
@@ -615,11 +613,11 @@ async def test_violations_are_counted_over_all_the_processes_of_a_run(strict: Of
 
 
 @pytest.mark.req("RN-2", part="deadline without waiting")
-async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) -> None:
+async def test_time_spent_waiting_for_a_person_is_not_counted(strict: Office) -> None:
     office = await guided(strict, run_timeout=5)
     waiting = await office.send("Write.", says("", WRITE))
     async with office.crib.database.as_system() as connection:
-        # It has waited for an hour, and was at work for four seconds before.
+        # It has waited for an hour, after four seconds of work.
         await connection.execute(
             """
             update toolcrib.runs set active_ms = 4000, created_at = now() - interval '1 hour',
@@ -634,7 +632,7 @@ async def test_time_spent_waiting_for_a_person_does_not_count(strict: Office) ->
 
 
 @pytest.mark.req("RN-2", part="deadline")
-async def test_at_the_deadline_nothing_new_is_begun(strict: Office) -> None:
+async def test_nothing_new_starts_after_the_deadline(strict: Office) -> None:
     office = await opened_office(strict.crib, strict.model, strict.providers, run_timeout=5)
     run_id = await submitted(office)
     office.model.say(says("", WRITE))
@@ -649,7 +647,7 @@ async def test_at_the_deadline_nothing_new_is_begun(strict: Office) -> None:
 
 
 @pytest.mark.req("RN-1", part="queued in order")
-async def test_messages_that_queue_are_answered_in_their_order(strict: Office) -> None:
+async def test_queued_messages_are_answered_in_order(strict: Office) -> None:
     office = await guided(strict)
     await office.send("Write.", says("", WRITE))
     for number in range(5):
@@ -664,7 +662,7 @@ async def test_messages_that_queue_are_answered_in_their_order(strict: Office) -
 
 
 @pytest.mark.req("RN-7", part="exactly the tools that are offered")
-async def test_the_prompt_names_what_is_offered_and_nothing_else(strict: Office) -> None:
+async def test_prompt_names_only_the_offered_tools(strict: Office) -> None:
     await strict.send("Hello.", says("Hello."))
 
     offered = {tool["function"]["name"] for tool in strict.model.last.body["tools"]}
@@ -674,7 +672,7 @@ async def test_the_prompt_names_what_is_offered_and_nothing_else(strict: Office)
 
 
 @pytest.mark.req("PR-4", part="a model without tools")
-async def test_a_model_without_tools_is_used_for_plain_chat(strict: Office) -> None:
+async def test_model_without_tools_is_used_for_plain_chat(strict: Office) -> None:
     office = await opened_office(strict.crib, strict.model, strict.providers, model="toolless", context_window=None)
     run_id = await submitted(office, "Say hello.")
 
@@ -686,7 +684,7 @@ async def test_a_model_without_tools_is_used_for_plain_chat(strict: Office) -> N
 
 
 def in_one_piece(name: str, arguments: dict[str, Any]) -> Answer:
-    """A call whose arguments come in one event, as long as they may be."""
+    """A call whose arguments come in one event of the maximum length."""
     pieces = says("", (name, {"marker": "@"})).pieces
     head, tail = pieces[:2], pieces[-3:]
     call = json.loads(pieces[1][len(b"data: ") :])

@@ -1,4 +1,4 @@
-"""The budget: a run knows what its conversation takes up, makes room, and concludes before there is none left."""
+"""The budget: a run tracks the size of its context, compacts it, and concludes before it is full."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from toolcrib.core.runs import RunEnding
 pytestmark = pytest.mark.req("RN-4", part="concludes or compacts")
 
 
-async def test_what_is_taken_up_is_told_with_every_answer(office: Office) -> None:
+async def test_context_usage_is_reported_with_every_response(office: Office) -> None:
     await office.send("Hello?", says("Hello.", input_tokens=70_000, output_tokens=5))
 
     [usage] = [payload["usage"] for kind, payload in await office.events() if kind == "stream-end"]
     assert usage == {"inputTokens": 70_000, "outputTokens": 5, "contextTokens": 70_005, "contextWindow": 100_000}
 
 
-async def test_a_full_context_is_summarised_by_the_model_and_the_run_goes_on(office: Office) -> None:
+async def test_full_context_is_summarised_by_the_model_and_the_run_continues(office: Office) -> None:
     await office.send("First, a question.", says("An answer."))
     await office.send("Second.", says("Another.", input_tokens=90_000))
 
@@ -31,7 +31,7 @@ async def test_a_full_context_is_summarised_by_the_model_and_the_run_goes_on(off
     assert {"First, a question.", "An answer.", "Second."} <= {one.content for one in stored}, "nothing is lost"
 
 
-async def test_when_the_model_cannot_summarise_it_is_done_without_it(office: Office) -> None:
+async def test_context_is_compacted_without_the_model_when_it_cannot_summarise(office: Office) -> None:
     await office.send("Write the file a.txt.", says("", ("write", {"path": "/a.txt", "content": "a"})), says("Done."))
     await office.send("More.", says("Yes.", input_tokens=90_000))
 
@@ -43,7 +43,7 @@ async def test_when_the_model_cannot_summarise_it_is_done_without_it(office: Off
     assert "You called write" in summary
 
 
-async def test_a_context_that_cannot_be_made_smaller_is_concluded(office: Office) -> None:
+async def test_context_that_cannot_be_compacted_is_concluded(office: Office) -> None:
     run = await office.send(
         "Look.", says("", ("ls", {"path": "/"}), input_tokens=95_000), says("I conclude.", input_tokens=96_000)
     )
@@ -52,9 +52,9 @@ async def test_a_context_that_cannot_be_made_smaller_is_concluded(office: Office
     assert office.model.last.body["tool_choice"] == "none"
 
 
-async def test_a_model_of_unknown_size_is_used_without_a_budget(office: Office) -> None:
+async def test_model_of_unknown_size_is_used_without_a_budget(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, context_window=None, model="gpt-4o")
-    # Asked for its models, the provider tells no size of this one.
+    # The provider's model list has no size for this one.
 
     run = await office.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
 

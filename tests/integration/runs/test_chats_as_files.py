@@ -1,4 +1,4 @@
-"""A chat in the tree: what was said in its session, as text, for those who may read the session."""
+"""A chat in the tree: the text of its session, for those who may read the session."""
 
 from dataclasses import replace
 
@@ -18,11 +18,11 @@ def path_of(office: Office) -> str:
 
 
 def said(content: str) -> list[str]:
-    """The lines of a chat without the times at which they were said."""
+    """Return the lines of a chat without their times."""
     return [line.partition(",")[0] if line.startswith("## ") else line for line in content.splitlines() if line]
 
 
-async def test_a_chat_grows_with_its_session(office: Office) -> None:
+async def test_chat_grows_with_its_session(office: Office) -> None:
     path = path_of(office)
     assert (await office.crib.result("read", path=path))["content"] == ""
 
@@ -40,7 +40,7 @@ async def test_a_chat_grows_with_its_session(office: Office) -> None:
     assert said(longer)[-4:] == ["## User", "Thanks.", "## Assistant", "Bye."]
 
 
-async def test_a_listing_knows_a_chats_size_without_reading_it(office: Office) -> None:
+async def test_listing_has_a_chats_size_without_reading_it(office: Office) -> None:
     await office.send("Ünicode\nand lines", says("", ("ls", {})), says("Fine.\n"))
 
     content = (await office.crib.result("read", path=path_of(office)))["content"]
@@ -51,7 +51,7 @@ async def test_a_listing_knows_a_chats_size_without_reading_it(office: Office) -
     assert info["line_count"] == content.count("\n")
 
 
-async def test_a_session_that_was_compacted_keeps_all_that_was_said(office: Office) -> None:
+async def test_compacted_session_keeps_its_complete_chat(office: Office) -> None:
     await office.send("First.", says("An answer."))
     await office.send("Second.", says("Another.", input_tokens=90_000))
     await office.send("Third.", says("They spoke of two things."), says("The third answer."))
@@ -65,7 +65,7 @@ async def test_a_session_that_was_compacted_keeps_all_that_was_said(office: Offi
     assert (await office.crib.result("file_info", path=path_of(office)))["size"] == len(content.encode())
 
 
-async def test_what_was_said_is_searched(office: Office) -> None:
+async def test_chats_can_be_searched(office: Office) -> None:
     await office.send("Where is the zebra?", says("The ZEBRA is striped.\r\nReally."))
 
     matches = (await office.crib.result("grep", pattern=r"zebra\b", case_sensitive=True))["matches"]
@@ -74,7 +74,7 @@ async def test_what_was_said_is_searched(office: Office) -> None:
     assert match["line_text"] == "The ZEBRA is striped."
 
 
-async def test_no_other_workspace_sees_a_chat(office: Office) -> None:
+async def test_other_workspaces_do_not_see_a_chat(office: Office) -> None:
     await office.send("A secret word.", says("Hush."))
     stranger = await new_caller(office.crib.database, office.crib.settings)
 
@@ -83,7 +83,7 @@ async def test_no_other_workspace_sees_a_chat(office: Office) -> None:
     assert (await called(office, stranger, "ls", recursive=True)).result["entries"] == []
 
 
-async def test_an_agent_reads_only_the_chats_that_its_rules_let_it_read(office: Office) -> None:
+async def test_agent_reads_only_the_chats_that_its_rules_allow(office: Office) -> None:
     await office.send("A secret word.", says("Hush."))
     path = path_of(office)
     bound = await office.crib.agent(

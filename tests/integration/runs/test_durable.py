@@ -1,4 +1,4 @@
-"""Runs outlive their processes: whoever takes one over goes on from what was committed; the other commits nothing."""
+"""Runs outlive their processes: a new process resumes from what was committed; the old one commits nothing more."""
 
 import asyncio
 import time
@@ -21,18 +21,18 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
 
-def test_the_table_of_states_is_whole() -> None:
+def test_state_table_is_complete() -> None:
     assert set(TRANSITIONS) == set(RunState)
     assert TRANSITIONS[RunState.ENDED] == frozenset()
     assert all(RunState.ENDED in then for state, then in TRANSITIONS.items() if state is not RunState.ENDED)
 
 
 class Died(BaseException):
-    """The process ends here: nothing after it is done."""
+    """The process ends here: nothing after it is executed."""
 
 
 @pytest.mark.req("RN-5", part="goes on from the last step")
-async def test_whoever_takes_over_goes_on_from_what_was_committed(office: Office) -> None:
+async def test_new_process_resumes_from_what_was_committed(office: Office) -> None:
     """The process dies at every step in turn; the run's effects and messages are the same each time."""
     expected = None
     for dies_after in range(1, 9):
@@ -47,7 +47,7 @@ async def test_whoever_takes_over_goes_on_from_what_was_committed(office: Office
         fresh.model.say(*answers)
         await _until_death(fresh, dies_after)
         if (await fresh.run(run.id)).state is RunState.RUNNING:
-            # A turn that was streamed and not committed is asked for again.
+            # A turn that was streamed and not committed is requested again.
             missing = 3 - (await fresh.run(run.id)).turns
             fresh.model._answers.clear()
             fresh.model.say(*answers[3 - missing :])
@@ -61,7 +61,7 @@ async def test_whoever_takes_over_goes_on_from_what_was_committed(office: Office
 
 
 async def _until_death(office: Office, steps: int) -> None:
-    """Carries the run on until so many things were committed for it."""
+    """Execute the run until it has made a given number of commits."""
     advance = office.advance
     done = 0
 
@@ -95,7 +95,7 @@ class _Mortal:
 
 
 @pytest.mark.req("RN-5", part="fenced")
-async def test_a_process_that_was_taken_over_commits_nothing_more(office: Office) -> None:
+async def test_superseded_process_commits_nothing_more(office: Office) -> None:
     run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
     [slow] = await office.take(ProcessId(new_id()))
     office.model.say(says("", ("write", {"path": "/a.txt", "content": "first"})), says("First."))
@@ -111,7 +111,7 @@ async def test_a_process_that_was_taken_over_commits_nothing_more(office: Office
 
 
 @pytest.mark.req("RN-5", part="unknown")
-async def test_a_call_with_effects_elsewhere_that_had_begun_is_unknown_and_not_repeated(office: Office) -> None:
+async def test_started_call_with_external_effects_is_unknown_and_not_repeated(office: Office) -> None:
     rung: list[str] = []
 
     async def ring(arguments: ToolArguments, context: ToolContext) -> str:
@@ -150,7 +150,7 @@ async def test_a_call_with_effects_elsewhere_that_had_begun_is_unknown_and_not_r
 
 @asynccontextmanager
 async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
-    """A server's loop."""
+    """Run a server's loop."""
     settings = office.crib.settings
     with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=lease) as presence:
         processes = ServerProcessStore(office.crib.database)
@@ -173,7 +173,7 @@ async def ended(office: Office, run_id: RunId) -> Run:
 
 
 @pytest.mark.req("RN-6", part="the stream, within a second, and what was said stays")
-async def test_cancelling_stops_the_stream_within_a_second_and_keeps_what_was_said(office: Office) -> None:
+async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(office: Office) -> None:
     whole = says("These words were shown. These were not.")
     took = []
     async with at_work(office) as runner:
@@ -199,7 +199,7 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_what_was_sa
 
 
 @pytest.mark.req("RN-6", part="while it waits")
-async def test_a_run_that_waits_is_cancelled_too_and_its_question_withdrawn(office: Office) -> None:
+async def test_cancelling_a_waiting_run_withdraws_its_question(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, trust="guided")
     waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
 
@@ -212,13 +212,13 @@ async def test_a_run_that_waits_is_cancelled_too_and_its_question_withdrawn(offi
 
 
 @pytest.mark.req("SC-1", part="another process goes on")
-async def test_when_a_process_falls_silent_another_takes_its_runs(office: Office) -> None:
+async def test_runs_of_a_silent_process_are_taken_over(office: Office) -> None:
     settings = office.crib.settings
     run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
     with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=1.0) as alive:
         [taken] = await office.runs.claim(alive.id, node=settings.node_name, lease=1.0, limit=1)
         assert await office.runs.claim(ProcessId(new_id()), node=settings.node_name, lease=1.0, limit=1) == []
-    # It is silent now: its last beat grows old.
+    # It is silent now: its last heartbeat grows old.
     office.model.say(says("Taken over."))
     async with at_work(office, lease=1.0):
         done = await ended(office, run.id)
@@ -228,7 +228,7 @@ async def test_when_a_process_falls_silent_another_takes_its_runs(office: Office
 
 
 @pytest.mark.req("SC-3", part="a run that waits")
-async def test_a_run_that_waits_is_nobodys_until_a_person_decides(office: Office) -> None:
+async def test_waiting_run_has_no_process_until_a_person_decides(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, trust="guided")
     waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
 

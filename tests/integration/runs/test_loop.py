@@ -1,4 +1,4 @@
-"""The loop: a message goes in, the model answers, its calls pass the gate, and it is asked again."""
+"""The loop: a message goes in, the model responds, its calls pass the gate, and the model gets their results."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from toolcrib.core.runs import RunEnding, RunState
 
 
 @pytest.mark.req("RN-2", part="text")
-async def test_a_message_is_answered(office: Office) -> None:
+async def test_message_is_answered(office: Office) -> None:
     run = await office.send("Say hello.", says("Hello!"))
 
     assert (run.state, run.ending, run.turns) == (RunState.ENDED, RunEnding.DONE, 1)
@@ -25,7 +25,7 @@ async def test_a_message_is_answered(office: Office) -> None:
 
 
 @pytest.mark.req("RN-2", part="calls")
-async def test_calls_are_executed_and_the_model_is_asked_again_with_their_results(office: Office) -> None:
+async def test_calls_are_executed_and_the_model_gets_their_results(office: Office) -> None:
     run = await office.send(
         "Write it.",
         says("I shall.", ("write", {"path": "/a.txt", "content": "a\n"}), ("ls", {"path": "/"})),
@@ -41,7 +41,7 @@ async def test_calls_are_executed_and_the_model_is_asked_again_with_their_result
     assert await office.is_whole()
 
 
-async def test_what_fails_is_told_to_the_model_and_the_loop_goes_on(office: Office) -> None:
+async def test_model_gets_failures_and_the_loop_continues(office: Office) -> None:
     run = await office.send(
         "Try.",
         says("", ("read", {"path": "/nowhere"}), ("teleport", {}), ("read", {"pth": "/x"})),
@@ -56,7 +56,7 @@ async def test_what_fails_is_told_to_the_model_and_the_loop_goes_on(office: Offi
 
 
 @pytest.mark.req("HU-1", part="a run waits as a row")
-async def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided(
+async def test_run_waits_for_a_person_and_continues_after_the_decision(
     office: Office,
 ) -> None:
     office = await opened_office(office.crib, office.model, office.providers, trust="guided")
@@ -72,7 +72,7 @@ async def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided(
     assert (office.crib.project / "a.txt").read_text() == "a\n"
 
 
-async def test_a_denial_is_told_to_the_model_with_its_reason(office: Office) -> None:
+async def test_model_gets_a_rejection_with_its_reason(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, trust="guided")
     waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
 
@@ -86,7 +86,7 @@ async def test_a_denial_is_told_to_the_model_with_its_reason(office: Office) -> 
 
 
 @pytest.mark.req("HU-2", part="a run waits without holding a process")
-async def test_a_question_is_answered_and_the_answer_is_the_calls_result(office: Office) -> None:
+async def test_question_is_answered_and_the_answer_is_the_calls_result(office: Office) -> None:
     asked = {"questions": [{"name": "color", "question": "Which?", "schema": '{"type": "string"}'}]}
     waiting = await office.send("Ask me.", says("", ("ask_user", asked)))
     assert waiting.state is RunState.WAITING
@@ -101,7 +101,7 @@ async def test_a_question_is_answered_and_the_answer_is_the_calls_result(office:
 
 
 @pytest.mark.req("RN-1", part="one unfinished run")
-async def test_a_later_message_waits_for_the_run_before_it(office: Office) -> None:
+async def test_later_message_waits_for_the_run_before_it(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, trust="guided")
     first = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
     second = await office.send("And then?")
@@ -129,7 +129,7 @@ async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes
 
 
 @pytest.mark.req("RN-3", part="a run that still cannot conclude says so")
-async def test_a_model_that_calls_tools_all_the_same_is_stopped_with_words(office: Office) -> None:
+async def test_model_that_still_calls_tools_is_stopped_with_a_message(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, max_turns=1)
 
     run = await office.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
@@ -140,7 +140,7 @@ async def test_a_model_that_calls_tools_all_the_same_is_stopped_with_words(offic
 
 
 @pytest.mark.req("PO-6", part="the first one stops the run")
-async def test_a_violation_stops_the_run(office: Office) -> None:
+async def test_violation_stops_the_run(office: Office) -> None:
     run = await office.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
 
     assert run.ending is RunEnding.VIOLATION
@@ -149,7 +149,7 @@ async def test_a_violation_stops_the_run(office: Office) -> None:
 
 
 @pytest.mark.req("PO-6", part="as many as the agent may")
-async def test_as_many_violations_as_the_agent_may_have_do_not_stop_it(office: Office) -> None:
+async def test_allowed_number_of_violations_does_not_stop_the_run(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, max_sandbox_violations=1)
 
     run = await office.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
@@ -157,7 +157,7 @@ async def test_as_many_violations_as_the_agent_may_have_do_not_stop_it(office: O
     assert run.ending is RunEnding.DONE
 
 
-async def test_without_credentials_the_run_fails_and_says_what_to_do(office: Office) -> None:
+async def test_without_credentials_the_run_fails_with_advice(office: Office) -> None:
     office = await opened_office(office.crib, office.model, office.providers, provider="anthropic", model="claude")
 
     run = await office.send("Hello?")

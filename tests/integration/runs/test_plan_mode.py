@@ -1,4 +1,4 @@
-"""Plan mode: an agent looks, asks and plans; the server itself decides whether it may begin to build."""
+"""Plan mode: an agent reads, asks and plans; the server decides whether it may start to build."""
 
 from typing import Any
 
@@ -43,14 +43,14 @@ async def answer(office: Office, value: str, *, by_button: bool) -> None:
     )
 
 
-async def test_reading_and_planning_is_offered_and_nothing_else(planning: Office) -> None:
+async def test_only_reading_and_planning_tools_are_offered(planning: Office) -> None:
     await planning.send("Plan.", says("I shall."))
 
     offered = {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
     assert offered == {"read", "ls", "fs_read", "plan_write", "ask_user", "exit_plan_mode", "write"}
 
 
-async def test_what_is_not_offered_is_refused_too(planning: Office) -> None:
+async def test_tool_that_is_not_offered_is_denied(planning: Office) -> None:
     run = await planning.send(
         "Build!",
         says("", ("write", {"path": "/a.txt", "content": "a"}), ("rm", {"path": "/a.txt"}), WRITE_PLAN),
@@ -65,7 +65,7 @@ async def test_what_is_not_offered_is_refused_too(planning: Office) -> None:
     assert [path.name for path in planning.crib.project.rglob("*") if path.is_file()] == [PLAN.rpartition("/")[2]]
 
 
-async def test_an_accepted_plan_opens_build_mode(planning: Office) -> None:
+async def test_accepted_plan_opens_build_mode(planning: Office) -> None:
     waiting = await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     assert waiting.state is RunState.WAITING
     await answer(planning, "Accept", by_button=True)
@@ -80,7 +80,7 @@ async def test_an_accepted_plan_opens_build_mode(planning: Office) -> None:
 @pytest.mark.parametrize(
     ("value", "by_button"), [("Reject", True), ("Accept", False)], ids=["rejected", "not by button"]
 )
-async def test_without_an_accept_by_button_it_is_refused(planning: Office, value: str, by_button: bool) -> None:
+async def test_without_an_accept_by_button_build_mode_is_denied(planning: Office, value: str, by_button: bool) -> None:
     await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     await answer(planning, value, by_button=by_button)
     planning.model.say(says("", EXIT), says("I may not."))
@@ -90,7 +90,7 @@ async def test_without_an_accept_by_button_it_is_refused(planning: Office, value
     assert "accepted this plan by button" in planning.told()[-1]["content"]
 
 
-async def test_a_plan_that_was_changed_after_the_question_must_be_asked_about_again(planning: Office) -> None:
+async def test_plan_changed_after_the_question_must_be_asked_about_again(planning: Office) -> None:
     await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     await answer(planning, "Accept", by_button=True)
     changed = ("write", {"path": PLAN, "content": "# Another\n", "file_type": "plan", "overwrite": True})
@@ -100,7 +100,7 @@ async def test_a_plan_that_was_changed_after_the_question_must_be_asked_about_ag
     assert await mode_of(planning) is SessionMode.PLAN
 
 
-async def test_an_answer_about_one_plan_does_not_open_the_door_for_another(planning: Office) -> None:
+async def test_answer_about_one_plan_does_not_accept_another(planning: Office) -> None:
     other = ("write", {"path": "/plans/other-river-hill.plan", "content": "# Other\n", "file_type": "plan"})
     await planning.send("Plan.", says("", WRITE_PLAN), says("", other), says("", ("ask_user", REVIEW)))
     await answer(planning, "Accept", by_button=True)
@@ -110,7 +110,7 @@ async def test_an_answer_about_one_plan_does_not_open_the_door_for_another(plann
     assert await mode_of(planning) is SessionMode.PLAN
 
 
-async def test_what_is_no_plan_file_is_refused(planning: Office) -> None:
+async def test_invalid_plan_file_is_rejected(planning: Office) -> None:
     await planning.crib.result("write", path="/a.plan", content="x")
 
     await planning.send("Go.", says("", ("exit_plan_mode", {"plan_file_path": "/a.plan"})), says("No."))

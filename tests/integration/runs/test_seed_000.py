@@ -1,4 +1,4 @@
-"""The loop's acceptance criteria AC-29 to AC-34 and the test cases of task 14 of the first seed, by their names."""
+"""The loop's acceptance criteria AC-29 to AC-34 and the test cases of task 14 of the first seed, under their names."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The tests of tasks 7 to 10 of the fourth seed, by their names: messages, loop, handler, system prompt."""
+"""The tests of tasks 7 to 10 of the fourth seed, under their names: messages, loop, handler, system prompt."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ class TestHandler:
         calls = await reader.runs.calls((await reader.runs.page(reader.tenant, reader.session_id))[0], called.call_ids)
         assert [call.state for call in calls.values()] == ["ended"]
 
-    async def test_a_provider_that_fails_partially_is_an_error_that_says_so(self, reader: Office) -> None:
+    async def test_provider_that_fails_partially_is_reported_as_an_error(self, reader: Office) -> None:
         run = await reader.send("hi", Answer(says("Some words of many").pieces[:3], cut=True))
 
         assert run.ending is RunEnding.FAILED

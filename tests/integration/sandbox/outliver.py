@@ -1,4 +1,4 @@
-"""A server to be killed: what it starts tries to outlive it. Tells the numbers of all that runs."""
+"""A server that is killed while its processes try to outlive it. It prints the ids of all processes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A tree, a read-only shelf and a real sandbox around them, for the tests of the sandbox."""
+"""A tree, a read-only package folder and a real sandbox, for the tests of the sandbox."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryT
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import Transaction
 
-# Probed once per process: the proof takes most of a second.
+# Probed once per process: the probe takes most of a second.
 SANDBOX = Sandbox()
 COPYING = Sandbox(overlay=False)
 
@@ -61,17 +61,17 @@ class Stand:
 
 
 def python(program: str) -> str:
-    """A command that runs a Python program inside."""
+    """Return a command that runs a Python program inside."""
     return f"exec /usr/bin/python3 -I - <<'PROGRAM'\n{program}\nPROGRAM"
 
 
 def snapshot(tree: Path) -> dict[str, tuple[str, int, bytes]]:
-    """Every place below with its kind, mode and bytes. Unlocks what is locked, after looking."""
+    """Return every path below with its type, mode and bytes. Unlocks locked folders after reading their modes."""
     return dict(_walk(tree, "."))
 
 
 def apply(effect: FilesystemEffect, tree: Path) -> None:
-    """Bring an effect to a tree, in the order in which it is given."""
+    """Apply an effect to a tree, in the given order."""
     modes = {place: stat.S_IMODE(place.stat().st_mode) for place in _unlocked(tree)}
     for entry in effect:
         place = tree / entry.path
@@ -96,14 +96,14 @@ def _put(effect: FilesystemEffect, entry: ChangedEntry, place: Path) -> None:
             place.unlink()
         place.symlink_to(entry.target)
     elif entry.body:
-        # Replaced, not rewritten: another name of the same file keeps its bytes.
+        # Replaced, not rewritten: another hard link to the same file keeps its bytes.
         place.unlink(missing_ok=True)
         with effect.open(entry) as body:
             place.write_bytes(body.read())
 
 
 def _unlocked(tree: Path) -> Iterator[Path]:
-    """Every folder, each before it is unlocked."""
+    """Yield every folder, each before it is unlocked."""
     yield tree
     tree.chmod(stat.S_IMODE(tree.stat().st_mode) | 0o700)
     for child in list(os.scandir(tree)):

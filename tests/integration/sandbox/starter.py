@@ -1,6 +1,6 @@
-"""Servers that are killed while they start commands, one after the other, at moments that are drawn by lot.
+"""Servers that are killed at random moments while they start commands, one after the other.
 
-Run as a program: a folder with a tree, a mark that every command's arguments bear, how many servers, a seed.
+Run as a program. Arguments: a folder with a tree, a mark in every command's arguments, the number of servers, a seed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 
-# A start takes about so long, and a server has begun several when it dies.
+# A start takes about this long, and a server has started several when it dies.
 _LONGEST_SECONDS = 0.05
 
 

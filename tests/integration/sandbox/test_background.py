@@ -1,4 +1,4 @@
-"""Background processes: read by offset, written to, stopped, and gone with their session and their server."""
+"""Background processes: read by offset, written to, stopped, and ended with their session and their server."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ SESSION = "session-1"
 
 @pytest.fixture
 async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
-    await SANDBOX.probe()  # from here on the stager runs, and goes on
+    await SANDBOX.probe()  # from here on the fork server runs, and stays
     before = len(list(descendants(os.getpid())))
     stand = Stand(tmp_path)
     async with BackgroundSandbox(SANDBOX, stand.staging) as background:
@@ -42,7 +42,7 @@ def zones(tmp_path: Path, *masked: str) -> list[ViewMount]:
 
 
 async def until(background: BackgroundSandbox, process: ProcessStatus, text: bytes) -> bytes:
-    """All output, once it holds ``text``."""
+    """Return all output, once it contains ``text``."""
     said, offset = b"", 0
     async with asyncio.timeout(PATIENCE):
         while text not in said:
@@ -52,7 +52,9 @@ async def until(background: BackgroundSandbox, process: ProcessStatus, text: byt
     return said
 
 
-async def test_process_answers_its_input_and_is_read_by_offset(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_process_reads_input_and_its_output_is_read_by_offset(
+    background: BackgroundSandbox, tmp_path: Path
+) -> None:
     echo = SandboxCommand("while read line; do echo got $line; done; echo bye; exit 3")
     process = await background.start(echo, zones(tmp_path), owner=SESSION)
     assert background.write(process.id, b"one\ntwo\n", owner=SESSION) == 8
@@ -107,7 +109,7 @@ async def test_when_a_session_ends_its_processes_end(background: BackgroundSandb
     assert len(list(descendants(os.getpid()))) == before
 
 
-async def test_endless_output_is_kept_in_part(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_endless_output_is_truncated(background: BackgroundSandbox, tmp_path: Path) -> None:
     process = await background.start(
         SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), zones(tmp_path), owner=SESSION
     )
@@ -118,7 +120,7 @@ async def test_endless_output_is_kept_in_part(background: BackgroundSandbox, tmp
     assert piece.missed == piece.offset
 
 
-async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
+async def test_masked_files_are_hidden_and_a_replaced_one_ends_the_process(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     secret = tmp_path / "tree" / ".env"
@@ -137,7 +139,7 @@ async def test_masked_files_are_covered_and_a_replaced_one_ends_the_process(
     assert "masked file was replaced" in (state.stopped or "")
 
 
-async def test_excess_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_exceeding_a_limit_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
     command = SandboxCommand(
         "while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=ResourceLimits(disk_bytes=32 * MIB)
     )
@@ -147,7 +149,7 @@ async def test_excess_ends_it(background: BackgroundSandbox, tmp_path: Path) -> 
     assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
 
 
-async def test_too_much_written_to_the_live_tree_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_writing_too_much_to_the_live_tree_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
     limits = ResourceLimits(disk_bytes=32 * MIB)
     (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
     command = SandboxCommand("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
@@ -157,13 +159,13 @@ async def test_too_much_written_to_the_live_tree_ends_it(background: BackgroundS
     assert state.stopped == "more than 32 MiB written"
 
 
-async def test_working_directory_outside_is_refused(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_working_directory_outside_is_rejected(background: BackgroundSandbox, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="outside the mounts"):
         await background.start(SandboxCommand("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
 
 
 @pytest.mark.req("SH-5", part="none outlives the server, killed without warning")
-async def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+async def test_no_process_outlives_a_killed_server(tmp_path: Path) -> None:
     Stand(tmp_path)
     server = subprocess.Popen(
         [sys.executable, outliver.__file__, str(tmp_path)], stdout=subprocess.PIPE, env={"PATH": os.environ["PATH"]}
@@ -172,7 +174,7 @@ async def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
     line = await asyncio.wait_for(asyncio.to_thread(server.stdout.readline), PATIENCE)
     left = set()
     for pid in json.loads(line):
-        # Shells that only start others are gone by now.
+        # Shells that only start others have ended by now.
         with suppress(ProcessLookupError):
             left.add(os.pidfd_open(pid))
     assert len(left) >= 8

@@ -1,4 +1,4 @@
-"""``toolcrib doctor``, as a person runs it and as a script does."""
+"""``toolcrib doctor``, as a person and as a script runs it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def doctor(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
-def test_doctor_tells_a_person_what_holds() -> None:
+def test_doctor_reports_isolation_to_a_person() -> None:
     told = doctor()
     assert told.returncode == 0, told.stdout + told.stderr
     assert told.stdout.startswith("Commands are on: isolation is 'namespaces'")
@@ -25,8 +25,8 @@ def test_doctor_tells_a_person_what_holds() -> None:
 
 
 @pytest.mark.req("SY-8", part="doctor says what delegation needs")
-def test_doctor_names_no_remedy_that_cannot_work() -> None:
-    """A unit's own group holds the server, and cannot give on what was delegated to it."""
+def test_doctor_suggests_no_remedy_that_cannot_work() -> None:
+    """The unit's own cgroup contains the server, so it cannot pass on what was delegated to it."""
     gaps = {gap["name"]: gap for gap in json.loads(doctor("--json").stdout)["gaps"]}
     if os.access("/sys/fs/cgroup/memory", os.W_OK):
         assert "cgroups" not in gaps
@@ -34,7 +34,7 @@ def test_doctor_names_no_remedy_that_cannot_work() -> None:
         assert "DelegateSubgroup=" in gaps["cgroups"]["remedy"]
 
 
-def test_doctor_tells_a_script_what_holds() -> None:
+def test_doctor_reports_isolation_to_a_script() -> None:
     told = json.loads(doctor("--json").stdout)
     assert (told["level"], told["offered"], told["overlay"]) == ("namespaces", True, True)
     assert {"seccomp", "pid-namespace", "no-survivors", "memory-bomb", "fork-bomb"} <= set(told["held"])

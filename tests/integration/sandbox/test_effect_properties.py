@@ -15,7 +15,7 @@ from toolcrib.sandbox.sandbox import Sandbox
 
 NAMES = ("a", "b", "c", "d e", "é", "-x", "new\nline")
 MODES = ("000", "400", "444", "500", "600", "644", "700", "755", "777", "1777")
-# Root passes every permission check outside and none inside: the plain run is to be as powerless.
+# Root passes every permission check outside and none inside: the plain run must be equally unprivileged.
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
 
 
@@ -37,10 +37,10 @@ def a_line(rng: random.Random, number: int) -> str:
             f"rm -rf {one}; mkdir {one}",
             f"rm -rf {one}; mkdir -p {one}/{rng.choice('abc')}; echo back > {one}/f",
             f"rm -rf {one}; echo file > {one}",
-            # A folder of the tree is copied by mv (rename is EXDEV inside), which needs to look into what is in it.
+            # mv copies a folder of the tree (rename is EXDEV inside), so it must be able to read its contents.
             f"test -d {one} && chmod -R u+rwX {one}; mv {one} {other}",
             f"test -d {one} && chmod -R u+rwX {one}; mv -T {one} {other}",
-            # To a new place: what comes of copying a folder into itself depends on the order of its entries.
+            # To a new path: the result of copying a folder into itself depends on the order of its entries.
             f"cp -r {one} ./copy{number}",
             f"chmod {rng.choice(MODES)} {one}",
             f"chmod -R u+rwX {one}",
@@ -62,12 +62,12 @@ def a_script(rng: random.Random, lines: int, *, more: tuple[str, ...] = ()) -> s
 async def shown(seed: int, folder: Path, sandbox: Sandbox) -> None:
     rng = random.Random(seed)
     stand = Stand(folder, sandbox)
-    # A tree with folders that its owner has locked is refused: see test_transaction.
+    # A tree with folders that their owner has locked is rejected: see test_transaction.
     before = a_script(rng, 12, more=("chmod -R u+rwX .",))
     for place in (stand.tree, folder / "plain", folder / "applied"):
         place.mkdir(exist_ok=True)
         subprocess.run([*POWERLESS, "sh", "-c", before], cwd=place, check=True)
-    # Made by the command itself, that is: of hard links that were there before, an overlay changes one name only.
+    # Hard links that the command itself made: of older ones, an overlay changes one name only.
     link = f"echo one > ./h; ln ./h {shlex.quote(a_path(rng))}; echo two >> ./h"
     script = a_script(rng, 15, more=(link,))
     subprocess.run([*POWERLESS, "sh", "-c", script], cwd=folder / "plain", check=True)
@@ -89,15 +89,15 @@ async def campaign(seeds: range, folder: Path, sandbox: Sandbox) -> None:
 
 @pytest.mark.req("SH-4", part="the effect read from the overlay is what the command did, for 100 random scripts")
 @pytest.mark.parametrize("first", [0, 50])
-async def test_effect_of_a_random_script_is_what_it_did(tmp_path: Path, first: int) -> None:
+async def test_effect_of_a_random_script_matches_what_it_did(tmp_path: Path, first: int) -> None:
     await campaign(range(first, first + 50), tmp_path, SANDBOX)
 
 
 @pytest.mark.req("SH-4", part="the same where no overlay can be mounted and a copy is used")
-async def test_effect_read_from_a_copy_is_what_a_random_script_did(tmp_path: Path) -> None:
+async def test_effect_read_from_a_copy_matches_what_a_random_script_did(tmp_path: Path) -> None:
     await campaign(range(1_000, 1_020), tmp_path, COPYING)
 
 
 @pytest.mark.long
-async def test_effect_of_thousands_of_random_scripts_is_what_they_did(tmp_path: Path) -> None:
+async def test_effect_of_thousands_of_random_scripts_matches_what_they_did(tmp_path: Path) -> None:
     await campaign(range(10_000, 15_000), tmp_path, SANDBOX)

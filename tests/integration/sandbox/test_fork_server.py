@@ -1,4 +1,4 @@
-"""The process that starts commands: one for each thread, replaced when it dies, gone with its thread."""
+"""The process that starts commands: one for each thread, replaced when it dies, ended with its thread."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def stand(tmp_path: Path) -> Stand:
 
 
 def stagers() -> set[int]:
-    """Ours; the servers that other tests keep running have theirs."""
+    """Return our fork servers; servers that other tests keep running have their own."""
     program, server = os.fsencode(fork_server.__file__), str(os.getpid()).encode()
     return {pid for pid in descendants(os.getpid()) if {program, server} <= set(_words(pid))}
 
@@ -35,14 +35,14 @@ def _words(pid: int) -> list[bytes]:
         return []
 
 
-async def test_one_stager_starts_all_commands(stand: Stand) -> None:
+async def test_one_fork_server_starts_all_commands(stand: Stand) -> None:
     before = stagers()
     assert len(before) == 1
     said = await asyncio.gather(*(stand.said(f"echo {number}") for number in range(4)))
     assert (said, stagers()) == ([f"{number}\n" for number in range(4)], before)
 
 
-async def test_a_stager_that_was_killed_is_replaced_and_no_command_is_lost(stand: Stand) -> None:
+async def test_killed_fork_server_is_replaced_and_no_command_is_lost(stand: Stand) -> None:
     (killed,) = stagers()
     os.kill(killed, signal.SIGKILL)
     assert await stand.said("echo again") == "again\n"
@@ -50,8 +50,8 @@ async def test_a_stager_that_was_killed_is_replaced_and_no_command_is_lost(stand
     assert len(stagers()) == 1
 
 
-async def test_a_command_outlives_the_stager_that_started_it(stand: Stand) -> None:
-    """It is the server's child, not the stager's."""
+async def test_command_outlives_the_fork_server_that_started_it(stand: Stand) -> None:
+    """It is the server's child, not the fork server's."""
 
     def kill(_: str) -> None:
         for pid in stagers():
@@ -60,7 +60,7 @@ async def test_a_command_outlives_the_stager_that_started_it(stand: Stand) -> No
     assert (await stand.run("echo up; read _ < /dev/null; echo done", kill)).output.text == "up\ndone\n"
 
 
-async def test_each_thread_has_a_stager_of_its_own_which_ends_with_it(tmp_path: Path, stand: Stand) -> None:
+async def test_each_thread_has_its_own_fork_server_which_ends_with_it(tmp_path: Path, stand: Stand) -> None:
     before = stagers()
     seen: list[set[int]] = []
 
@@ -81,7 +81,7 @@ async def test_each_thread_has_a_stager_of_its_own_which_ends_with_it(tmp_path: 
     assert await stand.said("echo here") == "here\n"
 
 
-async def test_a_view_that_cannot_be_laid_is_told_with_the_reason(stand: Stand) -> None:
+async def test_view_that_cannot_be_mounted_is_reported_with_the_reason(stand: Stand) -> None:
     async with stand.begin() as view:
         stand.tree.rmdir()
         with pytest.raises(ToolFailed, match=r"did not start.*No such file or directory"):

@@ -1,4 +1,4 @@
-"""Folders that their owner has locked: root looks into them, nobody else concludes anything about them."""
+"""Folders that their owner has locked: root reads them; without root the command is rejected."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from toolcrib.sandbox.sandbox import Sandbox
 
 
 @pytest.mark.parametrize("sandbox", [SANDBOX, COPYING], ids=["overlay", "copy"])
-async def test_what_lies_in_a_locked_folder_is_either_seen_or_refused(tmp_path: Path, sandbox: Sandbox) -> None:
+async def test_contents_of_a_locked_folder_are_either_seen_or_rejected(tmp_path: Path, sandbox: Sandbox) -> None:
     stand = Stand(tmp_path, sandbox)
     place = stand.tree / "locked"
     place.mkdir()

@@ -1,4 +1,4 @@
-"""A server that is killed while a command starts leaves nothing behind, at whatever moment it is killed."""
+"""A server that is killed while a command starts leaves nothing behind, whatever the moment."""
 
 import os
 import select
@@ -15,12 +15,12 @@ from tests.integration.sandbox.sandbox_fixture import Stand
 pytestmark = pytest.mark.req("SH-5", part="none outlives the server, killed while they start")
 
 
-def test_nothing_is_left_of_commands_that_were_starting_when_their_server_was_killed(tmp_path: Path) -> None:
+def test_no_command_survives_a_server_killed_while_it_starts(tmp_path: Path) -> None:
     campaign(tmp_path, servers=10)
 
 
 @pytest.mark.crash
-def test_nothing_is_left_of_commands_whose_servers_were_killed_many_times(tmp_path: Path) -> None:
+def test_no_command_survives_many_killed_servers(tmp_path: Path) -> None:
     campaign(tmp_path, servers=200)
 
 
@@ -40,7 +40,7 @@ def campaign(folder: Path, *, servers: int) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Every process on this machine whose words hold the mark."""
+    """Return every process on this machine whose command line contains the mark."""
     found = []
     for process in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -52,7 +52,7 @@ def marked(mark: str) -> list[int]:
 
 
 def ended(process: int) -> None:
-    """Waits for a process to end, for as long as the last of a server may take."""
+    """Wait for a process to end, for as long as a dying server may take."""
     try:
         pidfd = os.pidfd_open(process)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A command as a transaction: what it did is known, bounded and dropped; what runs is ended."""
+"""A command as a transaction: its effect is known, bounded and discarded; its processes are ended."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from toolcrib.sandbox.sandbox import Sandbox
 @pytest.fixture(params=[SANDBOX, COPYING], ids=["overlay", "copy"])
 async def stand(tmp_path: Path, request: pytest.FixtureRequest) -> Stand:
     stand = Stand(tmp_path, request.param)
-    await stand.sandbox.probe()  # from here on the stager runs, and goes on
+    await stand.sandbox.probe()  # from here on the fork server runs, and stays
     return stand
 
 
@@ -28,7 +28,7 @@ def steps(effect: object) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.req("SH-1", part="exit code, combined and streamed output of the process half")
-async def test_command_runs_in_the_first_zone_and_tells_output_and_exit_code(stand: Stand) -> None:
+async def test_command_runs_in_the_first_directory_and_returns_output_and_exit_code(stand: Stand) -> None:
     shown: list[str] = []
     result = await stand.run("pwd; echo wrong >&2; echo 'é'; exit 7", shown.append)
     assert (result.exit_code, result.output.text) == (7, "/mnt/project\nwrong\né\n")
@@ -37,7 +37,7 @@ async def test_command_runs_in_the_first_zone_and_tells_output_and_exit_code(sta
 
 
 @pytest.mark.req("SH-4", part="the effect is known and the tree untouched")
-async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> None:
+async def test_effect_lists_what_was_created_changed_and_deleted(stand: Stand) -> None:
     (stand.tree / "old" / "deep").mkdir(parents=True)
     (stand.tree / "old" / "deep" / "x").write_text("x")
     (stand.tree / "same").write_text("same")
@@ -52,7 +52,7 @@ async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> N
             )
         )
         effect = await view.effect()
-        # A copy cannot tell a touched file from a rewritten one; an overlay can.
+        # A copy cannot distinguish a touched file from a rewritten one; an overlay can.
         untouched = [step for step in steps(effect) if step[2] != "same"]
         assert len(steps(effect)) - len(untouched) == (0 if stand.sandbox is SANDBOX else 1)
         assert untouched == [
@@ -75,7 +75,7 @@ async def test_effect_names_what_was_made_changed_and_deleted(stand: Stand) -> N
     assert list(stand.staging.iterdir()) == []
 
 
-async def test_effect_of_one_transaction_is_that_of_all_its_commands(stand: Stand) -> None:
+async def test_effect_of_a_transaction_combines_all_its_commands(stand: Stand) -> None:
     async with stand.begin() as view:
         await view.run(SandboxCommand("echo one > a; mkdir d"))
         assert (await view.run(SandboxCommand("cat a; echo two > d/b; rm a"))).output.text == "one\n"
@@ -84,7 +84,7 @@ async def test_effect_of_one_transaction_is_that_of_all_its_commands(stand: Stan
             await view.run(SandboxCommand("true"))
 
 
-async def test_effect_of_ten_thousand_files_is_read_without_their_bodies(tmp_path: Path) -> None:
+async def test_effect_of_ten_thousand_files_is_read_without_their_contents(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     async with stand.begin() as view:
         made = await view.run(
@@ -95,7 +95,7 @@ async def test_effect_of_ten_thousand_files_is_read_without_their_bodies(tmp_pat
     assert len([entry for entry in effect if entry.kind is EntryType.FILE]) == 10_000
 
 
-async def test_changes_of_kind_are_a_deletion_and_a_making(stand: Stand) -> None:
+async def test_change_of_type_is_a_deletion_and_a_creation(stand: Stand) -> None:
     (stand.tree / "file").write_text("f")
     (stand.tree / "folder").mkdir()
     (stand.tree / "folder" / "inner").write_text("i")
@@ -112,7 +112,7 @@ async def test_changes_of_kind_are_a_deletion_and_a_making(stand: Stand) -> None
     assert found[4:] == [("created", "folder", "file"), ("created", "link", "folder"), ("created", "file", "link")]
 
 
-async def test_masked_places_stand_empty_and_what_touches_them_is_marked(stand: Stand) -> None:
+async def test_masked_paths_are_empty_and_changes_to_them_are_marked(stand: Stand) -> None:
     (stand.tree / ".env").write_text("SECRET=1")
     (stand.tree / ".git" / "hooks").mkdir(parents=True)
     (stand.tree / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh")
@@ -127,7 +127,7 @@ async def test_masked_places_stand_empty_and_what_touches_them_is_marked(stand: 
     assert (stand.tree / ".env").read_text() == "SECRET=1"
 
 
-async def test_cancelling_ends_the_command_and_drops_what_it_did(stand: Stand) -> None:
+async def test_cancelling_ends_the_command_and_discards_its_effect(stand: Stand) -> None:
     before = len(list(descendants(os.getpid())))
     up = asyncio.Event()
     running = asyncio.create_task(stand.run("echo made > x; echo up; sleep 600", lambda _: up.set()))
@@ -147,7 +147,7 @@ async def test_timeout_leaves_the_tree_untouched(stand: Stand) -> None:
     assert list(stand.staging.iterdir()) == []
 
 
-async def test_many_commands_side_by_side_do_not_see_one_another(tmp_path: Path) -> None:
+async def test_concurrent_commands_do_not_see_each_other(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
 
     async def one(number: int) -> list[str]:
@@ -197,7 +197,7 @@ async def test_tree_with_odd_characters_in_its_path_is_mounted(tmp_path: Path) -
         assert [entry.path for entry in await view.effect()] == ["made"]
 
 
-async def test_copy_above_the_size_is_refused(tmp_path: Path) -> None:
+async def test_copy_above_the_size_limit_is_rejected(tmp_path: Path) -> None:
     stand = Stand(tmp_path, Sandbox(overlay=False, largest_copy=1_000))
     (stand.tree / "large").write_bytes(bytes(2_000))
     with pytest.raises(TooLarge, match="too large to copy"):
@@ -205,13 +205,13 @@ async def test_copy_above_the_size_is_refused(tmp_path: Path) -> None:
     assert list(stand.staging.iterdir()) == []
 
 
-async def test_command_that_is_too_long_or_holds_a_nul_is_refused(stand: Stand) -> None:
+async def test_command_that_is_too_long_or_contains_a_nul_is_rejected(stand: Stand) -> None:
     for text in ("echo " + "x" * 100_001, "echo \0"):
         with pytest.raises(ToolFailed):
             await stand.run(text)
 
 
-async def test_mode_of_the_root_is_an_effect_too(stand: Stand) -> None:
+async def test_mode_of_the_root_is_part_of_the_effect(stand: Stand) -> None:
     stand.tree.chmod(0o755)
     async with stand.begin() as view:
         await view.run(SandboxCommand("chmod 700 ."))

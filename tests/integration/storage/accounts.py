@@ -10,7 +10,7 @@ from toolcrib.storage.workspaces import WorkspaceStore
 
 
 def new_email() -> str:
-    """An address that no other test uses: they share a database."""
+    """Return an address that no other test uses: tests share a database."""
     return f"{secrets.token_hex(8)}@example.com"
 
 
@@ -22,13 +22,13 @@ async def someone(database: Database, email: str | None = None) -> ActingUser:
 
 
 async def founded(database: Database, owner: ActingUser) -> Tenant:
-    """A new workspace, as its owner enters it."""
+    """A new workspace, with its owner as the tenant."""
     workspace = await WorkspaceStore(database).create(owner, name="website", node="test-node")
     return as_tenant(workspace.id, owner)
 
 
 async def joined(database: Database, tenant: Tenant, role: WorkspaceRole) -> Tenant:
-    """The same workspace, as a new member of that role enters it."""
+    """The same workspace, with a new member of that role as the tenant."""
     email = new_email()
     newcomer = await someone(database, email)
     await WorkspaceStore(database).add_member(tenant, email=email, role=role)

@@ -1,4 +1,4 @@
-"""Accounts as rows: logins that end when they must, also when two come at once."""
+"""Accounts in the database: when logins end, including concurrent requests."""
 
 import asyncio
 from datetime import timedelta
@@ -20,7 +20,7 @@ def accounts(database: Database) -> UserStore:
     return UserStore(database)
 
 
-async def test_a_login_is_found_by_address_in_any_case(accounts: UserStore, database: Database) -> None:
+async def test_login_finds_the_address_in_any_case(accounts: UserStore, database: Database) -> None:
     email = new_email()
     ada = await someone(database, email)
 
@@ -31,7 +31,7 @@ async def test_a_login_is_found_by_address_in_any_case(accounts: UserStore, data
     assert await accounts.find_login(new_email()) is None
 
 
-async def test_an_address_is_taken_once(database: Database) -> None:
+async def test_address_is_unique(database: Database) -> None:
     email = new_email()
     await someone(database, email)
 
@@ -39,7 +39,7 @@ async def test_an_address_is_taken_once(database: Database) -> None:
         await someone(database, email)
 
 
-async def test_a_disabled_person_can_do_nothing(
+async def test_disabled_person_can_do_nothing(
     accounts: UserStore, database: Database, database_urls: DatabaseUrls
 ) -> None:
     email = new_email()
@@ -56,7 +56,7 @@ async def test_a_disabled_person_can_do_nothing(
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_of_two_that_refresh_with_one_token_at_once_one_wins_and_the_family_ends(
+async def test_of_two_refreshes_with_one_token_at_once_one_wins_and_the_family_is_revoked(
     accounts: UserStore, database: Database
 ) -> None:
     ada = await someone(database)
@@ -73,7 +73,7 @@ async def test_of_two_that_refresh_with_one_token_at_once_one_wins_and_the_famil
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_an_expired_token_is_refused_and_harms_no_other(accounts: UserStore, database: Database) -> None:
+async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStore, database: Database) -> None:
     ada = await someone(database)
     expired = await accounts.store_refresh_token(ada.user_id, lifetime=timedelta(seconds=-1))
     living = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
@@ -85,7 +85,9 @@ async def test_an_expired_token_is_refused_and_harms_no_other(accounts: UserStor
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_tokens_are_kept_as_hashes(accounts: UserStore, database: Database, database_urls: DatabaseUrls) -> None:
+async def test_tokens_are_stored_as_hashes(
+    accounts: UserStore, database: Database, database_urls: DatabaseUrls
+) -> None:
     ada = await someone(database)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
@@ -99,7 +101,7 @@ async def test_tokens_are_kept_as_hashes(accounts: UserStore, database: Database
     assert token.removeprefix("tcr_").encode().hex() not in row
 
 
-async def test_ending_all_tokens_ends_old_versions_and_logins(accounts: UserStore, database: Database) -> None:
+async def test_ending_all_tokens_revokes_old_versions_and_logins(accounts: UserStore, database: Database) -> None:
     ada = await someone(database)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 

@@ -1,4 +1,4 @@
-"""Agents and their keys as rows."""
+"""Agents and their keys in the database."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def ada(database: Database) -> Tenant:
     return await founded(database, await someone(database))
 
 
-async def test_rules_are_what_the_definition_says(agents: AgentStore, ada: Tenant) -> None:
+async def test_rules_are_parsed_from_the_definition(agents: AgentStore, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition=DEFINITION)
     changed = await agents.update(ada, made.id, definition="trust: supervised")
 
@@ -41,7 +41,7 @@ async def test_rules_are_what_the_definition_says(agents: AgentStore, ada: Tenan
     assert await agents.list(ada) == [changed]
 
 
-async def test_a_wrong_definition_changes_nothing(agents: AgentStore, ada: Tenant) -> None:
+async def test_invalid_definition_changes_nothing(agents: AgentStore, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition=DEFINITION)
 
     with pytest.raises(BadArguments):
@@ -50,7 +50,7 @@ async def test_a_wrong_definition_changes_nothing(agents: AgentStore, ada: Tenan
     assert await agents.get(ada, made.id) == made
 
 
-async def test_names_are_taken_within_a_workspace_only(agents: AgentStore, database: Database, ada: Tenant) -> None:
+async def test_names_are_unique_within_a_workspace_only(agents: AgentStore, database: Database, ada: Tenant) -> None:
     elsewhere = await founded(database, await someone(database))
     await agents.create(ada, name="writer", definition="")
     reader = await agents.create(ada, name="reader", definition="")
@@ -63,7 +63,7 @@ async def test_names_are_taken_within_a_workspace_only(agents: AgentStore, datab
 
 
 @pytest.mark.req("AP-5", part="agents")
-async def test_an_agent_of_another_workspace_is_not_found(agents: AgentStore, database: Database, ada: Tenant) -> None:
+async def test_agent_of_another_workspace_is_not_found(agents: AgentStore, database: Database, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition="")
     elsewhere = await founded(database, await someone(database))
 
@@ -94,7 +94,7 @@ async def test_members_may_not_manage_agents(
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_an_agents_key_gives_the_agent_with_its_present_rules(
+async def test_agent_key_resolves_to_the_agent_with_its_current_rules(
     agents: AgentStore, keys: ApiKeyStore, ada: Tenant
 ) -> None:
     made = await agents.create(ada, name="writer", definition="")
@@ -110,7 +110,7 @@ async def test_an_agents_key_gives_the_agent_with_its_present_rules(
 
 
 @pytest.mark.req("AP-2", part="keys of agents")
-async def test_a_deleted_agent_has_no_key_and_no_entry(
+async def test_deleted_agent_has_no_key_and_is_not_listed(
     agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
 ) -> None:
     made = await agents.create(ada, name="writer", definition="")
@@ -125,7 +125,7 @@ async def test_a_deleted_agent_has_no_key_and_no_entry(
         await WorkspaceStore(database).get(as_agent)
 
 
-async def test_who_left_a_workspace_can_still_revoke_the_key_they_made_there(
+async def test_former_member_can_still_revoke_the_key_they_created(
     agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
 ) -> None:
     bob = await joined(database, ada, WorkspaceRole.OWNER)

@@ -1,4 +1,4 @@
-"""Waiting for a connection of the pool."""
+"""Waiting for a connection from the pool."""
 
 import asyncio
 from collections.abc import Generator
@@ -9,12 +9,12 @@ from tests.conftest import DatabaseUrls
 from tests.wait_until import PATIENCE
 from toolcrib.storage.database import Database
 
-# Rounds of the loop between the moment at which a connection is given back and that at which the next has it.
+# Iterations of the event loop between the release of a connection and its acquisition by the next waiter.
 ROUNDS = range(12)
 
 
 class Round:
-    """Lets everyone else go on, once."""
+    """Yield to the event loop once."""
 
     def __await__(self) -> Generator[None]:
         yield
@@ -22,7 +22,7 @@ class Round:
 
 @pytest.mark.req("RN-6", part="a cancellation is never lost")
 @pytest.mark.parametrize("rounds", ROUNDS)
-async def test_a_cancellation_that_comes_together_with_the_connection_is_heeded(
+async def test_cancellation_that_arrives_together_with_the_connection_is_not_lost(
     database_urls: DatabaseUrls, rounds: int
 ) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=1) as database:

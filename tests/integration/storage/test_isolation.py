@@ -1,4 +1,4 @@
-"""The second lock alone: what the database itself shows and takes, whatever the program forgets to ask."""
+"""Row-level security alone: what the database itself shows and accepts, whatever the program forgets to check."""
 
 from collections.abc import AsyncIterator
 
@@ -13,7 +13,7 @@ from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Connection, Database, Tenant
 
-# A row of every kind in one workspace, written behind the program's back.
+# A row in every table of one workspace, written without the program.
 FILL = """
 insert into toolcrib.agents (workspace_id, id, name, definition, rules, created_by)
     values (%(workspace)s, %(id)s, 'writer', '', '{}', %(user)s);
@@ -69,14 +69,14 @@ insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on con
 insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
-# None holds anything of a tenant: the chain of seals, which processes are alive, who is refused how often, and the
+# None contains tenant data: the seal chain, the process heartbeats, how often outsiders were denied, and the
 # schema's revision.
 NOBODYS = {"seals", "processes", "alembic_version", "outsiders"}
 
 
 @pytest.fixture
 async def owner(database_urls: DatabaseUrls) -> AsyncIterator[Connection]:
-    """The database as its owner sees it, without any policy."""
+    """Connect to the database as its owner, without any policy."""
     async with await psycopg.AsyncConnection.connect(database_urls.owner, autocommit=True) as connection:
         yield connection
 
@@ -89,13 +89,13 @@ async def tables(owner: Connection) -> list[str]:
 
 @pytest.fixture
 async def ada(database: Database, owner: Connection) -> Tenant:
-    """Ada in her workspace, which holds one row of every kind."""
+    """Ada in her workspace, which has a row in every table."""
     return await filled(database, owner)
 
 
 @pytest.fixture
 async def eve(database: Database, owner: Connection) -> Tenant:
-    """Someone with a workspace of her own, which is filled as well."""
+    """Another person, with her own workspace that has rows too."""
     return await filled(database, owner)
 
 
@@ -108,7 +108,7 @@ async def filled(database: Database, owner: Connection) -> Tenant:
 
 
 async def owners_of_rows(connection: Connection, table: str) -> set[object]:
-    """Whose rows a statement without any ``where`` sees."""
+    """Return the owners of the rows that a statement without ``where`` sees."""
     column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "credentials": "user_id",
               "workspaces": "id"}  # fmt: skip
     query = sql.SQL("select distinct {} from toolcrib.{}").format(
@@ -118,7 +118,7 @@ async def owners_of_rows(connection: Connection, table: str) -> set[object]:
 
 
 @pytest.mark.req("AP-5")
-async def test_a_statement_without_where_sees_only_its_tenants_rows(
+async def test_statement_without_where_sees_only_its_tenants_rows(
     database: Database, owner: Connection, tables: list[str], ada: Tenant, eve: Tenant
 ) -> None:
     async with database.transaction(eve) as connection:
@@ -129,7 +129,7 @@ async def test_a_statement_without_where_sees_only_its_tenants_rows(
 
 
 @pytest.mark.req("AP-5")
-async def test_a_statement_without_a_tenant_sees_nothing(database: Database, tables: list[str], ada: Tenant) -> None:
+async def test_statement_without_a_tenant_sees_nothing(database: Database, tables: list[str], ada: Tenant) -> None:
     async with database.connection() as connection:
         seen = {table: await owners_of_rows(connection, table) for table in tables}
 
@@ -141,18 +141,18 @@ async def test_without_the_programs_check_a_stranger_still_sees_nothing(
     database: Database, tables: list[str], ada: Tenant, eve: Tenant
 ) -> None:
     async with database.connection() as connection, connection.transaction():
-        # Eve names Ada's workspace, and nobody looks at the role that comes back.
+        # Eve names Ada's workspace, and the returned role is not checked.
         await connection.execute(
             "select toolcrib.enter(%s, %s, %s, null)", (eve.user_id, eve.token_version, ada.workspace_id)
         )
         seen = {table: await owners_of_rows(connection, table) for table in tables}
 
-    # What is left is her own: herself, her tokens and keys, the list of her workspaces.
+    # Only her own rows are left: herself, her tokens and keys, the list of her workspaces.
     assert set().union(*seen.values()) == {eve.workspace_id, eve.user_id}
 
 
 @pytest.mark.req("AP-5")
-async def test_a_stranger_changes_and_deletes_nothing(
+async def test_stranger_changes_and_deletes_nothing(
     database: Database, owner: Connection, ada: Tenant, eve: Tenant
 ) -> None:
     async with database.transaction(eve) as connection:
@@ -188,9 +188,7 @@ async def test_a_stranger_changes_and_deletes_nothing(
         "set role toolcrib_system",
     ],
 )
-async def test_what_reaches_beyond_ones_own_is_refused(
-    database: Database, ada: Tenant, eve: Tenant, statement: str
-) -> None:
+async def test_access_beyond_the_tenant_is_denied(database: Database, ada: Tenant, eve: Tenant, statement: str) -> None:
     facts = {"adas": ada.workspace_id, "ada": ada.user_id, "eve": eve.user_id, "new": new_id()}
 
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -211,14 +209,14 @@ async def test_every_table_has_row_level_security(owner: Connection) -> None:
 
 
 @pytest.mark.req("AP-5")
-async def test_the_server_refuses_a_role_that_policies_do_not_bind(database_urls: DatabaseUrls) -> None:
+async def test_server_rejects_a_role_that_bypasses_policies(database_urls: DatabaseUrls) -> None:
     with pytest.raises(Misconfigured, match="is a superuser"):
         async with Database.open(database_urls.owner, database_urls.system, pool_size=2):
             pass
 
 
 @pytest.mark.req("AP-5")
-async def test_neither_serving_role_has_power_of_its_own(owner: Connection) -> None:
+async def test_serving_roles_have_no_privileges_of_their_own(owner: Connection) -> None:
     cursor = await owner.execute(
         """
         select rolname, rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolreplication

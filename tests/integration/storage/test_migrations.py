@@ -1,4 +1,4 @@
-"""The schema, from nothing to the present, and again."""
+"""Schema migrations, from an empty database to the current revision, and again."""
 
 import secrets
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from toolcrib.storage.database import Database
 
 @pytest.fixture
 def blank() -> Iterator[str]:
-    """The owner's address of a database with nothing in it."""
+    """Return the owner's URL of an empty database."""
     name = f"toolcrib_test_blank_{secrets.token_hex(6)}"
     with psycopg.connect(admin_url(), autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -29,7 +29,7 @@ def blank() -> Iterator[str]:
 
 
 def shape(owner_url: str) -> dict[str, list[tuple[object, ...]]]:
-    """Everything that a migration lays down, in a form that can be compared."""
+    """Return everything that migrations create, in a form that can be compared."""
     queries = {
         "columns": """
             select table_name, column_name, data_type, is_nullable, column_default
@@ -49,7 +49,7 @@ def shape(owner_url: str) -> dict[str, list[tuple[object, ...]]]:
         return {what: connection.execute(query.encode()).fetchall() for what, query in queries.items()}
 
 
-def test_an_empty_database_is_brought_to_the_present(blank: str) -> None:
+def test_empty_database_is_migrated_to_the_current_revision(blank: str) -> None:
     reached = migrate.upgrade(blank)
 
     assert reached == migrate.newest_revision() == migrate.current_revision(blank)
@@ -64,7 +64,7 @@ def test_running_again_changes_nothing(blank: str) -> None:
     assert shape(blank) == before
 
 
-def test_an_untouched_database_has_no_revision(blank: str) -> None:
+def test_empty_database_has_no_revision(blank: str) -> None:
     assert migrate.current_revision(blank) is None
 
 
@@ -75,7 +75,7 @@ def test_two_nodes_may_upgrade_at_once(blank: str) -> None:
     assert set(reached) == {migrate.newest_revision()}
 
 
-async def test_the_server_does_not_start_on_a_database_without_schema(blank: str, database_urls: DatabaseUrls) -> None:
+async def test_server_does_not_start_on_a_database_without_schema(blank: str, database_urls: DatabaseUrls) -> None:
     app, system = (blank.replace("postgres@", f"{role}@") for role in (migrate.APP_ROLE, migrate.SYSTEM_ROLE))
 
     with pytest.raises(Misconfigured, match="toolcrib db upgrade"):
@@ -84,7 +84,7 @@ async def test_the_server_does_not_start_on_a_database_without_schema(blank: str
 
 
 @pytest.mark.req("WS-10", part="read as text")
-def test_what_was_said_before_is_counted(blank: str) -> None:
+def test_existing_messages_are_counted(blank: str) -> None:
     with psycopg.connect(blank) as connection:
         connection.execute("create schema toolcrib")
     migrate._run_migrations(blank, "0019")
@@ -124,7 +124,7 @@ def test_what_was_said_before_is_counted(blank: str) -> None:
     assert counted == [(len(text.encode()), text.count("\n")), (0, 0)]
 
 
-def test_each_migration_follows_the_one_before_it_by_number() -> None:
+def test_migrations_are_numbered_in_sequence() -> None:
     found = [
         import_module(f"toolcrib.storage.migrations.versions.{script.name.removesuffix('.py')}")
         for script in sorted(files("toolcrib.storage.migrations.versions").iterdir(), key=lambda file: file.name)

@@ -1,4 +1,4 @@
-"""How much a workspace may keep: more is refused, and less always fits."""
+"""The limits of a workspace's size: growth beyond them is rejected, and shrinking always works."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def opened(database: Database, settings: Settings, **most: int) -> Crib:
     return Crib(assemble(bounded, database), database, bounded, await new_caller(database, bounded))
 
 
-async def test_a_workspace_holds_so_many_files_and_no_more(database: Database, settings: Settings) -> None:
+async def test_workspace_has_a_limit_of_files(database: Database, settings: Settings) -> None:
     crib = await opened(database, settings, max_workspace_files=3)
     for name in ("a", "b", "c"):
         await crib.result("write", path=f"/{name}", content=name)
@@ -32,7 +32,7 @@ async def test_a_workspace_holds_so_many_files_and_no_more(database: Database, s
     assert all(outcome.succeeded for outcome in (changed, moved, removed))
 
 
-async def test_a_workspace_holds_so_many_bytes_and_no_more(database: Database, settings: Settings) -> None:
+async def test_workspace_has_a_limit_of_bytes(database: Database, settings: Settings) -> None:
     crib = await opened(database, settings, max_workspace_bytes=1_000)
     await crib.result("write", path="/a", content="a" * 600)
 
@@ -44,9 +44,7 @@ async def test_a_workspace_holds_so_many_bytes_and_no_more(database: Database, s
     assert removed.succeeded
 
 
-async def test_what_a_workspace_held_before_counts_and_another_is_not_held_to_it(
-    database: Database, settings: Settings
-) -> None:
+async def test_existing_files_count_and_other_workspaces_are_unaffected(database: Database, settings: Settings) -> None:
     crib = await opened(database, settings)
     for name in ("a", "b", "c"):
         await crib.result("write", path=f"/{name}", content=name)

@@ -1,4 +1,4 @@
-"""Workspaces and members as rows: roles hold, also against each other at the same instant."""
+"""Workspaces and members in the database: roles apply, also in concurrent changes."""
 
 import asyncio
 
@@ -21,9 +21,7 @@ async def owners(workspaces: WorkspaceStore, tenant: Tenant) -> list[Member]:
     return [member for member in await workspaces.members(tenant) if member.role is WorkspaceRole.OWNER]
 
 
-async def test_a_workspace_remembers_the_node_that_holds_its_files(
-    workspaces: WorkspaceStore, database: Database
-) -> None:
+async def test_workspace_stores_its_home_node(workspaces: WorkspaceStore, database: Database) -> None:
     tenant = await founded(database, await someone(database))
 
     workspace = await workspaces.get(tenant)
@@ -90,7 +88,7 @@ async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, database:
 
 
 @pytest.mark.req("AP-5", part="the program's own check")
-async def test_strangers_are_told_the_same_of_foreign_and_of_unknown_workspaces(
+async def test_strangers_get_the_same_error_for_foreign_and_unknown_workspaces(
     workspaces: WorkspaceStore, database: Database
 ) -> None:
     ada = await founded(database, await someone(database))
@@ -105,7 +103,7 @@ async def test_strangers_are_told_the_same_of_foreign_and_of_unknown_workspaces(
     assert foreign.value.message == unknown.value.message
 
 
-async def test_an_old_token_founds_and_lists_nothing(workspaces: WorkspaceStore, database: Database) -> None:
+async def test_revoked_token_creates_and_lists_nothing(workspaces: WorkspaceStore, database: Database) -> None:
     ada = await someone(database)
     old = ActingUser(ada.user_id, 7)
 
@@ -115,7 +113,7 @@ async def test_an_old_token_founds_and_lists_nothing(workspaces: WorkspaceStore,
         await workspaces.list_own(old, before=None, limit=10)
 
 
-async def test_a_list_holds_only_ones_own(workspaces: WorkspaceStore, database: Database) -> None:
+async def test_list_has_only_ones_own_workspaces(workspaces: WorkspaceStore, database: Database) -> None:
     ada, bob = await someone(database), await someone(database)
     adas = await founded(database, ada)
     await founded(database, bob)
@@ -125,7 +123,7 @@ async def test_a_list_holds_only_ones_own(workspaces: WorkspaceStore, database: 
     assert [workspace.id for workspace in listed] == [adas.workspace_id]
 
 
-async def test_a_member_who_is_not_there_cannot_be_changed(workspaces: WorkspaceStore, database: Database) -> None:
+async def test_unknown_member_cannot_be_changed(workspaces: WorkspaceStore, database: Database) -> None:
     ada = await founded(database, await someone(database))
     stranger = (await someone(database)).user_id
 

@@ -1,4 +1,4 @@
-"""Calls in a dialect: what they result in, whether they succeed or not, and what the journal says of them."""
+"""Calls in a dialect: their results, whether they succeed or not, and their journal lines."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,14 @@ STUDIO = ("file_read", "file_write")
 
 
 async def told(crib: Crib, tool: str, caller: Caller | None = None, /, **arguments: Any) -> dict[str, Any]:
-    """What the dialect says of a call, be it a failure."""
+    """Return the dialect's result of a call, including failures."""
     outcome = await crib.call(tool, caller or crib.caller, **arguments)
     assert isinstance(outcome.result, dict), outcome
     return outcome.result
 
 
 async def speaker(crib: Crib, **rules: Any) -> Caller:
-    """An agent that speaks all three dialects, may do everything in them, and is never asked about."""
+    """An agent that may use every tool of all three dialects without approval."""
     given: dict[str, Any] = {
         "trust": "autonomous",
         "toolsets": ["mounts", "project", "studio"],
@@ -30,11 +30,11 @@ async def speaker(crib: Crib, **rules: Any) -> Caller:
 
 
 def state_of(crib: Crib, caller: Caller) -> Path:
-    """Where a caller's @state lies."""
+    """Return the path of a caller's @state on disk."""
     return crib.mount(f"state/{caller.state_scope}")
 
 
 def journal_of(crib: Crib, caller: Caller, name: str = "execution.jsonl") -> list[dict[str, Any]]:
-    """The lines of a caller's journal."""
+    """Return the lines of a caller's journal."""
     path = state_of(crib, caller) / "logs" / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,4 +1,4 @@
-"""One open database for each module: these tests are many and small, and share nothing but the pool."""
+"""One open database for each module: these tests are many and small, and share only the pool."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The journal: one line for each call, in the shape that its readers know, and nothing of what files hold."""
+"""The journal: one line for each call, in a fixed format, without the contents of files."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
 SECRET = "the words of a file"
 
 
-async def test_a_line_has_the_shape_that_its_readers_know(crib: Crib) -> None:
+async def test_line_has_the_documented_format(crib: Crib) -> None:
     agent = await speaker(crib)
 
     outcome = await crib.call("fs.write", agent, path="@project/a.md", content=SECRET)
@@ -42,7 +42,7 @@ async def test_a_line_has_the_shape_that_its_readers_know(crib: Crib) -> None:
     assert isinstance(line["durationMs"], int)
 
 
-async def test_no_line_holds_what_a_file_holds(crib: Crib) -> None:
+async def test_no_line_contains_file_contents(crib: Crib) -> None:
     agent = await speaker(crib, toolsets=["mounts", "project", "studio", "workspace"], tool_permissions=None)
     (crib.project / "a.md").write_text(f"{SECRET}\n")
     (crib.project / "b.json").write_text('{"x": "y"}')
@@ -70,7 +70,7 @@ async def test_no_line_holds_what_a_file_holds(crib: Crib) -> None:
     assert lines[1]["output"]["stats"] == {"filesScanned": 2, "matchesFound": 1}
 
 
-async def test_a_call_that_was_refused_or_failed_has_a_line_that_says_why(crib: Crib) -> None:
+async def test_denied_or_failed_call_has_a_line_with_the_reason(crib: Crib) -> None:
     agent = await speaker(crib, tool_permissions={"fs.read": {"allowed": True}, "file_read": {"allowed": True}})
     calls: list[tuple[str, dict[str, Any]]] = [
         ("fs.read", {"path": "@project/../x"}),
@@ -97,7 +97,7 @@ async def test_a_call_that_was_refused_or_failed_has_a_line_that_says_why(crib: 
     assert errors[0]["details"] == {"violation": "outside_mount"}
 
 
-async def test_every_session_has_its_own_and_so_has_every_caller_outside_sessions(crib: Crib) -> None:
+async def test_every_session_and_every_caller_outside_sessions_has_its_own_journal(crib: Crib) -> None:
     agent = await speaker(crib)
     session = await in_session(crib, agent)
     for caller in (crib.caller, agent, session):
@@ -107,14 +107,14 @@ async def test_every_session_has_its_own_and_so_has_every_caller_outside_session
     assert len(journal_of(crib, agent)) == len(journal_of(crib, session)) == 1
 
 
-async def test_people_who_speak_another_dialect_have_none(crib: Crib) -> None:
+async def test_people_who_use_another_dialect_have_no_journal(crib: Crib) -> None:
     await crib.result("write", path="/a", content="x")
     await told(crib, "read_file", path="a")
 
     assert list(state_of(crib, crib.caller).iterdir()) == []
 
 
-async def test_it_is_read_like_any_file_and_written_by_nobody(crib: Crib) -> None:
+async def test_journal_is_read_like_any_file_and_read_only(crib: Crib) -> None:
     agent = await speaker(crib)
     await told(crib, "fs.list", agent, path="@project")
 
@@ -133,7 +133,7 @@ async def test_it_is_read_like_any_file_and_written_by_nobody(crib: Crib) -> Non
         assert await cursor.fetchone() == (0,)
 
 
-async def test_calls_at_once_have_a_line_each(crib: Crib) -> None:
+async def test_concurrent_calls_have_a_line_each(crib: Crib) -> None:
     agent = await speaker(crib)
 
     await asyncio.gather(*(told(crib, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
@@ -144,7 +144,7 @@ async def test_calls_at_once_have_a_line_each(crib: Crib) -> None:
 
 
 @pytest.mark.req("AP-5", part="a stranger leaves nothing")
-async def test_a_stranger_leaves_no_line(crib: Crib) -> None:
+async def test_stranger_leaves_no_line(crib: Crib) -> None:
     stranger = replace(crib.caller, user_id=await new_person(crib.database))
 
     with pytest.raises(Forbidden):
@@ -155,7 +155,7 @@ async def test_a_stranger_leaves_no_line(crib: Crib) -> None:
     assert not (states / str(stranger.user_id)).exists()
 
 
-async def test_a_journal_that_is_long_begins_anew_and_the_older_one_stays(crib: Crib) -> None:
+async def test_long_journal_is_rotated_and_the_older_one_stays(crib: Crib) -> None:
     journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts, most_bytes=1_000)
     for number in range(12):
         async with journal.line("fs.list", {"number": number}, crib.caller):
@@ -172,7 +172,7 @@ async def test_a_journal_that_is_long_begins_anew_and_the_older_one_stays(crib: 
     assert len(older) >= 4
 
 
-async def test_a_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: Crib) -> None:
+async def test_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: Crib) -> None:
     agent = await speaker(crib)
     (state_of(crib, agent) / "logs").write_text("in the way")
 
@@ -183,7 +183,7 @@ async def test_a_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: C
     assert (crib.project / "a").read_text() == "x"
 
 
-async def test_a_link_or_pipe_in_its_place_leads_nowhere(crib: Crib) -> None:
+async def test_link_or_pipe_in_its_path_is_not_followed(crib: Crib) -> None:
     agent = await speaker(crib)
     logs = state_of(crib, agent) / "logs"
     logs.mkdir()
@@ -197,7 +197,7 @@ async def test_a_link_or_pipe_in_its_place_leads_nowhere(crib: Crib) -> None:
     assert (crib.project / "target").read_text() == "as it was"
 
 
-async def test_whatever_stands_in_a_call_the_line_is_short_and_can_be_read(crib: Crib) -> None:
+async def test_line_is_short_and_readable_whatever_the_call_contains(crib: Crib) -> None:
     hostile: list[Any] = ["\ud800\0", float("nan"), 10**5_000, [[["deep"] * 3] * 2_000], "x" * 100_000]
     agent = await speaker(crib)
 
@@ -210,7 +210,7 @@ async def test_whatever_stands_in_a_call_the_line_is_short_and_can_be_read(crib:
     assert max(len(json.dumps(line)) for line in lines) < 12_000
 
 
-def test_a_result_is_told_without_its_contents() -> None:
+def test_result_is_recorded_without_its_contents() -> None:
     assert redact_result("a text") == {"bytes": 6, "sha256": sha256(b"a text").hexdigest()}
     assert redact_result({"entries": [f"{number}" for number in range(25)]})["entries"][-1] == "… and 5 more"
     told = redact_result({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
@@ -218,7 +218,7 @@ def test_a_result_is_told_without_its_contents() -> None:
     assert (told["path"], told["total"]) == ("/a", 3)
 
 
-async def test_a_call_that_was_our_own_fault_has_a_line(crib: Crib) -> None:
+async def test_call_with_an_internal_error_has_a_line(crib: Crib) -> None:
     journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts)
 
     with pytest.raises(ZeroDivisionError):

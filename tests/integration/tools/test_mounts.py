@@ -1,4 +1,4 @@
-"""The `mounts` toolset at the gate: shapes, windows, limits, searches, and what it does not show."""
+"""The `mounts` toolset at the gate: formats, windows, limits, searches, and what it hides."""
 
 import os
 from hashlib import sha256
@@ -27,7 +27,7 @@ def code_of(result: dict[str, Any]) -> str:
 
 
 def place(root: Path, contents: dict[str, str]) -> None:
-    """Files that only the disk knows."""
+    """Create files that are not tracked."""
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
@@ -36,7 +36,7 @@ def place(root: Path, contents: dict[str, str]) -> None:
 # fs.list
 
 
-async def test_list_gives_names_folders_first_without_hidden_entries_and_links(crib: Crib) -> None:
+async def test_list_returns_names_folders_first_without_hidden_entries_and_links(crib: Crib) -> None:
     place(crib.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
     (crib.project / "link.txt").symlink_to("a.txt")
 
@@ -58,7 +58,7 @@ async def test_every_mount_has_a_root_that_can_be_listed(crib: Crib, mount: str)
     assert (result["ok"], result["path"], result["entries"] in ([], logs)) == (True, f"@{mount}", True)
 
 
-async def test_a_long_list_is_a_preview_with_a_hint(crib: Crib) -> None:
+async def test_long_list_is_a_preview_with_a_hint(crib: Crib) -> None:
     for number in range(201):
         (crib.project / f"{number:03}").touch()
 
@@ -69,7 +69,7 @@ async def test_a_long_list_is_a_preview_with_a_hint(crib: Crib) -> None:
     assert "200 of 201" in result["hint"]
 
 
-async def test_what_is_no_folder_is_not_listed(crib: Crib) -> None:
+async def test_non_folder_is_not_listed(crib: Crib) -> None:
     place(crib.project, {"a.txt": ""})
 
     assert code_of(await told(crib, "fs.list", path="@project/none")) == "ENOENT"
@@ -79,7 +79,7 @@ async def test_what_is_no_folder_is_not_listed(crib: Crib) -> None:
 # fs.read
 
 
-async def test_read_gives_the_whole_file_its_size_and_its_hash(crib: Crib) -> None:
+async def test_read_returns_the_complete_file_its_size_and_its_hash(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="one\ntwo €\n")
 
     assert await told(crib, "fs.read", path="@project/a.txt") == {
@@ -92,7 +92,7 @@ async def test_read_gives_the_whole_file_its_size_and_its_hash(crib: Crib) -> No
     }
 
 
-async def test_a_window_counts_from_one_and_includes_its_last_line(crib: Crib) -> None:
+async def test_window_counts_from_one_and_includes_its_last_line(crib: Crib) -> None:
     place(crib.project, {"a.txt": "one\ntwo\nthree\nfour"})
     windows: list[tuple[dict[str, int], str]] = [
         ({"startLine": 2, "endLine": 3}, "two\nthree\n"),
@@ -107,7 +107,7 @@ async def test_a_window_counts_from_one_and_includes_its_last_line(crib: Crib) -
         assert (result["content"], result["bytes"], result["sha256"]) == (content, 18, hexed("one\ntwo\nthree\nfour"))
 
 
-async def test_a_window_that_ends_before_it_begins_is_told(crib: Crib) -> None:
+async def test_window_that_ends_before_it_begins_is_rejected(crib: Crib) -> None:
     place(crib.project, {"a.txt": "one\n"})
 
     assert code_of(await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
@@ -126,7 +126,7 @@ async def test_read_limits_a_large_file_returns_truncated_and_a_hint(crib: Crib)
     assert result["sha256"] == hexed(text)
 
 
-async def test_a_window_that_is_too_large_is_cut_and_one_that_fits_is_not(crib: Crib) -> None:
+async def test_too_large_window_is_truncated_and_one_that_fits_is_not(crib: Crib) -> None:
     place(crib.project, {"a.txt": "0123456789\n" * 10_000})
 
     wide = await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
@@ -137,7 +137,7 @@ async def test_a_window_that_is_too_large_is_cut_and_one_that_fits_is_not(crib: 
 
 
 @pytest.mark.req("PO-1", part="max_read_bytes")
-async def test_an_agent_reads_as_much_as_its_rules_say(crib: Crib) -> None:
+async def test_agents_rules_limit_the_size_of_a_read(crib: Crib) -> None:
     place(crib.project, {"a.txt": "€" * 10})
     agent = await speaker(crib, max_read_bytes=10)
 
@@ -148,7 +148,7 @@ async def test_an_agent_reads_as_much_as_its_rules_say(crib: Crib) -> None:
 
 
 @pytest.mark.req("TL-5", part="streaming sha256")
-async def test_a_file_larger_than_any_tool_reads_is_hashed_shown_and_searched(crib: Crib) -> None:
+async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(crib: Crib) -> None:
     line = b"x" * 99 + b"\n"
     body = line * 120_000 + b"needle\n"
     (crib.project / "big.log").write_bytes(body)
@@ -163,7 +163,7 @@ async def test_a_file_larger_than_any_tool_reads_is_hashed_shown_and_searched(cr
     assert found["matches"] == [{"path": "@project/big.log", "line": 120_001, "text": "needle"}]
 
 
-async def test_what_is_no_text_is_read_as_far_as_it_goes(crib: Crib) -> None:
+async def test_binary_file_is_read_as_far_as_it_is_text(crib: Crib) -> None:
     (crib.project / "a.bin").write_bytes(b"\x00\xff\x01")
 
     result = await told(crib, "fs.read", path="@project/a.bin")
@@ -171,7 +171,7 @@ async def test_what_is_no_text_is_read_as_far_as_it_goes(crib: Crib) -> None:
     assert (result["content"], result["bytes"], result["sha256"]) == ("\0\ufffd\x01", 3, hexed(b"\x00\xff\x01"))
 
 
-async def test_a_file_that_is_not_there_and_a_folder_cannot_be_read(crib: Crib) -> None:
+async def test_missing_file_and_folder_cannot_be_read(crib: Crib) -> None:
     (crib.project / "folder").mkdir()
 
     assert code_of(await told(crib, "fs.read", path="@project/none")) == "ENOENT"
@@ -179,7 +179,7 @@ async def test_a_file_that_is_not_there_and_a_folder_cannot_be_read(crib: Crib) 
 
 
 @pytest.mark.req("WS-7", part="fs.read")
-async def test_what_another_program_wrote_is_read_and_booked(crib: Crib) -> None:
+async def test_file_written_by_another_program_is_read_and_tracked(crib: Crib) -> None:
     written = await crib.result("write", path="/a.txt", content="old\n")
     (crib.project / "a.txt").write_text("new\n")
 
@@ -191,7 +191,7 @@ async def test_what_another_program_wrote_is_read_and_booked(crib: Crib) -> None
 # fs.search
 
 
-async def test_search_finds_lines_with_those_around_them(crib: Crib) -> None:
+async def test_search_finds_lines_with_their_context(crib: Crib) -> None:
     place(crib.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"})
 
     result = await told(crib, "fs.search", path="@project", pattern="needle")
@@ -208,7 +208,7 @@ async def test_search_finds_lines_with_those_around_them(crib: Crib) -> None:
     }
 
 
-async def test_the_lines_around_a_match_are_as_many_as_asked_for_and_never_of_another_file(crib: Crib) -> None:
+async def test_context_has_the_requested_number_of_lines_of_the_same_file(crib: Crib) -> None:
     place(crib.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
 
     result = await told(crib, "fs.search", path="@project", pattern="x", before=2, after=3)
@@ -222,7 +222,7 @@ async def test_the_lines_around_a_match_are_as_many_as_asked_for_and_never_of_an
     assert all(set(match) == {"path", "line", "text"} for match in bare["matches"])
 
 
-async def test_search_leaves_out_git_node_modules_hidden_entries_links_and_what_is_no_text(crib: Crib) -> None:
+async def test_search_skips_git_node_modules_hidden_entries_links_and_binary_files(crib: Crib) -> None:
     skipped = (".git/HEAD", "node_modules/m.js", "sub/node_modules/m.js", ".cache/c.txt", "sub/.hidden", ".env")
     place(crib.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
     (crib.project / "link.txt").symlink_to("a.txt")
@@ -233,7 +233,7 @@ async def test_search_leaves_out_git_node_modules_hidden_entries_links_and_what_
     assert [match["path"] for match in result["matches"]] == ["@project/a.txt"]
 
 
-async def test_search_stops_after_so_many_matches(crib: Crib) -> None:
+async def test_search_stops_at_the_match_limit(crib: Crib) -> None:
     place(crib.project, {"a.txt": "x\n" * 60})
 
     default = await told(crib, "fs.search", path="@project", pattern="x")
@@ -246,7 +246,7 @@ async def test_search_stops_after_so_many_matches(crib: Crib) -> None:
     assert (len(exact["matches"]), exact["truncated"], "hint" in exact) == (60, False, False)
 
 
-async def test_search_gives_no_more_than_may_be_read(crib: Crib) -> None:
+async def test_search_returns_no_more_than_the_read_limit(crib: Crib) -> None:
     place(crib.project, {"a.txt": ("x" * 500 + "\n") * 40})
     agent = await speaker(crib, max_read_bytes=2_000)
 
@@ -255,7 +255,7 @@ async def test_search_gives_no_more_than_may_be_read(crib: Crib) -> None:
     assert (len(result["matches"]), result["truncated"]) == (4, True)
 
 
-async def test_a_line_that_goes_on_for_ever_is_shown_in_part(crib: Crib) -> None:
+async def test_endless_line_is_truncated(crib: Crib) -> None:
     place(crib.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
 
     result = await told(crib, "fs.search", path="@project", pattern="needle", before=0, after=0)
@@ -264,7 +264,7 @@ async def test_a_line_that_goes_on_for_ever_is_shown_in_part(crib: Crib) -> None
     assert max(len(match["text"]) for match in result["matches"]) <= 1_001
 
 
-async def test_a_pattern_is_plain_unless_it_is_written_as_an_expression(crib: Crib) -> None:
+async def test_pattern_is_literal_unless_written_as_an_expression(crib: Crib) -> None:
     place(crib.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
     wanted = {
         "/fo+/": [1, 4],
@@ -285,7 +285,7 @@ async def test_a_pattern_is_plain_unless_it_is_written_as_an_expression(crib: Cr
     assert {pattern: [match["line"] for match in result["matches"]] for pattern, result in found.items()} == wanted
 
 
-async def test_an_expression_is_answered_for_many_files_at_once(crib: Crib) -> None:
+async def test_expression_works_across_many_files(crib: Crib) -> None:
     for number in range(300):
         (crib.project / f"{number:03}.txt").write_text(f"first\nnumber {number}\nlast\n")
 
@@ -298,7 +298,7 @@ async def test_an_expression_is_answered_for_many_files_at_once(crib: Crib) -> N
     assert result["stats"]["filesScanned"] == 300
 
 
-async def test_an_expression_that_cannot_be_read_is_told(crib: Crib) -> None:
+async def test_invalid_expression_is_reported(crib: Crib) -> None:
     place(crib.project, {"a.txt": "a\n"})
 
     for pattern in ("/(/", "/[z-a]/", "/a{99999}/", "/((((a{1,200}){1,200}){1,200}){1,200})/", "/\ud800/"):
@@ -308,7 +308,7 @@ async def test_an_expression_that_cannot_be_read_is_told(crib: Crib) -> None:
 
 
 @pytest.mark.req("TL-6", part="a hostile pattern in fs.search costs at most its time limit")
-async def test_an_expression_that_explodes_is_ended(crib: Crib) -> None:
+async def test_exponential_expression_is_ended(crib: Crib) -> None:
     place(crib.project, {"a.txt": "a" * 20_011 + "\n"})
     impatient = await speaker(crib, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
 
@@ -319,7 +319,7 @@ async def test_an_expression_that_explodes_is_ended(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-10", part="read as text")
-async def test_a_virtual_file_is_read_and_searched_by_its_own_path(crib: Crib) -> None:
+async def test_virtual_file_is_read_and_searched_by_its_own_path(crib: Crib) -> None:
     session = await SessionStore(crib.database).create(Tenant.of(crib.caller), title="hello needle")
     chat = f"@project/chats/{session.id}.chat"
 
@@ -332,7 +332,7 @@ async def test_a_virtual_file_is_read_and_searched_by_its_own_path(crib: Crib) -
 
 
 @pytest.mark.req("WS-4", part="fs.search")
-async def test_what_an_agent_may_not_read_it_does_not_find(crib: Crib) -> None:
+async def test_search_finds_nothing_that_an_agent_may_not_read(crib: Crib) -> None:
     place(crib.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
     os.link(crib.project / "open.txt", crib.project / "twin.txt")
     place(crib.project, {"plain.txt": "needle"})
@@ -345,7 +345,7 @@ async def test_what_an_agent_may_not_read_it_does_not_find(crib: Crib) -> None:
     assert [match["path"] for match in found["matches"]] == ["@project/plain.txt"]
 
 
-async def test_search_of_nothing_is_told(crib: Crib) -> None:
+async def test_empty_search_is_rejected(crib: Crib) -> None:
     assert code_of(await told(crib, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
     assert code_of(await told(crib, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
     assert code_of(await told(crib, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
@@ -357,7 +357,7 @@ async def test_search_of_nothing_is_told(crib: Crib) -> None:
 
 @pytest.mark.req("WS-1", part="both zones are read and written")
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
-async def test_write_makes_a_file_and_the_folders_above_it(crib: Crib, mount: str) -> None:
+async def test_write_creates_a_file_and_its_parent_folders(crib: Crib, mount: str) -> None:
     result = await told(crib, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
 
     assert result == {
@@ -370,7 +370,7 @@ async def test_write_makes_a_file_and_the_folders_above_it(crib: Crib, mount: st
     assert (root / "a" / "b.txt").read_text() == "new €\n"
 
 
-async def test_write_replaces_what_is_there_and_every_content_stays_in_the_history(crib: Crib) -> None:
+async def test_write_replaces_a_file_and_the_history_keeps_every_content(crib: Crib) -> None:
     await told(crib, "fs.write", path="@project/a.txt", content="one")
     (crib.project / "b.txt").write_text("disk only")
 
@@ -408,7 +408,7 @@ async def test_write_limits(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-8", part="ifMatchSha256")
-async def test_a_write_on_a_content_that_is_no_longer_there_is_refused(crib: Crib) -> None:
+async def test_write_with_a_stale_hash_is_rejected(crib: Crib) -> None:
     await told(crib, "fs.write", path="@project/a.txt", content="one")
     arguments = {"path": "@project/a.txt", "content": "two"}
 
@@ -422,7 +422,7 @@ async def test_a_write_on_a_content_that_is_no_longer_there_is_refused(crib: Cri
     assert not (crib.project / "b.txt").exists()
 
 
-async def test_a_folder_is_not_written_over(crib: Crib) -> None:
+async def test_folder_is_not_overwritten(crib: Crib) -> None:
     (crib.project / "folder").mkdir()
 
     assert code_of(await told(crib, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
@@ -463,7 +463,7 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(cri
     }
 
 
-async def test_a_patch_that_changes_nothing_makes_no_version(crib: Crib) -> None:
+async def test_patch_that_changes_nothing_creates_no_version(crib: Crib) -> None:
     await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     patch = {"operation": "updateFrontmatter", "update": {"stepsCompleted": {"append": ["plan"]}}}
 
@@ -484,7 +484,7 @@ async def test_apply_patch_if_match_sha256_mismatch_fails(crib: Crib) -> None:
     assert (await patched(ifMatchSha256=hexed(WORKFLOW).upper()))["ok"]
 
 
-async def test_apply_patch_of_frontmatter_that_cannot_be_read_fails(crib: Crib) -> None:
+async def test_apply_patch_of_malformed_frontmatter_fails(crib: Crib) -> None:
     await told(crib, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
 
@@ -494,7 +494,7 @@ async def test_apply_patch_of_frontmatter_that_cannot_be_read_fails(crib: Crib) 
     assert (state_of(crib, crib.caller) / "workflow.md").read_text() == "---\na: [\n---\n"
 
 
-async def test_apply_patch_knows_one_operation_and_one_mount(crib: Crib) -> None:
+async def test_apply_patch_supports_one_operation_and_one_mount(crib: Crib) -> None:
     update = {"operation": "updateFrontmatter", "update": {}}
     for mount in ("project", "central", "pkg"):
         crib.mount(mount).joinpath("w.md").write_text(WORKFLOW)
@@ -506,7 +506,7 @@ async def test_apply_patch_knows_one_operation_and_one_mount(crib: Crib) -> None
     assert code_of(await told(crib, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
 
 
-# What all of them do alike
+# What they have in common
 
 EVERY: dict[str, dict[str, Any]] = {
     "fs.list": {},
@@ -519,14 +519,14 @@ OUTSIDE = ["@foo/a", "/etc/passwd", "etc/passwd", "@project/../evil.txt", "@stat
 
 
 @pytest.mark.req("WS-2", part="@mount paths")
-async def test_a_path_that_names_no_mount_or_leaves_it_is_a_violation(crib: Crib) -> None:
+async def test_path_that_names_no_mount_or_leaves_it_is_a_violation(crib: Crib) -> None:
     for tool, arguments in EVERY.items():
         codes = {path: code_of(await told(crib, tool, path=path, **arguments)) for path in OUTSIDE}
         assert codes == dict.fromkeys(OUTSIDE, "E_SANDBOX_VIOLATION"), tool
 
 
 @pytest.mark.req("WS-3", part="links that lead out")
-async def test_a_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) -> None:
+async def test_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("secret x\n")
     state = state_of(crib, crib.caller)
     (state / "out").symlink_to(tmp_path)
@@ -542,7 +542,7 @@ async def test_a_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) 
     assert not (tmp_path / "new.md").exists()
 
 
-async def test_a_link_that_stays_inside_is_not_followed_and_says_so(crib: Crib) -> None:
+async def test_link_that_stays_inside_is_not_followed_and_reported(crib: Crib) -> None:
     state = state_of(crib, crib.caller)
     (state / "a.md").write_text("x\n")
     (state / "link.md").symlink_to("a.md")
@@ -553,14 +553,14 @@ async def test_a_link_that_stays_inside_is_not_followed_and_says_so(crib: Crib) 
         assert "symbolic link" in result["error"]["message"]
 
 
-async def test_a_wrong_argument_is_a_failure_of_the_dialect(crib: Crib) -> None:
+async def test_invalid_argument_is_a_failure_of_the_dialect(crib: Crib) -> None:
     for tool, arguments in EVERY.items():
         result = await told(crib, tool, path=5, colour="red", **arguments)
         assert code_of(result) == "E_INTERNAL"
         assert set(result["error"]["details"]["fields"]) == {"path", "colour"}
 
 
-async def test_a_refused_permission_is_no_violation(crib: Crib) -> None:
+async def test_denied_permission_is_no_violation(crib: Crib) -> None:
     agent = await speaker(crib, tool_permissions={"fs.write": {"allowed": True, "paths": ["src/**"]}})
 
     elsewhere = await told(crib, "fs.write", agent, path="@project/a", content="x")
@@ -571,7 +571,7 @@ async def test_a_refused_permission_is_no_violation(crib: Crib) -> None:
 
 
 @pytest.mark.req("AU-1", part="failures that a dialect tells are written down as failures")
-async def test_the_book_knows_what_became_of_a_call(crib: Crib) -> None:
+async def test_audit_log_has_the_outcome_of_a_call(crib: Crib) -> None:
     for path in ("@project/none", "@project/../x"):
         await told(crib, "fs.read", path=path)
 

@@ -1,4 +1,4 @@
-"""The `project` toolset: `read_file` and `list_directory`, under the names of the tests that their authors list.
+"""The `project` toolset: `read_file` and `list_directory`, under the test names that their authors list.
 
 Of the registry's three tests, "returns definitions for all registered tools" and "get returns tool by name" are here;
 "get returns undefined for unknown tool" is `test_get_unknown_tool_returns_none` in the registry's own tests. `isError`
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.req("TL-3", part="project")
 
 @pytest.fixture
 def crib(crib: Crib) -> Crib:
-    """With the files that the listed tests expect."""
+    """Create the files that the listed tests expect."""
     contents = {"hello.txt": "Hello, world!", "sub/nested.txt": "nested content", "file-a.txt": "a"}
     for name, content in contents.items():
         (crib.project / name).parent.mkdir(exist_ok=True)
@@ -86,14 +86,14 @@ async def test_returns_error_when_path_is_missing(crib: Crib) -> None:
     assert (await told(crib, "read_file", path=""))["is_error"] is True
 
 
-async def test_a_directory_is_not_read_and_the_error_names_the_tool_for_it(crib: Crib) -> None:
+async def test_directory_is_not_read_and_the_error_names_the_tool_for_it(crib: Crib) -> None:
     assert await told(crib, "read_file", path="sub") == {
         "output": "Error: 'sub' is a directory, not a file. Use list_directory instead.",
         "is_error": True,
     }
 
 
-async def test_an_absolute_path_is_outside(crib: Crib) -> None:
+async def test_absolute_path_is_outside(crib: Crib) -> None:
     for tool in ("read_file", "list_directory"):
         result = await told(crib, tool, path=str(crib.project / "sub"))
         assert (result["is_error"], "outside" in result["output"]) == (True, True)
@@ -143,7 +143,7 @@ async def test_defaults_to_project_root_when_path_is_omitted(crib: Crib) -> None
 
 
 @pytest.mark.req("WS-3", part="links that lead out")
-async def test_a_link_that_leads_out_is_outside_for_both(crib: Crib, tmp_path: Path) -> None:
+async def test_link_that_leads_out_is_outside_for_both(crib: Crib, tmp_path: Path) -> None:
     (crib.project / "out").symlink_to(tmp_path)
 
     for tool in ("read_file", "list_directory"):
@@ -152,7 +152,7 @@ async def test_a_link_that_leads_out_is_outside_for_both(crib: Crib, tmp_path: P
             assert (result["is_error"], "outside" in result["output"]) == (True, True), (tool, path)
 
 
-async def test_a_refused_permission_is_an_error_and_not_outside(crib: Crib) -> None:
+async def test_denied_permission_is_an_error_and_not_outside(crib: Crib) -> None:
     agent = await speaker(crib, tool_permissions={"read_file": {"allowed": True, "paths": ["sub/**"]}})
 
     result = await told(crib, "read_file", agent, path="hello.txt")

@@ -1,4 +1,4 @@
-"""`read_result`: whose calls an agent reads on in, and what is said where nothing can be read."""
+"""`read_result`: which calls an agent may read on, and the errors when there is nothing to read."""
 
 from uuid import uuid4
 
@@ -28,7 +28,7 @@ async def cut_call(crib: Crib, caller: Caller) -> CallId:
     return outcome.call_id
 
 
-async def test_an_agent_reads_on_in_the_session_of_the_call_and_in_no_other(crib: Crib) -> None:
+async def test_agent_reads_on_only_in_the_session_of_the_call(crib: Crib) -> None:
     agent = await hired(crib)
     here, elsewhere = await in_session(crib, agent), await in_session(crib, agent)
     call_id = await cut_call(crib, here)
@@ -43,7 +43,7 @@ async def test_an_agent_reads_on_in_the_session_of_the_call_and_in_no_other(crib
         assert "line 100" not in repr(refused)
 
 
-async def test_what_is_not_there_and_what_has_no_result_yet_say_so(crib: Crib) -> None:
+async def test_unknown_call_and_call_without_a_result_are_reported(crib: Crib) -> None:
     agent = await hired(crib, tool_permissions={"write": {"allowed": True}})
     waiting = await asked(crib, agent)
 
@@ -55,7 +55,7 @@ async def test_what_is_not_there_and_what_has_no_result_yet_say_so(crib: Crib) -
     assert "no result yet" in unfinished.error.message
 
 
-async def test_a_small_result_is_read_whole_and_nothing_follows_it(crib: Crib) -> None:
+async def test_small_result_is_read_completely_and_nothing_follows_it(crib: Crib) -> None:
     agent = await in_session(crib, await hired(crib))
     outcome = await crib.call("file_info", agent, path="/large.txt")
 

@@ -1,4 +1,4 @@
-"""What the dialects and the journal ask of the disk: files in pieces, and logs that only grow, all below the root."""
+"""Disk operations of the dialects and the journal: reading files in chunks and appending to logs, below the root."""
 
 import os
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def at(path: str) -> WorkspacePath:
     return WorkspacePath(Mount.STATE, path)
 
 
-def test_a_file_comes_in_pieces_that_make_the_whole(disk: MountWriter, root: Path) -> None:
+def test_file_is_read_in_chunks_that_make_the_complete_content(disk: MountWriter, root: Path) -> None:
     body = os.urandom(2_500_000)
     (root / "a").write_bytes(body)
 
@@ -49,9 +49,7 @@ def test_a_file_comes_in_pieces_that_make_the_whole(disk: MountWriter, root: Pat
     assert len(pieces) >= 3
 
 
-def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(
-    disk: MountWriter, root: Path, tmp_path: Path
-) -> None:
+def test_only_regular_files_inside_the_root_are_read_in_chunks(disk: MountWriter, root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (root / "out").symlink_to(tmp_path / "secret")
     (root / "file").write_text("x")
@@ -70,7 +68,7 @@ def test_what_is_no_plain_file_inside_the_root_comes_in_no_pieces(
             list(disk.pieces(at(path)))
 
 
-def test_a_file_of_several_names_comes_only_to_who_may_have_it(disk: MountWriter, root: Path) -> None:
+def test_hard_linked_file_is_read_only_if_hard_links_are_allowed(disk: MountWriter, root: Path) -> None:
     (root / "a").write_text("x")
     os.link(root / "a", root / "b")
 
@@ -79,13 +77,13 @@ def test_a_file_of_several_names_comes_only_to_who_may_have_it(disk: MountWriter
         list(disk.pieces(at("/a"), hard_links=False))
 
 
-def test_a_log_is_made_grows_and_says_how_long_it_is(disk: MountWriter, root: Path) -> None:
+def test_log_is_created_appended_to_and_returns_its_length(disk: MountWriter, root: Path) -> None:
     assert disk.append(at("/logs/a.jsonl"), b"one\n") == 4
     assert disk.append(at("/logs/a.jsonl"), b"two\n") == 8
     assert (root / "logs" / "a.jsonl").read_bytes() == b"one\ntwo\n"
 
 
-def test_lines_of_several_writers_do_not_mix(disk: MountWriter, root: Path) -> None:
+def test_lines_of_concurrent_writers_do_not_mix(disk: MountWriter, root: Path) -> None:
     lines = [bytes([65 + number]) * 3_000 + b"\n" for number in range(26)]
 
     with ThreadPoolExecutor(8) as writers:
@@ -94,7 +92,7 @@ def test_lines_of_several_writers_do_not_mix(disk: MountWriter, root: Path) -> N
     assert sorted((root / "log").read_bytes().splitlines(keepends=True)) == sorted(lines * 4)
 
 
-def test_nothing_is_appended_through_links_to_pipes_or_where_nothing_is_written(
+def test_nothing_is_appended_through_links_to_pipes_or_to_read_only_paths(
     disk: MountWriter, root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "target").write_text("as it was")

@@ -1,4 +1,4 @@
-"""The `studio` toolset: `file_read` and `file_write`, under the names of the tests that their authors list.
+"""The `studio` toolset: `file_read` and `file_write`, under the test names that their authors list.
 
 The tests of task 5 (types and registry) are in the registry's own tests, where the one that MC-1 supersedes is named.
 """
@@ -85,7 +85,7 @@ async def test_read_binary_file_returns_content(crib: Crib) -> None:
     assert (await told(crib, "file_read", path="a.bin"))["output"] == "\0\x01\ufffdend"
 
 
-async def test_what_is_no_file_and_a_wrong_argument_are_error_results(crib: Crib) -> None:
+async def test_non_file_and_invalid_argument_are_error_results(crib: Crib) -> None:
     (crib.project / "folder").mkdir()
 
     for arguments in ({"path": "folder"}, {"path": ""}, {"path": 5}, {}, {"path": "a", "mode": "r"}):
@@ -161,11 +161,11 @@ async def test_permission_denied_is_an_error_result(crib: Crib) -> None:
     assert too_long["metadata"] == {"code": "TOO_LARGE"}
 
 
-# Zones
+# Mounts
 
 
 @pytest.mark.req("WS-1", part="both zones are read and written")
-async def test_both_zones_are_read_and_written(crib: Crib) -> None:
+async def test_both_mounts_are_read_and_written(crib: Crib) -> None:
     await told(crib, "file_write", path="@central/plan.md", content="central")
     absolute = str(crib.mount("central") / "plan.md")
 
@@ -177,7 +177,7 @@ async def test_both_zones_are_read_and_written(crib: Crib) -> None:
     assert (await told(crib, "file_read", path="@central/plan.md"))["output"] == "new"
 
 
-async def test_an_absolute_path_inside_the_project_is_its_place(crib: Crib) -> None:
+async def test_absolute_path_inside_the_project_is_a_workspace_path(crib: Crib) -> None:
     await told(crib, "file_write", path=f"{crib.project}/src/../a.txt", content="x")
 
     assert (crib.project / "a.txt").read_text() == "x"
@@ -185,7 +185,7 @@ async def test_an_absolute_path_inside_the_project_is_its_place(crib: Crib) -> N
     assert (await told(crib, "file_read", path=str(crib.project)))["is_error"] is True
 
 
-async def test_an_absolute_path_is_judged_like_any_other(crib: Crib) -> None:
+async def test_absolute_path_is_checked_like_any_other(crib: Crib) -> None:
     agent = await speaker(
         crib, tool_permissions={name: {"allowed": True, "paths": ["src/**"]} for name in ("file_read", "file_write")}
     )
@@ -196,7 +196,7 @@ async def test_an_absolute_path_is_judged_like_any_other(crib: Crib) -> None:
     assert type((await crib.call("file_read", agent, path=elsewhere)).error) is PermissionDenied
 
 
-async def test_ones_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> None:
+async def test_persons_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (tmp_path / "alias").symlink_to(own)
@@ -210,5 +210,5 @@ async def test_ones_own_directory_is_the_project(crib: Crib, tmp_path: Path) -> 
         assert (await crib.call("file_write", caller, path=f"{root}/a.txt", content="mine")).succeeded
     assert (own / "a.txt").read_text() == "mine"
     assert type((await crib.call("file_read", caller, path=f"{own}-other/a.txt")).error) is PathOutsideMount
-    # Of another workspace it is outside.
+    # For another workspace it is outside.
     assert type((await crib.call("file_read", path=f"{own}/a.txt")).error) is PathOutsideMount

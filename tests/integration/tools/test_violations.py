@@ -1,4 +1,4 @@
-"""Each toolset's own form of a violation."""
+"""How each toolset reports a violation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("PO-6", part="each toolset's own form")
 
 
 def raised(outcome: Outcome) -> bool:
-    """Told as the error that it is, which HTTP answers with 400 and VALIDATION_ERROR."""
+    """Return whether it is reported as the error that HTTP maps to 400 and VALIDATION_ERROR."""
     return outcome.result is None and outcome.error is not None and outcome.error.code == "VALIDATION_ERROR"
 
 
@@ -27,7 +27,7 @@ def says_outside(outcome: Outcome) -> bool:
     return outcome.result["is_error"] is True and "outside" in outcome.result["output"]
 
 
-# The border: out of the mount by words, out of it by a link, a protected name, and the mount that is read-only.
+# The limits: a path out of the mount, a link out of it, a protected name, and the read-only mount.
 CASES: dict[str, tuple[str, list[dict[str, Any]], Callable[[Outcome], bool]]] = {
     "workspace reads": ("read", [{"path": p} for p in ("/../x", "/out/x", "/.env")], raised),
     "workspace writes": ("write", [{"path": p, "content": ""} for p in ("/../x", "/out/x", "/.env")], raised),
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[str, list[dict[str, Any]], Callable[[Outcome], bool]]] = 
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_violation_takes_the_form_of_its_toolset(crib: Crib, case: str, tmp_path: Path) -> None:
+async def test_violation_has_the_form_of_its_toolset(crib: Crib, case: str, tmp_path: Path) -> None:
     tool, calls, has_its_form = CASES[case]
     (crib.project / "out").symlink_to(tmp_path)
     everything = (*MOUNTS, *PROJECT, *STUDIO, "read", "write")

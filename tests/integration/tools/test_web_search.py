@@ -1,4 +1,4 @@
-"""`web_search` of the `studio` toolset, under the names of the tests that its authors list; then who may use it."""
+"""`web_search` of the `studio` toolset, under the test names that its authors list; then who may use it."""
 
 import logging
 from typing import Any
@@ -139,7 +139,7 @@ async def test_verify_output_format_is_llm_readable_numbered_list(crib: Crib) ->
     ]
 
 
-async def test_ac18_searxng_is_reachable_the_output_holds_its_results(crib: Crib) -> None:
+async def test_ac18_searxng_is_reachable_and_the_output_contains_its_results(crib: Crib) -> None:
     async with loopback(SearXNG()) as searxng:
         result = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
 
@@ -147,7 +147,7 @@ async def test_ac18_searxng_is_reachable_the_output_holds_its_results(crib: Crib
     assert result["is_error"] is False
 
 
-async def test_ac19_searxng_is_down_and_brave_is_configured_its_results_are_given(crib: Crib) -> None:
+async def test_ac19_searxng_is_down_and_brave_results_are_returned(crib: Crib) -> None:
     async with loopback(Brave()) as brave:
         result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
@@ -159,7 +159,7 @@ async def test_ac20_both_fail_is_an_error(crib: Crib) -> None:
     assert (await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))["is_error"] is True
 
 
-# Between finding and failing
+# Between success and failure
 
 
 async def test_engines_that_find_nothing_are_no_error(crib: Crib) -> None:
@@ -173,7 +173,7 @@ async def test_engines_that_find_nothing_are_no_error(crib: Crib) -> None:
     }
 
 
-async def test_an_engine_that_found_nothing_still_counts_when_the_other_fails(crib: Crib) -> None:
+async def test_empty_result_of_one_engine_counts_when_the_other_fails(crib: Crib) -> None:
     async with loopback(SearXNG(results=[])) as searxng:
         result = await told(searching(crib, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv")
 
@@ -201,7 +201,7 @@ async def test_some_results_and_some_unresponsive_engines_count_as_found(crib: C
     assert result["metadata"] == {"provider": "searxng", "resultCount": 3}
 
 
-async def test_a_query_is_sent_as_it_was_asked_but_for_blanks_and_unseen_signs(crib: Crib) -> None:
+async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters(crib: Crib) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
         await told(there, "web_search", query=" what does\n<b> do &amp; why?\x1b[1m\x00 größe=1+1 ")
@@ -213,7 +213,7 @@ async def test_a_query_is_sent_as_it_was_asked_but_for_blanks_and_unseen_signs(c
 
 
 @pytest.mark.req("TL-1", part="web_search")
-async def test_it_is_a_safe_search_that_declares_whom_it_contacts(crib: Crib) -> None:
+async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(crib: Crib) -> None:
     there = searching(crib, searxng="https://searx.example.org/", brave="https://relay.example.org")
     tool = there.engine.registry.require("web_search")
 
@@ -225,7 +225,7 @@ async def test_it_is_a_safe_search_that_declares_whom_it_contacts(crib: Crib) ->
 
 
 @pytest.mark.req("PO-1", part="absent means read-only")
-async def test_a_read_only_agent_may_search_and_is_not_asked(crib: Crib) -> None:
+async def test_read_only_agent_may_search_without_approval(crib: Crib) -> None:
     reader = await hired(crib, toolsets=["studio"])
     async with loopback(SearXNG()) as searxng:
         outcome = await searching(crib, searxng=searxng.origin).call("web_search", reader, query="x")
@@ -235,7 +235,7 @@ async def test_a_read_only_agent_may_search_and_is_not_asked(crib: Crib) -> None
     assert (record.tool, record.decision, record.outcome) == ("web_search", "allow", "done")
 
 
-async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contact_nobody(crib: Crib) -> None:
+async def test_agent_without_permission_or_approval_contacts_no_host(crib: Crib) -> None:
     without = await hired(crib, toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
     supervised = await hired(crib, toolsets=["studio"], trust="supervised")
     async with loopback(SearXNG()) as searxng:
@@ -247,7 +247,7 @@ async def test_an_agent_without_the_permission_and_one_that_must_be_asked_contac
 
 
 @pytest.mark.req("PO-1", part="people act by role")
-async def test_a_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
+async def test_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
         assert (await there.call("web_search", await joined(crib, WorkspaceRole.VIEWER), query="x")).succeeded
@@ -258,7 +258,7 @@ async def test_a_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
 
 
 @pytest.mark.req("PO-2", part="web_search without an engine")
-async def test_without_an_engine_no_model_is_shown_it_and_a_person_is_told_what_to_configure(crib: Crib) -> None:
+async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice(crib: Crib) -> None:
     reader = (await hired(crib, toolsets=["studio"])).agent
     assert reader is not None
 
@@ -273,11 +273,11 @@ async def test_without_an_engine_no_model_is_shown_it_and_a_person_is_told_what_
     assert "TOOLCRIB_BRAVE_API_KEY" in result["output"]
 
 
-# What leaves, and what must not
+# What is sent, and what must not be
 
 
 @pytest.mark.req("SE-1", part="a secret in a query is not sent")
-async def test_a_query_with_a_secret_is_not_sent(crib: Crib) -> None:
+async def test_query_with_a_secret_is_not_sent(crib: Crib) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
         result = await told(there, "web_search", query=f"why is ghp_{'a1' * 18} refused")
@@ -288,7 +288,7 @@ async def test_a_query_with_a_secret_is_not_sent(crib: Crib) -> None:
 
 
 @pytest.mark.req("SE-1", part="the key is in no message")
-async def test_the_key_reaches_brave_and_no_message_log_or_record(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_reaches_brave_and_no_message_log_or_record(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
     wrong = "BSA-another-key-0815"
     caplog.set_level(logging.DEBUG)
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
@@ -319,7 +319,7 @@ async def test_the_key_reaches_brave_and_no_message_log_or_record(crib: Crib, ca
         ({"brave_api_key": SecretStr("k"), "brave_url": "https://u:p@api.search.brave.com/"}, "https://"),
     ],
 )
-async def test_what_cannot_work_or_would_show_the_key_is_refused_at_the_start(
+async def test_configuration_that_cannot_work_or_would_expose_the_key_is_rejected_at_startup(
     crib: Crib, given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(Misconfigured, match=says) as refused:
@@ -328,7 +328,7 @@ async def test_what_cannot_work_or_would_show_the_key_is_refused_at_the_start(
     assert "schlüssel" not in str(refused.value)
 
 
-# By a person's own key
+# With a person's own key
 
 OWN = "BSA-key-of-ada-0815"
 
@@ -339,7 +339,7 @@ async def stored(crib: Crib, key: str = OWN) -> None:
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_a_persons_searches_and_their_agents_go_by_their_own_key_and_nobody_elses_do(crib: Crib) -> None:
+async def test_persons_own_key_serves_only_their_and_their_agents_searches(crib: Crib) -> None:
     await stored(crib)
     agent = await hired(crib, toolsets=["studio"])
     async with loopback(SearXNG()) as searxng, loopback(Brave(key=OWN)) as brave:
@@ -354,7 +354,7 @@ async def test_a_persons_searches_and_their_agents_go_by_their_own_key_and_nobod
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_the_operators_key_does_not_stand_in_for_an_own_one_that_fails(crib: Crib) -> None:
+async def test_operators_key_does_not_replace_a_persons_failing_key(crib: Crib) -> None:
     await stored(crib, "BSA-expired")
     async with loopback(Brave()) as brave:
         result = await told(searching(crib, brave=brave), "web_search", query="x")
@@ -366,7 +366,7 @@ async def test_the_operators_key_does_not_stand_in_for_an_own_one_that_fails(cri
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_an_own_key_offers_the_search_where_the_server_has_no_engine(crib: Crib) -> None:
+async def test_persons_own_key_offers_the_search_where_the_server_has_no_engine(crib: Crib) -> None:
     reader = (await hired(crib, toolsets=["studio"])).agent
     other = await joined(crib, WorkspaceRole.MEMBER)
     assert reader is not None

@@ -1,4 +1,4 @@
-"""A crib whose `web_search` asks the given servers."""
+"""A workspace whose `web_search` uses the given servers."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def searching(crib: Crib, *, searxng: str | None = None, brave: Loopback | str | None = None, **more: Any) -> Crib:
-    """The same workspace behind a gate that knows these engines."""
+    """The same workspace behind a gate with these engines."""
     given: dict[str, Any] = {"searxng_url": searxng, **more}
     if brave is not None:
         origin = brave if isinstance(brave, str) else brave.origin

@@ -1,4 +1,4 @@
-"""SearXNG and Brave as their documentation has them answer. Both are strict: what they would refuse is refused here."""
+"""SearXNG and Brave with the responses of their documentation. Both reject what the real services reject."""
 
 import json
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ def _searxng_results(count: int) -> list[dict[str, Any]]:
 
 @dataclass
 class Brave:
-    """``/res/v1/web/search`` for one key, as long as ``left`` requests are left of its plan."""
+    """``/res/v1/web/search`` for one key whose plan has ``left`` requests left."""
 
     count: int = 20
     left: int = 1_000_000
@@ -84,7 +84,7 @@ class Brave:
         if token is None:
             return brave_error(422, "VALIDATION", "Unable to validate request parameter(s)")
         if token != self.key:
-            # Its words repeat the token, as a careless server's might.
+            # Its message repeats the token, as a careless server's might.
             return brave_error(
                 422, "SUBSCRIPTION_TOKEN_INVALID", f"The provided subscription token {token} is invalid."
             )

@@ -1,4 +1,4 @@
-"""An HTTP server on this machine for answers that no decent library would give: late, endless, broken."""
+"""A local HTTP server for responses that no proper library would give: late, endless, broken."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """The body is sent ``pieces`` times, ``pause`` seconds apart; ``stay`` keeps the connection open afterwards."""
+    """Sends the body ``pieces`` times, ``pause`` seconds apart; ``stay`` keeps the connection open afterwards."""
 
     status: int = 200
     body: bytes = b""
@@ -34,7 +34,7 @@ Handler = Callable[[Request], Awaitable[Reply]]
 
 @dataclass
 class Loopback:
-    """A server that answers as ``handler`` says, and remembers what it was asked and how much it could send."""
+    """A server that responds as ``handler`` defines, and keeps the requests and how much it could send."""
 
     handler: Handler
     port: int = 0
@@ -91,7 +91,7 @@ async def loopback(handler: Handler) -> AsyncIterator[Loopback]:
         try:
             yield served
         finally:
-            # Those that still hold on to a connection.
+            # Handlers that still hold a connection.
             for task in served.answering:
                 task.cancel()
             await asyncio.gather(*served.answering, return_exceptions=True)

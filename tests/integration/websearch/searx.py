@@ -1,4 +1,4 @@
-"""A real searx, as Debian packages it: SearXNG's predecessor, with the same JSON. It asks a server of ours."""
+"""A real searx, as Debian packages it: SearXNG's predecessor, with the same JSON. It queries a server of ours."""
 
 import os
 import random
@@ -38,7 +38,7 @@ default_doi_resolver: oadoi.org
 
 @contextmanager
 def searx(directory: Path, source: str) -> Iterator[str]:
-    """Starts it, waits until it answers, gives its address, and ends it. It finds what ``source`` gives it."""
+    """Start it, wait until it responds, yield its URL, and stop it. Its results come from ``source``."""
     port = _free_port()
     settings = directory / "settings.yml"
     settings.write_text(_SETTINGS.format(port=port, source=source))

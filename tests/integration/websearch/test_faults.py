@@ -1,4 +1,4 @@
-"""Engines that are slow, endless, broken or hostile: each fails with its reason and within its time."""
+"""Engines that are slow, endless, broken or hostile: each fails with its reason and within its time limit."""
 
 import asyncio
 import gzip
@@ -40,7 +40,7 @@ def always(reply: Reply) -> Handler:
 
 
 async def failure(engine: str, handler: Handler, *, seconds: float = 10.0, query: str = "x") -> str:
-    """Why the engine did not search."""
+    """Return why the engine failed."""
     async with loopback(handler) as served:
         with pytest.raises(EngineFailed) as failed:
             await ENGINES[engine](served.origin).search(query, most=5, seconds=seconds)
@@ -57,13 +57,13 @@ async def failure(engine: str, handler: Handler, *, seconds: float = 10.0, query
     ],
     ids=["after the head", "in the middle", "after every byte"],
 )
-async def test_an_engine_that_hangs_is_left_after_its_time(engine: str, reply: Reply, says: str) -> None:
+async def test_hanging_engine_times_out(engine: str, reply: Reply, says: str) -> None:
     async with asyncio.timeout(PATIENCE):
         assert await failure(engine, always(reply), seconds=0.2) == says
 
 
 @BOTH
-async def test_an_engine_that_says_nothing_at_all_is_left_after_its_time(engine: str) -> None:
+async def test_silent_engine_times_out(engine: str) -> None:
     never = asyncio.Event()
 
     async def silent(_: Request) -> Reply:
@@ -74,7 +74,7 @@ async def test_an_engine_that_says_nothing_at_all_is_left_after_its_time(engine:
 
 
 @BOTH
-async def test_an_answer_of_50_megabytes_is_left_at_two(engine: str) -> None:
+async def test_response_of_50_megabytes_is_cut_at_two(engine: str) -> None:
     async with loopback(always(Reply(body=MEGABYTE, pieces=50))) as served:
         with pytest.raises(EngineFailed, match="larger than 2,000,000 bytes"):
             await ENGINES[engine](served.origin).search("x", most=5, seconds=10)
@@ -83,7 +83,7 @@ async def test_an_answer_of_50_megabytes_is_left_at_two(engine: str) -> None:
 
 
 @BOTH
-async def test_a_packed_answer_is_unpacked_no_further_than_two_megabytes(engine: str) -> None:
+async def test_compressed_response_is_decompressed_up_to_two_megabytes(engine: str) -> None:
     bomb = gzip.compress(MEGABYTE * 100)
 
     assert len(bomb) < MOST_BYTES
@@ -97,7 +97,7 @@ async def test_a_packed_answer_is_unpacked_no_further_than_two_megabytes(engine:
     assert peak < 20_000_000
 
 
-async def test_a_packed_answer_is_read() -> None:
+async def test_compressed_response_is_read() -> None:
     found = {"results": [{"title": "t", "url": "https://a.example/", "content": "c"}]}
     packed = Reply(body=gzip.compress(json.dumps(found).encode()), headers={"Content-Encoding": "gzip"})
     async with loopback(always(packed)) as served:
@@ -125,13 +125,13 @@ async def test_a_packed_answer_is_read() -> None:
         (Reply(204), "HTTP 204"),
     ],
 )
-async def test_what_is_no_answer_is_told_as_such(engine: str, reply: Reply, says: str) -> None:
+async def test_malformed_response_is_reported(engine: str, reply: Reply, says: str) -> None:
     assert says in await failure(engine, always(reply))
 
 
 @BOTH
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(engine: str, status: int) -> None:
+async def test_redirect_is_not_followed_and_the_key_is_sent_nowhere_else(engine: str, status: int) -> None:
     async with loopback(Brave()) as elsewhere:
         location = {"Location": f"{elsewhere.origin}/res/v1/web/search?q=x"}
         said = await failure(engine, always(Reply(status, headers=location)))
@@ -141,7 +141,7 @@ async def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(engine: 
 
 
 @BOTH
-async def test_a_server_that_is_no_http_server_is_a_failure(engine: str) -> None:
+async def test_server_that_does_not_speak_http_is_a_failure(engine: str) -> None:
     async def gibber(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP\r\n")
         writer.close()
@@ -153,23 +153,23 @@ async def test_a_server_that_is_no_http_server_is_a_failure(engine: str) -> None
 
 
 @BOTH
-async def test_a_hostile_list_of_results_costs_little(engine: str) -> None:
+async def test_hostile_result_list_costs_little(engine: str) -> None:
     useless = [{"url": "x:"}] * 60_000
     async with loopback(always(as_json({"results": useless, "web": {"results": useless}}))) as served:
         assert await ENGINES[engine](served.origin).search("x", most=5, seconds=10) == []
 
 
-async def test_searxng_without_json_says_what_to_add() -> None:
+async def test_searxng_without_json_reports_what_to_add() -> None:
     said = await failure("searxng", SearXNG(formats=("html",)))
 
     assert "add `json` to `search.formats`" in said
 
 
-async def test_searxng_that_limits_us_says_what_to_do() -> None:
+async def test_rate_limit_of_searxng_reports_what_to_do() -> None:
     assert "limiter" in await failure("searxng", always(Reply(429, b"Too Many Requests", "text/plain")))
 
 
-async def test_a_query_cannot_command_searxng() -> None:
+async def test_query_cannot_command_searxng() -> None:
     async with loopback(SearXNG()) as served:
         engine = searxng.SearXNG(served.origin)
         assert len(await engine.search("!!g  <9 a<b x", most=5, seconds=5)) == 3
@@ -177,7 +177,7 @@ async def test_a_query_cannot_command_searxng() -> None:
     assert served.queries == ["g 9 a<b x"]
 
 
-async def test_what_the_operator_puts_into_searxngs_address_is_kept() -> None:
+async def test_operators_parameters_in_the_searxng_url_are_kept() -> None:
     async with loopback(always(as_json({"results": []}))) as served:
         url = f"{served.origin.replace('//', '//ada:pass@')}/searx/?engines=bing,brave&language=en#top"
         assert await searxng.SearXNG(url).search("x&format=csv", most=5, seconds=5) == []
@@ -203,17 +203,17 @@ async def test_what_the_operator_puts_into_searxngs_address_is_kept() -> None:
         ),
     ],
 )
-async def test_braves_refusals_say_what_to_do(reply: Reply, says: str) -> None:
+async def test_brave_errors_report_what_to_do(reply: Reply, says: str) -> None:
     assert says in await failure("brave", always(reply))
 
 
-async def test_brave_is_not_asked_what_it_would_refuse() -> None:
+async def test_query_that_brave_would_reject_is_not_sent() -> None:
     handler = Brave()
     assert "at most 50 words" in await failure("brave", handler, query=" ".join("x" * 51))
     assert handler.left == 1_000_000
 
 
-async def test_results_that_cannot_be_visited_are_left_out_and_the_others_stay() -> None:
+async def test_results_that_cannot_be_visited_are_skipped_and_the_others_stay() -> None:
     addresses: list[Any] = [
         None, 7, "", "javascript:alert(1)", "data:text/html,x", "ftp://a.example/", "file:///etc/passwd",
         "//a.example/", "https://", "https://bank.example@evil.example/", "https://a.example/\nb",
@@ -228,10 +228,10 @@ async def test_results_that_cannot_be_visited_are_left_out_and_the_others_stay()
     assert [page.address for page in found] == ["https://good.example/ü?q=1#2"]
 
 
-# In their order
+# In order
 
 
-async def test_one_that_hangs_leaves_time_for_the_next() -> None:
+async def test_hanging_engine_leaves_time_for_the_next() -> None:
     told: list[str] = []
     async with loopback(always(Reply(stay=True))) as hanging, loopback(Brave()) as good:
         engines = (ENGINES["searxng"](hanging.origin), ENGINES["brave"](good.origin))
@@ -252,7 +252,7 @@ async def _searched(engines: Sequence[SearchEngine], told: list[str]) -> SearchR
 
 
 class Third:
-    """An engine of someone else's."""
+    """A third-party engine."""
 
     name = "third"
     host = "third.example"
@@ -262,7 +262,7 @@ class Third:
 
 
 @pytest.mark.req("SE-1", part="more providers plug in")
-async def test_another_engine_is_a_class_of_the_same_form() -> None:
+async def test_third_party_engine_is_a_class_with_the_same_interface() -> None:
     chain = FallbackSearch((ENGINES["searxng"]("http://127.0.0.1:1"), Third()))
 
     found = await chain.search("x", most=5, deadline=monotonic() + 10, tell=lambda _: None)
@@ -271,7 +271,7 @@ async def test_another_engine_is_a_class_of_the_same_form() -> None:
     assert chain.hosts == ("127.0.0.1", "third.example")
 
 
-async def test_a_search_that_is_cancelled_ends_at_once_and_asks_nobody_else() -> None:
+async def test_cancelled_search_ends_at_once_and_queries_no_other_engine() -> None:
     asked = asyncio.Event()
 
     async def hang(_: Request) -> Reply:
@@ -291,7 +291,7 @@ async def test_a_search_that_is_cancelled_ends_at_once_and_asks_nobody_else() ->
     assert good.requests == []
 
 
-async def test_many_searches_at_once_do_not_wait_for_one_that_hangs() -> None:
+async def test_concurrent_searches_do_not_wait_for_one_that_hangs() -> None:
     async with loopback(always(Reply(stay=True))) as hanging, loopback(SearXNG()) as good:
         slow = asyncio.create_task(ENGINES["searxng"](hanging.origin).search("x", most=5, seconds=30))
         engine = ENGINES["searxng"](good.origin)
@@ -313,9 +313,7 @@ async def test_without_time_left_the_engines_fail_instead_of_waiting() -> None:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-async def test_what_runs_on_this_machine_is_not_asked_through_a_proxy(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_local_engine_is_not_queried_through_a_proxy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with loopback(SearXNG()) as served:
         assert len(await searxng.SearXNG(served.origin).search("x", most=5, seconds=5)) == 3

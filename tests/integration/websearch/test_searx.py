@@ -1,4 +1,4 @@
-"""A real searx, which asks a JSON server of ours: what it says is what we understand."""
+"""A real searx, which queries a JSON server of ours: we parse its responses correctly."""
 
 import json
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.req("SE-1", part="a real searx"), pytest.mark.xdist_gr
 
 @dataclass
 class Source:
-    """What searx finds: a reply that each test may change."""
+    """The reply that searx finds; each test may change it."""
 
     reply: Reply
 
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Standing:
-    """A searx that runs, and where its results come from."""
+    """A running searx, and the source of its results."""
 
     url: str
     source: Source
@@ -47,7 +47,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
             yield Standing(url, source, served)
 
 
-async def test_its_results_are_given_as_a_numbered_list(crib: Crib, running: Standing) -> None:
+async def test_its_results_are_returned_as_a_numbered_list(crib: Crib, running: Standing) -> None:
     running.source.reply = results(*pages(3, by="real"))
 
     result = await told(searching(crib, searxng=running.url), "web_search", query="größe & <order>", max_results=2)
@@ -61,7 +61,7 @@ async def test_its_results_are_given_as_a_numbered_list(crib: Crib, running: Sta
     assert running.served.queries[-1] == "größe & <order>"
 
 
-async def test_it_finds_nothing_and_brave_is_asked(crib: Crib, running: Standing) -> None:
+async def test_without_results_brave_is_queried(crib: Crib, running: Standing) -> None:
     running.source.reply = results()
     async with loopback(Brave()) as brave:
         alone = await told(searching(crib, searxng=running.url), "web_search", query="nothing")
@@ -72,7 +72,7 @@ async def test_it_finds_nothing_and_brave_is_asked(crib: Crib, running: Standing
 
 
 @pytest.mark.parametrize("reply", [Reply(500, b"down"), Reply(body=b"{")], ids=["an error", "nonsense"])
-async def test_its_only_engine_fails_and_that_is_a_failure(crib: Crib, running: Standing, reply: Reply) -> None:
+async def test_failure_of_its_only_engine_is_a_failure(crib: Crib, running: Standing, reply: Reply) -> None:
     running.source.reply = reply
     async with loopback(Brave()) as brave:
         alone = await told(searching(crib, searxng=running.url), "web_search", query="fails")
@@ -83,7 +83,7 @@ async def test_its_only_engine_fails_and_that_is_a_failure(crib: Crib, running: 
     assert both["metadata"]["provider"] == "brave"
 
 
-async def test_a_bang_that_would_send_us_elsewhere_is_searched_for_instead(crib: Crib, running: Standing) -> None:
+async def test_bang_that_would_redirect_is_searched_for_instead(crib: Crib, running: Standing) -> None:
     running.source.reply = results(*pages(1, by="real"))
 
     result = await told(searching(crib, searxng=running.url), "web_search", query="!!g x")
@@ -92,7 +92,7 @@ async def test_a_bang_that_would_send_us_elsewhere_is_searched_for_instead(crib:
     assert running.served.queries[-1] == "g x"
 
 
-async def test_what_is_no_result_does_not_hide_the_others(crib: Crib, running: Standing) -> None:
+async def test_malformed_result_does_not_hide_the_others(crib: Crib, running: Standing) -> None:
     good = pages(1, by="real")[0]
     running.source.reply = results(
         {"title": "x", "url": "javascript:alert(1)", "text": "x"}, {**good, "text": "<b>a</b> &amp; b"}

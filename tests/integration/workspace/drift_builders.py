@@ -1,4 +1,4 @@
-"""What happens to a file on disk behind the history's back, and how the history tells of it."""
+"""Changes to a file on disk without the history, and the history's versions of it."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def replaced(path: Path) -> None:
 
 
 def same_size_and_mtime(path: Path) -> None:
-    """As long as before, and dated as before."""
+    """With the same length and the same mtime as before."""
     before = path.stat()
     path.write_text("their\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -77,7 +77,7 @@ OTHERWISE: dict[str, Callable[[Path], None]] = {
 
 
 async def history(crib: Crib, file_id: str) -> list[dict[str, Any]]:
-    """A file's versions, the oldest first."""
+    """Return a file's versions, oldest first."""
     return list((await crib.result("file_versions", file_id=file_id))["versions"])[::-1]
 
 

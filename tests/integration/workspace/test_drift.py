@@ -1,4 +1,4 @@
-"""What others do on disk is noticed, booked as theirs, and never overwritten silently."""
+"""External changes on disk are detected, tracked as external, and never overwritten silently."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.req("WS-7", part="changes behind the database’s back"
 
 
 @pytest.mark.parametrize("how", CONTENT)
-async def test_a_file_changed_on_disk_is_read_as_it_is_and_booked_as_external(crib: Crib, how: str) -> None:
+async def test_file_changed_on_disk_is_read_as_it_is_and_tracked_as_external(crib: Crib, how: str) -> None:
     file_id = (await crib.result("write", path="/d/a.txt", content="mine!\n"))["file_id"]
     await crib.result("read", path="/d/a.txt")
     path = crib.project / "d" / "a.txt"
@@ -27,7 +27,7 @@ async def test_a_file_changed_on_disk_is_read_as_it_is_and_booked_as_external(cr
     first, second = await history(crib, file_id)
     assert (await crib.result("file_version", version_id=first["version_id"]))["content"] == "mine!\n"
     assert second["hash"] == read["hash"]
-    # Once booked, it is not booked again.
+    # Once tracked, it is not tracked again.
     await crib.result("read", path="/d/a.txt")
     assert await authors(crib, file_id) == ["user", "external"]
 
@@ -44,7 +44,7 @@ async def test_a_file_changed_on_disk_is_read_as_it_is_and_booked_as_external(cr
     ],
     ids=["write", "edit", "touch", "rm", "mv"],
 )
-async def test_what_others_wrote_is_in_the_history_before_anything_is_put_on_top(
+async def test_external_content_is_in_the_history_before_it_is_overwritten(
     crib: Crib, how: str, tool: str, arguments: dict[str, Any]
 ) -> None:
     file_id = (await crib.result("write", path="/a.txt", content="mine!\n"))["file_id"]
@@ -58,7 +58,7 @@ async def test_what_others_wrote_is_in_the_history_before_anything_is_put_on_top
     assert (await crib.result("file_version", version_id=second["version_id"]))["content"] == theirs
 
 
-async def test_a_mode_that_was_changed_is_booked_and_kept(crib: Crib) -> None:
+async def test_changed_mode_is_tracked_and_kept(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/run.sh", content="#!/bin/sh\n"))["file_id"]
     (crib.project / "run.sh").chmod(0o755)
 
@@ -69,7 +69,7 @@ async def test_a_mode_that_was_changed_is_booked_and_kept(crib: Crib) -> None:
     assert (crib.project / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
-async def test_a_file_deleted_on_disk_is_deleted_in_the_history_and_can_be_restored(crib: Crib) -> None:
+async def test_file_deleted_on_disk_is_deleted_in_the_history_and_can_be_restored(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a.txt", content="mine\n"))["file_id"]
     OTHERWISE["deleted"](crib.project / "a.txt")
 
@@ -83,7 +83,7 @@ async def test_a_file_deleted_on_disk_is_deleted_in_the_history_and_can_be_resto
     assert (crib.project / "a.txt").read_text() == "mine\n"
 
 
-async def test_a_path_deleted_on_disk_is_free_for_a_new_file(crib: Crib) -> None:
+async def test_path_deleted_on_disk_is_free_for_a_new_file(crib: Crib) -> None:
     old = await crib.result("write", path="/a.txt", content="mine\n")
     OTHERWISE["deleted"](crib.project / "a.txt")
 
@@ -94,7 +94,7 @@ async def test_a_path_deleted_on_disk_is_free_for_a_new_file(crib: Crib) -> None
     assert (crib.project / "a.txt").read_text() == "new\n"
 
 
-async def test_a_file_that_has_become_a_folder_is_one(crib: Crib) -> None:
+async def test_file_replaced_by_a_folder_becomes_a_folder(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
     OTHERWISE["folder now"](crib.project / "a")
 
@@ -109,7 +109,7 @@ async def test_a_file_that_has_become_a_folder_is_one(crib: Crib) -> None:
     assert (await crib.result("read", path="/a/inside"))["content"] == "theirs\n"
 
 
-async def test_a_file_that_has_become_a_link_is_not_followed_and_not_replaced(crib: Crib) -> None:
+async def test_file_replaced_by_a_link_is_not_followed_and_not_replaced(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
     OTHERWISE["link now"](crib.project / "a")
 
@@ -127,7 +127,7 @@ async def test_a_file_that_has_become_a_link_is_not_followed_and_not_replaced(cr
     assert await authors(crib, file_id) == ["user", "external"]
 
 
-async def test_a_file_that_has_become_a_fifo_is_gone_and_its_place_is_not_taken(crib: Crib) -> None:
+async def test_file_replaced_by_a_fifo_is_deleted_and_its_path_is_not_reused(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a", content="mine\n"))["file_id"]
     (crib.project / "a").unlink()
     os.mkfifo(crib.project / "a")
@@ -140,7 +140,7 @@ async def test_a_file_that_has_become_a_fifo_is_gone_and_its_place_is_not_taken(
     assert (crib.project / "a").is_fifo()
 
 
-async def test_a_folder_deleted_on_disk_takes_its_children_along(crib: Crib) -> None:
+async def test_folder_deleted_on_disk_deletes_its_children(crib: Crib) -> None:
     ids = {
         path: (await crib.result("write", path=path, content=path))["file_id"]
         for path in ("/d/a.txt", "/d/e/b.txt", "/dd.txt")
@@ -162,7 +162,7 @@ async def test_a_folder_deleted_on_disk_takes_its_children_along(crib: Crib) -> 
     assert live == [("/dd.txt",)]
 
 
-async def test_a_folder_that_has_become_a_file_takes_its_children_along(crib: Crib) -> None:
+async def test_folder_replaced_by_a_file_deletes_its_children(crib: Crib) -> None:
     child = (await crib.result("write", path="/d/a.txt", content="a"))["file_id"]
     wipe(crib.project / "d")
     (crib.project / "d").write_text("a file now\n")
@@ -175,11 +175,11 @@ async def test_a_folder_that_has_become_a_file_takes_its_children_along(crib: Cr
     assert live == [("/d", "file")]
 
 
-async def test_a_change_in_the_very_tick_of_our_own_write_is_not_overwritten(crib: Crib) -> None:
+async def test_change_in_the_same_clock_tick_as_our_own_write_is_not_overwritten(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a.txt", content="mine!\n"))["file_id"]
     path = crib.project / "a.txt"
     path.write_text("their\n")
-    # As if both had happened within one tick of the kernel's clock: `stat` says the same of both.
+    # As if both had happened within one tick of the kernel's clock: `stat` returns the same for both.
     seen = path.stat()
     await rows(
         crib,
@@ -195,7 +195,7 @@ async def test_a_change_in_the_very_tick_of_our_own_write_is_not_overwritten(cri
 
 
 @pytest.mark.parametrize("tool", ["mv", "rm"])
-async def test_a_child_deleted_on_disk_does_not_keep_its_folder_from_being_changed(crib: Crib, tool: str) -> None:
+async def test_child_deleted_on_disk_does_not_block_changes_of_its_folder(crib: Crib, tool: str) -> None:
     child = (await crib.result("write", path="/d/a.txt", content="a"))["file_id"]
     (crib.project / "d" / "a.txt").unlink()
 
@@ -208,7 +208,7 @@ async def test_a_child_deleted_on_disk_does_not_keep_its_folder_from_being_chang
     assert await authors(crib, child) == ["user", "external"]
 
 
-# What only the disk knows
+# Untracked files
 
 
 def lay(root: Path, **files: str) -> None:
@@ -218,7 +218,7 @@ def lay(root: Path, **files: str) -> None:
         path.write_text(content)
 
 
-async def test_a_file_on_disk_only_is_listed_and_read_without_being_taken_in(crib: Crib) -> None:
+async def test_untracked_file_is_listed_and_read_without_being_imported(crib: Crib) -> None:
     lay(crib.project, src__main="print()\n")
 
     [folder] = (await crib.result("ls"))["entries"]
@@ -241,7 +241,7 @@ async def test_a_file_on_disk_only_is_listed_and_read_without_being_taken_in(cri
     ],
     ids=["edit", "write", "touch", "mv"],
 )
-async def test_changing_a_file_on_disk_only_takes_it_in_first_with_its_folders(
+async def test_changing_an_untracked_file_first_imports_it_with_its_folders(
     crib: Crib, tool: str, arguments: dict[str, Any], kinds: list[str]
 ) -> None:
     lay(crib.project, src__main="print()\n", src__beside="")
@@ -258,7 +258,7 @@ async def test_changing_a_file_on_disk_only_takes_it_in_first_with_its_folders(
 
 
 @pytest.mark.req("WS-9", part="what only the disk knew can be restored")
-async def test_deleting_a_file_on_disk_only_answers_no_id_and_keeps_its_bytes(crib: Crib) -> None:
+async def test_deleting_an_untracked_file_returns_no_id_and_keeps_its_bytes(crib: Crib) -> None:
     lay(crib.project, old="precious\n")
 
     removed = await crib.result("rm", path="/old")
@@ -270,7 +270,7 @@ async def test_deleting_a_file_on_disk_only_answers_no_id_and_keeps_its_bytes(cr
     assert (crib.project / "old").read_text() == "precious\n"
 
 
-async def test_a_folder_on_disk_only_is_made_known_by_mkdir(crib: Crib) -> None:
+async def test_mkdir_tracks_an_untracked_folder(crib: Crib) -> None:
     (crib.project / "made" / "by-hand").mkdir(parents=True)
 
     made = await crib.result("mkdir", path="/made/by-hand")

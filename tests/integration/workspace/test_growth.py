@@ -1,4 +1,4 @@
-"""What is kept, what is let go, and that collecting beside writers loses nothing."""
+"""What is kept, what is deleted, and that garbage collection beside writers loses nothing."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ async def size_of(crib: Crib) -> WorkspaceSize:
 
 
 async def leave_unused(crib: Crib, count: int) -> None:
-    """Contents that nothing refers to, as a forgotten version leaves them."""
+    """Create contents without references, as a deleted version leaves them."""
     async with crib.database.as_system() as connection:
         await connection.execute(
             """
@@ -45,7 +45,7 @@ async def test_figures_count_files_versions_and_contents(crib: Crib) -> None:
     assert size.pending == 0
 
 
-async def test_contents_that_nothing_refers_to_go_and_all_others_stay(crib: Crib) -> None:
+async def test_unreferenced_contents_are_deleted_and_all_others_stay(crib: Crib) -> None:
     await crib.result("write", path="/a", content="kept")
     await leave_unused(crib, 50)
 
@@ -56,13 +56,13 @@ async def test_contents_that_nothing_refers_to_go_and_all_others_stay(crib: Crib
     assert (await crib.result("read", path="/a"))["content"] == "kept"
 
 
-async def test_young_contents_are_left_alone(crib: Crib) -> None:
+async def test_young_contents_are_kept(crib: Crib) -> None:
     await leave_unused(crib, 5)
     await RetentionWorker(RetentionStore(crib.database), keep=None).collect()
     assert (await size_of(crib)).blobs == 5
 
 
-async def test_old_versions_are_forgotten_but_never_a_head(crib: Crib) -> None:
+async def test_old_versions_are_deleted_but_never_a_head(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a", content="one"))["file_id"]
     await crib.result("write", path="/a", content="two", overwrite=True)
     await crib.result("write", path="/gone", content="three")
@@ -77,7 +77,7 @@ async def test_old_versions_are_forgotten_but_never_a_head(crib: Crib) -> None:
     assert (await size_of(crib)).blobs == 1
 
 
-async def test_a_file_whose_past_is_forgotten_goes_on(crib: Crib) -> None:
+async def test_file_with_deleted_history_still_works(crib: Crib) -> None:
     await crib.result("write", path="/a", content="one")
     await crib.result("write", path="/a", content="two", overwrite=True)
     await RetentionWorker(RetentionStore(crib.database), keep=NOW).collect(grace=NOW)

@@ -1,4 +1,4 @@
-"""The four mounts of a workspace: which are written, and whose @state is whose."""
+"""The four mounts of a workspace: which are writable, and whose @state is whose."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ async def text_at(crib: Crib, path: str, caller: Caller | None = None) -> object
 
 
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
-async def test_a_mount_that_is_written_keeps_its_history_and_its_own_tree(crib: Crib, mount: str) -> None:
+async def test_writable_mount_keeps_its_own_history_and_tree(crib: Crib, mount: str) -> None:
     outcome = await crib.call("put", path=f"@{mount}/notes/a.txt", text=mount)
 
     assert outcome.succeeded
@@ -52,13 +52,13 @@ async def test_nothing_is_moved_from_one_mount_to_another(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-1", part="`/x` means `@project/x`")
-async def test_the_path_language_of_the_workspace_tools_means_the_project(crib: Crib) -> None:
+async def test_workspace_tool_paths_refer_to_the_project(crib: Crib) -> None:
     await crib.call("put", path="@project/a.txt", text="here")
 
     assert (await crib.result("read", path="/a.txt"))["content"] == "here"
 
 
-async def test_pkg_is_read_and_never_written(crib: Crib) -> None:
+async def test_pkg_is_read_only(crib: Crib) -> None:
     (crib.mount("pkg") / "guide.md").write_text("# Guide\n")
     agent = await hired(crib, trust="autonomous", tool_permissions={name: {"allowed": True} for name in ("put", "get")})
 
@@ -80,7 +80,7 @@ async def test_no_tool_writes_the_logs(crib: Crib, path: str) -> None:
     assert list(crib.mount(f"state/{crib.caller.user_id}").iterdir()) == []
 
 
-async def test_the_logs_are_read_and_names_like_theirs_are_free(crib: Crib) -> None:
+async def test_logs_are_readable_and_similar_names_are_writable(crib: Crib) -> None:
     logs = crib.mount(f"state/{crib.caller.user_id}/logs")
     (logs / "execution.jsonl").write_text("{}\n")
 
@@ -89,7 +89,7 @@ async def test_the_logs_are_read_and_names_like_theirs_are_free(crib: Crib) -> N
     assert (await crib.call("put", path="@state/a/logs/x", text="x")).succeeded
 
 
-async def test_every_session_has_a_state_of_its_own_and_so_has_every_caller_outside_sessions(crib: Crib) -> None:
+async def test_every_session_and_every_caller_outside_sessions_has_its_own_state(crib: Crib) -> None:
     permissions = {name: {"allowed": True} for name in ("put", "get")}
     agent = await hired(crib, trust="autonomous", tool_permissions=permissions)
     other = await hired(crib, trust="autonomous", tool_permissions=permissions)
@@ -101,5 +101,5 @@ async def test_every_session_has_a_state_of_its_own_and_so_has_every_caller_outs
         assert (await crib.call("put", caller, path="@state/a.txt", text=str(number))).succeeded
 
     assert [await text_at(crib, "@state/a.txt", caller) for caller in callers] == ["0", "1", "2", "3", "4"]
-    # It lasts from run to run.
+    # It persists between runs.
     assert await text_at(crib, "@state/a.txt", replace(first, run_id=RunId(new_id()))) == "3"

@@ -1,4 +1,4 @@
-"""Searching through the gate: what is found, in which order, how long it takes at most, and who gets none of it."""
+"""Searching through the gate: matches, their order, time limits, and what agents must not find."""
 
 import os
 import random
@@ -48,7 +48,7 @@ def put(crib: Crib, path: str, body: bytes) -> Path:
 @pytest.mark.req("TL-6", part="order")
 @pytest.mark.parametrize("limit", [0, 7, 50])
 @pytest.mark.parametrize("pattern", ["x", r"(x)\1?"], ids=["ripgrep", "postgresql"])
-async def test_matches_come_by_path_folder_by_folder_then_by_line(crib: Crib, limit: int, pattern: str) -> None:
+async def test_matches_are_ordered_by_path_folder_by_folder_then_by_line(crib: Crib, limit: int, pattern: str) -> None:
     paths = ["/a/b.txt", "/a.txt", "/a-b/c.txt", "/z", "/a/a/z.txt", "/é.txt"]
     for path in paths:
         put(crib, path, b"x\ny\nx\n")
@@ -60,7 +60,7 @@ async def test_matches_come_by_path_folder_by_folder_then_by_line(crib: Crib, li
 
 
 @pytest.mark.req("TL-6", part="order")
-async def test_a_page_is_the_beginning_of_the_whole_however_it_was_found(crib: Crib) -> None:
+async def test_page_is_the_beginning_of_the_complete_result_for_every_engine(crib: Crib) -> None:
     for number in range(2_000):
         put(crib, f"/d{number % 40}/f{number}.txt", b"needle\n" if number % 90 == 3 else b"hay\n" * 20)
 
@@ -100,14 +100,14 @@ async def test_hidden_and_ignored_files_are_searched_and_links_special_files_and
 
 
 @pytest.mark.req("TL-6", part="every text file")
-async def test_a_pattern_is_never_taken_for_an_option(crib: Crib) -> None:
+async def test_pattern_is_never_parsed_as_an_option(crib: Crib) -> None:
     put(crib, "a.txt", b"--files -e --pre=cat\n")
 
     assert await found(crib, pattern="--files") == [("/a.txt", 1)]
     assert await found(crib, pattern="--pre=cat", path_pattern="*--help") == []
 
 
-async def test_long_lines_are_found_and_shown_in_part(crib: Crib) -> None:
+async def test_long_lines_are_found_and_truncated(crib: Crib) -> None:
     put(crib, "min.js", b"a" * 10_000 + b"needle" + b"b" * 10_000 + b"\nshort\n")
 
     [match] = (await crib.result("grep", pattern="needle"))["matches"]
@@ -117,14 +117,14 @@ async def test_long_lines_are_found_and_shown_in_part(crib: Crib) -> None:
     assert await found(crib, pattern=r"needle\w+a$") == []
 
 
-async def test_files_larger_than_tools_read_are_searched(crib: Crib) -> None:
+async def test_files_larger_than_the_read_limit_are_searched(crib: Crib) -> None:
     put(crib, "large.log", b"hay hay hay\n" * 1_000_000 + b"needle\n")
 
     assert await found(crib, pattern="needle") == [("/large.log", 1_000_001)]
 
 
 @pytest.mark.req("TL-6", part="what is committed")
-async def test_what_is_committed_and_not_on_disk_yet_is_searched_as_committed(crib: Crib) -> None:
+async def test_content_that_is_committed_and_not_yet_on_disk_is_searched(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="new text\n")
     async with crib.database.as_system() as connection:
         await connection.execute(
@@ -141,11 +141,11 @@ async def test_what_is_committed_and_not_on_disk_yet_is_searched_as_committed(cr
     assert await found(crib, pattern="new") == [("/a.txt", 1)]
 
 
-# Time
+# Time limits
 
 
 @pytest.mark.req("TL-6", part="time limit")
-async def test_a_hostile_pattern_costs_its_time_limit_and_says_so(crib: Crib) -> None:
+async def test_hostile_pattern_ends_at_its_time_limit_and_reports_it(crib: Crib) -> None:
     noise = random.Random(3)
     put(crib, "a.txt", b"first\n")
     put(crib, "b.txt", "".join(noise.choice("ab") for _ in range(3_000)).encode() + b"c\n")
@@ -159,7 +159,7 @@ async def test_a_hostile_pattern_costs_its_time_limit_and_says_so(crib: Crib) ->
 
 
 @pytest.mark.req("TL-6", part="same matches")
-async def test_what_ripgrep_refuses_postgresql_answers(crib: Crib, tmp_path: Path) -> None:
+async def test_pattern_that_ripgrep_rejects_is_searched_by_postgresql(crib: Crib, tmp_path: Path) -> None:
     put(crib, "a.txt", b"needle\nhay\n")
     program = tmp_path / "rg"
     program.write_text(
@@ -179,16 +179,14 @@ async def test_what_ripgrep_refuses_postgresql_answers(crib: Crib, tmp_path: Pat
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", "[z-a]", r"\q", "a{2,1}"])
-async def test_what_is_no_pattern_is_refused_with_the_reason(crib: Crib, pattern: str) -> None:
+async def test_invalid_pattern_is_rejected_with_the_reason(crib: Crib, pattern: str) -> None:
     outcome = await crib.call("grep", pattern=pattern)
 
     assert isinstance(outcome.error, BadArguments)
     assert "Invalid regular expression" in outcome.error.fields["pattern"]
 
 
-async def test_more_matches_than_any_result_holds_are_cut_and_said_to_be(
-    crib: Crib, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_excess_matches_are_truncated_and_reported(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a lower limit than ours, so that a busy machine finds them all in time."""
     most = 5_000
     for module in ("toolcrib.workspace.search.grep", "toolcrib.tools.files.grep"):
@@ -202,12 +200,12 @@ async def test_more_matches_than_any_result_holds_are_cut_and_said_to_be(
     assert "5,000" in result["hint"]
 
 
-# Who gets none of it
+# What agents must not find
 
 
 @pytest.mark.req("WS-4", part="grep")
 @pytest.mark.req("TL-6", part="protected names")
-async def test_an_agent_gets_nothing_from_protected_files_and_hears_how_many_there_are(crib: Crib) -> None:
+async def test_agent_finds_nothing_in_protected_files_and_gets_their_number(crib: Crib) -> None:
     put(crib, ".env", b"KEY=needle\n")
     put(crib, "conf/Secrets.txt", b"other\n")
     put(crib, "a.txt", b"needle\n")
@@ -217,7 +215,7 @@ async def test_an_agent_gets_nothing_from_protected_files_and_hears_how_many_the
     elsewhere = (await crib.call("grep", agent, pattern="needle", path_pattern="%.txt")).result
 
     assert [match["path"] for match in result["matches"]] == ["/a.txt"]
-    # Matching or not: the number tells nothing of what is in them.
+    # Matching or not: the number reveals nothing about their contents.
     assert result["files_denied"] == 2
     assert elsewhere["files_denied"] == 1
     assert (await crib.call("grep", agent, pattern="nowhere")).result["files_denied"] == 2
@@ -225,7 +223,7 @@ async def test_an_agent_gets_nothing_from_protected_files_and_hears_how_many_the
 
 
 @pytest.mark.req("WS-4", part="grep")
-async def test_an_agent_gets_nothing_from_another_name_of_a_protected_file(crib: Crib) -> None:
+async def test_agent_finds_nothing_in_a_hard_link_to_a_protected_file(crib: Crib) -> None:
     env = put(crib, ".env", b"KEY=needle\n")
     os.link(env, crib.project / "notes.txt")
     agent = await crib.agent()
@@ -234,7 +232,7 @@ async def test_an_agent_gets_nothing_from_another_name_of_a_protected_file(crib:
 
 
 @pytest.mark.req("TL-6", part="permissions")
-async def test_an_agent_finds_only_where_its_paths_let_it_read(crib: Crib) -> None:
+async def test_agent_finds_only_in_paths_that_it_may_read(crib: Crib) -> None:
     put(crib, "src/a.txt", b"needle\n")
     put(crib, "lib/a.txt", b"needle\n")
     agent = await crib.agent(tool_permissions={"grep": {"allowed": True, "paths": ["src/**"]}})
@@ -244,7 +242,7 @@ async def test_an_agent_finds_only_where_its_paths_let_it_read(crib: Crib) -> No
 
 @pytest.mark.req("WS-3", part="races")
 @pytest.mark.req("TL-6", part="confinement")
-async def test_links_that_are_swapped_under_a_search_leak_nothing(crib: Crib, tmp_path: Path) -> None:
+async def test_links_swapped_during_a_search_leak_nothing(crib: Crib, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     for number in range(20):
@@ -268,7 +266,7 @@ async def test_links_that_are_swapped_under_a_search_leak_nothing(crib: Crib, tm
 
 
 @pytest.mark.req("TL-4", part="find")
-async def test_a_page_of_names_is_the_beginning_of_the_whole(crib: Crib) -> None:
+async def test_page_of_names_is_the_beginning_of_the_complete_result(crib: Crib) -> None:
     for path in ("/a/b.txt", "/a.txt", "/a-b/c.txt", "/z.txt"):
         put(crib, path, b"")
 
@@ -291,7 +289,7 @@ async def test_no_limit_is_too_large(crib: Crib, call: tuple[str, dict[str, str]
 
 
 @pytest.mark.req("TL-4", part="find")
-async def test_names_that_nobody_can_say_and_temporaries_are_left_out(crib: Crib) -> None:
+async def test_unstorable_names_and_temporaries_are_skipped(crib: Crib) -> None:
     put(crib, "new\nline/a.txt", b"")
     put(crib, "back\\slash.txt", b"")
     put(crib, ".~toolcrib-0123456789abcdef.tmp", b"")
@@ -305,7 +303,7 @@ async def test_names_that_nobody_can_say_and_temporaries_are_left_out(crib: Crib
 
 
 @pytest.mark.req("WS-4", part="names are shown")
-async def test_an_agent_sees_protected_names_without_their_content(crib: Crib) -> None:
+async def test_agent_sees_protected_names_without_their_content(crib: Crib) -> None:
     put(crib, ".env", b"KEY=needle\n")
     agent = await crib.agent()
 
@@ -314,7 +312,7 @@ async def test_an_agent_sees_protected_names_without_their_content(crib: Crib) -
 
 
 @pytest.mark.req("TL-4", part="find")
-async def test_find_tells_types_apart_by_the_history(crib: Crib) -> None:
+async def test_find_distinguishes_types_by_the_history(crib: Crib) -> None:
     await crib.result("write", path="/a.canvas", content="x", file_type="canvas")
     await crib.result("write", path="/b.txt", content="x")
     put(crib, "c.txt", b"x")

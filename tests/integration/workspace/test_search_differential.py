@@ -1,7 +1,7 @@
-"""Whoever answers, ripgrep or PostgreSQL: the matches are those of PostgreSQL's own regular expressions.
+"""With either engine, ripgrep or PostgreSQL, the matches equal those of PostgreSQL's own regular expressions.
 
 Trees and patterns are generated to be awkward: letters whose other case is far away, marks that only some engines
-count as parts of words, line ends of every kind, bytes that are no text.
+count as parts of words, line ends of every kind, bytes that are not text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from toolcrib.core.errors import BadArguments
 
 pytestmark = pytest.mark.req("TL-6", part="same matches")
 
-# Letters, their other cases near and far, a mark that joins the letter before it, other scripts, what is no letter.
+# Letters, their other cases near and far, a mark that joins the letter before it, other scripts, non-letters.
 _CHARACTERS = [
     *"aAbBsSkKiI19_ .-($\t",
     "é",
@@ -91,7 +91,7 @@ def _often(times: int) -> settings:
 @example(bodies=[b"a\xffb\n"], pattern="a.b", case_sensitive=True, limit=0)
 @example(bodies=["\ufeffa\n\ufeffa\n".encode()], pattern="^a", case_sensitive=True, limit=0)
 @example(bodies=[b"foo\r\n"], pattern="foo.$", case_sensitive=True, limit=0)
-async def test_matches_are_those_of_postgresql(
+async def test_matches_equal_those_of_postgresql(
     crib: Crib,
     postgresql: psycopg.Connection,
     bodies: Sequence[bytes],
@@ -117,7 +117,7 @@ async def test_matches_are_those_of_postgresql(
 def matches_of_postgresql(
     postgresql: psycopg.Connection, bodies: Sequence[bytes], pattern: str, *, case_sensitive: bool
 ) -> list[tuple[str, int]] | None:
-    """The lines of which ``~`` or ``~*`` is true; ``None`` if they refuse the pattern."""
+    """Return the lines that match ``~`` or ``~*``, or ``None`` if PostgreSQL rejects the pattern."""
     told = pattern.replace(r"\b", r"\y").replace(r"[\y]", r"[\b]")
     lines = [(f"/{file}.txt", *line) for file, body in enumerate(bodies) for line in numbered(body)]
     statement = f"""
@@ -132,7 +132,7 @@ def matches_of_postgresql(
 
 
 def numbered(body: bytes) -> list[tuple[int, str]]:
-    """A text's lines. What follows the last newline is one unless it is nothing."""
+    """Return a text's lines. The text after the last newline is a line unless it is empty."""
     *lines, last = body.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if last or body == b"\xef\xbb\xbf":
         lines.append(last)

@@ -1,4 +1,4 @@
-"""Files that the history does not keep: displaced they lie in the trash, and undo brings them back or says why not."""
+"""Untracked files: when displaced they go to the trash, and undo restores them or reports why it cannot."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ HEAD = b"the first of very many bytes"
 
 
 def large(path: Path, head: bytes = HEAD, size: int = LARGE) -> None:
-    """A file too large for the history, of holes mostly."""
+    """Create a sparse file that is too large for the history."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(head)
@@ -74,12 +74,12 @@ async def let_expire(crib: Crib) -> None:
 
 
 async def small_trash(database: Database, settings: Settings, most: int) -> Crib:
-    """A workspace with a node of its own, whose trash holds so many bytes."""
+    """A workspace on its own node, whose trash has a given size."""
     here = settings.model_copy(update={"trash_max_bytes": most})
     return Crib(assemble(here, database), database, here, await new_caller(database, here))
 
 
-async def test_a_removed_file_that_is_too_large_for_the_history_comes_back(crib: Crib) -> None:
+async def test_deleted_file_too_large_for_the_history_is_restored(crib: Crib) -> None:
     large(crib.project / "big.bin")
     (crib.project / "big.bin").chmod(0o640)
 
@@ -96,7 +96,7 @@ async def test_a_removed_file_that_is_too_large_for_the_history_comes_back(crib:
     assert [(change["path"], change["change"]) for change in result["changes"]] == [("/big.bin", "created")]
 
 
-async def test_an_overwritten_one_comes_back_and_goes_again_when_that_is_undone(crib: Crib) -> None:
+async def test_overwritten_file_is_restored_and_displaced_again_by_redo(crib: Crib) -> None:
     large(crib.project / "big.bin")
 
     call = await done(crib, "write", path="/big.bin", content="small\n", overwrite=True)
@@ -111,7 +111,7 @@ async def test_an_overwritten_one_comes_back_and_goes_again_when_that_is_undone(
     assert trash(crib) == []
 
 
-async def test_it_is_moved_touched_removed_and_all_that_is_undone_at_once(crib: Crib) -> None:
+async def test_moving_touching_and_deleting_it_is_undone_at_once(crib: Crib) -> None:
     large(crib.project / "d" / "big.bin")
     calls = [
         await done(crib, "mkdir", path="/e"),
@@ -129,7 +129,7 @@ async def test_it_is_moved_touched_removed_and_all_that_is_undone_at_once(crib: 
     assert sorted(path.name for path in crib.project.rglob("*")) == ["big.bin", "d"]
 
 
-async def test_two_of_them_trade_places_back(crib: Crib) -> None:
+async def test_two_swapped_files_are_swapped_back(crib: Crib) -> None:
     large(crib.project / "a", b"A")
     large(crib.project / "b", b"B")
     calls = [
@@ -146,7 +146,7 @@ async def test_two_of_them_trade_places_back(crib: Crib) -> None:
     assert trash(crib) == []
 
 
-async def test_a_folder_that_takes_the_place_of_another_keeps_what_is_in_it(crib: Crib) -> None:
+async def test_folder_that_replaces_another_keeps_its_contents(crib: Crib) -> None:
     large(crib.project / "b" / "b", b"B")
     large(crib.project / "c" / "b" / "a", b"A")
     for path in ("/b/b", "/c/b/a"):
@@ -166,7 +166,7 @@ async def test_a_folder_that_takes_the_place_of_another_keeps_what_is_in_it(crib
         assert holds(crib.project / "a" / "a", b"A")
 
 
-async def test_a_known_file_that_grew_too_large_is_still_found_and_removed(crib: Crib) -> None:
+async def test_tracked_file_that_grew_too_large_is_still_found_and_deleted(crib: Crib) -> None:
     await done(crib, "write", path="/log", content="first\n")
     large(crib.project / "log")
 
@@ -178,7 +178,7 @@ async def test_a_known_file_that_grew_too_large_is_still_found_and_removed(crib:
     assert holds(crib.project / "log")
 
 
-async def test_what_others_did_to_it_since_is_a_conflict(crib: Crib) -> None:
+async def test_later_change_by_others_is_a_conflict(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "mv", source="/big.bin", destination="/moved.bin")
     large(crib.project / "moved.bin", b"another")
@@ -189,7 +189,7 @@ async def test_what_others_did_to_it_since_is_a_conflict(crib: Crib) -> None:
     assert holds(crib.project / "moved.bin", b"another")
 
 
-async def test_a_deleted_one_is_listed_and_restored_by_its_id(crib: Crib) -> None:
+async def test_deleted_file_is_listed_and_restored_by_its_id(crib: Crib) -> None:
     large(crib.project / "big.bin")
     await done(crib, "rm", path="/big.bin")
 
@@ -200,7 +200,7 @@ async def test_a_deleted_one_is_listed_and_restored_by_its_id(crib: Crib) -> Non
 
 
 @pytest.mark.req("WS-12", part="undo says when the trash has expired")
-async def test_undo_says_when_the_trash_has_expired(crib: Crib) -> None:
+async def test_undo_reports_an_expired_trash_entry(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
     other = await done(crib, "write", path="/a", content="x")
@@ -221,7 +221,7 @@ async def test_undo_says_when_the_trash_has_expired(crib: Crib) -> None:
     assert "has expired" in outcome.error.message
 
 
-async def test_undo_says_when_someone_emptied_the_trash_by_hand(crib: Crib) -> None:
+async def test_undo_reports_a_manually_emptied_trash(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
     trash(crib)[0].unlink()
@@ -233,7 +233,7 @@ async def test_undo_says_when_someone_emptied_the_trash_by_hand(crib: Crib) -> N
     ]
 
 
-async def test_the_oldest_go_when_there_is_too_much(database: Database, settings: Settings) -> None:
+async def test_oldest_entries_are_deleted_when_the_trash_is_full(database: Database, settings: Settings) -> None:
     crib = await small_trash(database, settings, 2 * LARGE)
     calls = []
     for name in ("1", "2", "3"):
@@ -249,9 +249,7 @@ async def test_the_oldest_go_when_there_is_too_much(database: Database, settings
 
 
 @pytest.mark.parametrize("tool", ["rm", "write"])
-async def test_one_that_not_even_the_trash_can_keep_is_left_where_it_is(
-    database: Database, settings: Settings, tool: str
-) -> None:
+async def test_file_larger_than_the_trash_stays_at_its_path(database: Database, settings: Settings, tool: str) -> None:
     crib = await small_trash(database, settings, LARGE - 1)
     large(crib.project / "big.bin")
 
@@ -264,8 +262,8 @@ async def test_one_that_not_even_the_trash_can_keep_is_left_where_it_is(
     assert holds(crib.project / "elsewhere.bin")
 
 
-async def test_what_is_kept_shorter_than_others_does_not_push_them_out(database: Database, settings: Settings) -> None:
-    """Only what is kept counts: what has expired, or was never kept, takes no room from others."""
+async def test_entries_with_a_shorter_retention_do_not_evict_others(database: Database, settings: Settings) -> None:
+    """Only kept entries count: an expired entry, or one that was never kept, takes no space from others."""
     crib = await small_trash(database, settings, LARGE)
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
@@ -282,11 +280,11 @@ async def test_what_is_kept_shorter_than_others_does_not_push_them_out(database:
     assert "too large for the trash, so it was not stored" in conflict["reason"]
 
 
-# What ignore rules keep out of the history
+# Ignored files
 
 
 async def displace(crib: Crib, *paths: str) -> str:
-    """What the shell does with ignored things that a command deleted: no tool does it by itself."""
+    """Do what the shell does with ignored files that a command deleted: no tool does it by itself."""
     caller = replace(crib.caller, call_id=CallId(new_id()))
     tree = WorkspaceTree(crib.engine.shelves, caller, PathGuard(caller, "bash"))
     draft = Draft(tree)
@@ -301,7 +299,7 @@ def committer(crib: Crib) -> Committer:
     return Committer(shelves.changes, shelves.mounts, node=settings.node_name, trash=trash_limits(settings))
 
 
-async def test_an_ignored_folder_goes_whole_and_comes_back_whole(crib: Crib) -> None:
+async def test_ignored_folder_is_displaced_and_restored_completely(crib: Crib) -> None:
     modules = crib.project / "node_modules"
     for name in ("a/index.js", "a/b/c.js", "d.js"):
         (modules / name).parent.mkdir(parents=True, exist_ok=True)
@@ -327,7 +325,7 @@ async def test_an_ignored_folder_goes_whole_and_comes_back_whole(crib: Crib) -> 
     assert trash(crib) == []
 
 
-async def test_an_ignored_file_is_displaced_unread_and_can_be_edited_after_it_came_back(crib: Crib) -> None:
+async def test_ignored_file_is_displaced_unread_and_can_be_edited_after_restore(crib: Crib) -> None:
     (crib.project / ".cache").write_text("one\n")
     call = await displace(crib, "/.cache")
     assert await stored(crib) == 0
@@ -346,7 +344,7 @@ async def stored(crib: Crib) -> int:
     return next(size.blobs for size in sizes if size.workspace_id == crib.caller.workspace_id)
 
 
-async def test_an_expired_folder_is_removed_though_nobody_may_enter_it(crib: Crib) -> None:
+async def test_expired_folder_is_deleted_although_it_is_not_accessible(crib: Crib) -> None:
     closed = crib.project / "closed"
     (closed / "in").mkdir(parents=True)
     (closed / "in" / "file").write_text("x")
@@ -359,10 +357,10 @@ async def test_an_expired_folder_is_removed_though_nobody_may_enter_it(crib: Cri
     assert trash(crib) == []
 
 
-# Collecting
+# Garbage collection
 
 
-async def test_versions_of_what_lies_in_the_trash_are_not_forgotten(crib: Crib) -> None:
+async def test_versions_of_files_in_the_trash_are_kept(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
 
@@ -374,7 +372,7 @@ async def test_versions_of_what_lies_in_the_trash_are_not_forgotten(crib: Crib) 
     assert holds(crib.project / "big.bin")
 
 
-async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     large(crib.project / "big.bin")
     await done(crib, "rm", path="/big.bin")
     await let_expire(crib)
@@ -395,7 +393,7 @@ async def test_an_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: py
     assert trash(crib) == []
 
 
-async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: Crib) -> None:
+async def test_undo_to_a_deleted_version_is_rejected_and_deletes_nothing(crib: Crib) -> None:
     await done(crib, "write", path="/a", content="one")
     call = await done(crib, "write", path="/a", content="two", overwrite=True)
     await RetentionWorker(RetentionStore(crib.database), keep=timedelta(0)).collect(grace=timedelta(0))
@@ -406,7 +404,7 @@ async def test_undo_to_a_forgotten_version_is_refused_and_deletes_nothing(crib: 
     assert (crib.project / "a").read_text() == "two"
 
 
-async def test_a_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
+async def test_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
     large(crib.project / "big.bin")
     await done(crib, "rm", path="/big.bin")
     async with crib.database.as_system() as connection:
@@ -421,7 +419,7 @@ async def test_a_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> Non
 
 
 async def test_collecting_beside_writers_loses_nothing_in_the_trash(crib: Crib) -> None:
-    """Each displaces and brings back its own large file again and again, while all that may go is collected."""
+    """Each writer displaces and restores its own large file again and again, while the collector deletes all it may."""
     until = time.monotonic() + 4
 
     async def work(number: int) -> None:
@@ -441,7 +439,7 @@ async def test_collecting_beside_writers_loses_nothing_in_the_trash(crib: Crib) 
     assert trash(crib) == []
 
 
-async def test_another_workspace_does_not_see_what_lies_in_the_trash(crib: Crib) -> None:
+async def test_other_workspaces_do_not_see_the_trash(crib: Crib) -> None:
     large(crib.project / "big.bin")
     call = await done(crib, "rm", path="/big.bin")
     stranger: Caller = await new_caller(crib.database, crib.settings)

@@ -1,4 +1,4 @@
-"""The tree: folders that move, dates, listings of any size, and names that cannot be said."""
+"""The tree: folders that move, timestamps, listings of any size, and names that cannot be stored."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from toolcrib.storage.sessions import SessionStore
 
 
 @pytest.mark.req("WS-7", part="folder moves with synced and unsynced children")
-async def test_a_folder_moves_with_what_the_history_knows_and_what_only_the_disk_knows(crib: Crib) -> None:
+async def test_folder_moves_with_its_tracked_and_untracked_files(crib: Crib) -> None:
     known = await crib.result("write", path="/d/e/known.txt", content="known\n")
     (crib.project / "d" / "e" / "unknown.txt").write_text("unknown\n")
     (crib.project / "d" / "loose").mkdir()
@@ -41,7 +41,7 @@ async def test_a_folder_moves_with_what_the_history_knows_and_what_only_the_disk
 
 
 @pytest.mark.req("WS-7", part="a folder on disk only")
-async def test_a_folder_that_only_the_disk_knows_moves_with_all_that_is_in_it(crib: Crib) -> None:
+async def test_untracked_folder_moves_with_its_contents(crib: Crib) -> None:
     (crib.project / "d" / "e").mkdir(parents=True)
     (crib.project / "d" / "e" / "a.txt").write_text("a\n")
 
@@ -53,7 +53,7 @@ async def test_a_folder_that_only_the_disk_knows_moves_with_all_that_is_in_it(cr
 
 
 @pytest.mark.req("WS-7", part="a child that was changed on disk")
-async def test_a_child_changed_on_disk_is_booked_before_its_folder_moves(crib: Crib) -> None:
+async def test_child_changed_on_disk_is_tracked_before_its_folder_moves(crib: Crib) -> None:
     child = await crib.result("write", path="/d/a.txt", content="mine\n")
     (crib.project / "d" / "a.txt").write_text("theirs\n")
 
@@ -64,7 +64,7 @@ async def test_a_child_changed_on_disk_is_booked_before_its_folder_moves(crib: C
 
 
 @pytest.mark.req("TL-4", part="mv")
-async def test_a_folder_is_not_moved_into_itself_or_onto_another(crib: Crib) -> None:
+async def test_folder_is_not_moved_into_itself_or_onto_another(crib: Crib) -> None:
     await crib.result("write", path="/d/a.txt", content="a")
     await crib.result("mkdir", path="/e/d")
 
@@ -75,7 +75,7 @@ async def test_a_folder_is_not_moved_into_itself_or_onto_another(crib: Crib) -> 
 
 
 @pytest.mark.req("TL-4", part="touch")
-async def test_touching_dates_a_file_and_makes_a_version_of_the_same_content(crib: Crib) -> None:
+async def test_touch_updates_a_files_time_and_creates_a_version_of_the_same_content(crib: Crib) -> None:
     made = await crib.result("write", path="/a.txt", content="a\n")
     path = crib.project / "a.txt"
     os.utime(path, (0, 0))
@@ -91,7 +91,7 @@ async def test_touching_dates_a_file_and_makes_a_version_of_the_same_content(cri
 
 
 @pytest.mark.req("TL-4", part="touch")
-async def test_touching_makes_an_empty_file_and_dates_a_folder(crib: Crib) -> None:
+async def test_touch_creates_an_empty_file_and_updates_a_folders_time(crib: Crib) -> None:
     await crib.result("touch", path="/d/e/new.txt")
     os.utime(crib.project / "d", (0, 0))
     await crib.result("touch", path="/d")
@@ -102,7 +102,7 @@ async def test_touching_makes_an_empty_file_and_dates_a_folder(crib: Crib) -> No
 
 
 @pytest.mark.req("SC-4", part="listing a large folder")
-async def test_a_folder_of_five_thousand_entries_is_listed_up_to_the_limit(crib: Crib) -> None:
+async def test_folder_of_five_thousand_entries_is_listed_up_to_the_limit(crib: Crib) -> None:
     many = crib.project / "many"
     many.mkdir()
     for number in range(5_000):
@@ -134,7 +134,7 @@ UNSAYABLE = [
 
 @pytest.mark.req("WS-7", part="names on disk that cannot be said")
 @pytest.mark.parametrize("recursive", [False, True])
-async def test_names_that_cannot_be_said_do_not_break_a_listing(crib: Crib, recursive: bool) -> None:
+async def test_unstorable_names_do_not_break_a_listing(crib: Crib, recursive: bool) -> None:
     root = os.fsencode(crib.project)
     for name in UNSAYABLE:
         os.mkdir(os.path.join(root, name))
@@ -153,7 +153,7 @@ async def test_names_that_cannot_be_said_do_not_break_a_listing(crib: Crib, recu
 
 
 @pytest.mark.req("WS-7", part="names on disk that cannot be said")
-async def test_a_folder_that_holds_a_name_that_cannot_be_said_is_moved_whole_and_not_deleted(crib: Crib) -> None:
+async def test_folder_with_an_unstorable_name_is_moved_completely_and_not_deleted(crib: Crib) -> None:
     await crib.result("mkdir", path="/d")
     with open(os.path.join(os.fsencode(crib.project), b"d", b"\xff"), "wb") as file:
         file.write(b"theirs")
@@ -167,7 +167,7 @@ async def test_a_folder_that_holds_a_name_that_cannot_be_said_is_moved_whole_and
 
 
 @pytest.mark.req("SC-5", part="usage counters")
-async def test_usage_counters_add_up_to_what_is_stored(crib: Crib) -> None:
+async def test_usage_counters_equal_what_is_stored(crib: Crib) -> None:
     made = await crib.result("write", path="/d/a.txt", content="twelve bytes")
     await crib.result("write", path="/b.txt", content="twelve bytes")
     await crib.result("write", path="/b.txt", content="twelve bytes", overwrite=True)
@@ -194,7 +194,7 @@ async def test_usage_counters_add_up_to_what_is_stored(crib: Crib) -> None:
 
 
 @pytest.mark.req("EV-1", part="events are numbered without gaps")
-async def test_events_written_at_once_are_numbered_without_gaps(crib: Crib) -> None:
+async def test_concurrent_events_are_numbered_without_gaps(crib: Crib) -> None:
     tenant, sessions = Tenant.of(crib.caller), SessionStore(crib.database)
     session = (await sessions.create(tenant, title="talk")).id
 
@@ -204,7 +204,7 @@ async def test_events_written_at_once_are_numbered_without_gaps(crib: Crib) -> N
             async with crib.database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
                 seq = await sessions.append(connection, tenant, event)
                 if number % 5 == 0:
-                    # The fact it tells did not come about, so the event and its number did not either.
+                    # Its fact was rolled back, so the event and its number were too.
                     raise LookupError
         except LookupError:
             return None

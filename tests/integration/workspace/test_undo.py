@@ -1,4 +1,4 @@
-"""Undo of calls: what comes back, what is left alone, and what a person is told."""
+"""Undo of calls: what is restored, what is left alone, and what is reported."""
 
 import os
 from uuid import uuid4
@@ -18,7 +18,7 @@ async def done(crib: Crib, tool: str, **arguments: object) -> str:
     return str(outcome.call_id)
 
 
-async def test_a_write_a_change_and_a_deletion_are_taken_back_together(crib: Crib) -> None:
+async def test_write_change_and_deletion_are_undone_together(crib: Crib) -> None:
     await done(crib, "write", path="/kept.md", content="one\n")
     await done(crib, "write", path="/gone.md", content="two\n")
     before = snapshot(crib.project)
@@ -40,7 +40,7 @@ async def test_a_write_a_change_and_a_deletion_are_taken_back_together(crib: Cri
     }
 
 
-async def test_files_that_traded_places_trade_back(crib: Crib) -> None:
+async def test_swapped_files_are_swapped_back(crib: Crib) -> None:
     await done(crib, "write", path="/a", content="A")
     await done(crib, "write", path="/b", content="B")
     before = snapshot(crib.project)
@@ -55,7 +55,7 @@ async def test_files_that_traded_places_trade_back(crib: Crib) -> None:
     assert snapshot(crib.project) == before
 
 
-async def test_a_file_and_a_folder_that_stood_at_one_place_do_not_both_go_back_there(crib: Crib) -> None:
+async def test_file_and_folder_of_the_same_path_are_not_both_restored_there(crib: Crib) -> None:
     await done(crib, "write", path="/c", content="a file")
     removed = await done(crib, "rm", path="/c")
     await done(crib, "write", path="/c/x", content="someone else's")
@@ -71,7 +71,7 @@ async def test_a_file_and_a_folder_that_stood_at_one_place_do_not_both_go_back_t
     assert snapshot(crib.project) == after
 
 
-async def test_a_moved_folder_comes_back_with_all_that_is_in_it(crib: Crib) -> None:
+async def test_moved_folder_is_restored_with_its_contents(crib: Crib) -> None:
     for name in ("x", "y/z"):
         await done(crib, "write", path=f"/src/{name}", content=name)
     (crib.project / "src" / "unseen").write_text("only the disk knows it")
@@ -84,9 +84,7 @@ async def test_a_moved_folder_comes_back_with_all_that_is_in_it(crib: Crib) -> N
 
 
 @pytest.mark.parametrize(("unseen", "put"), [("x", "x"), ("x", "x/y"), ("x/y", "x")])
-async def test_what_only_the_disk_knows_is_not_overwritten_where_its_folder_takes_it(
-    crib: Crib, unseen: str, put: str
-) -> None:
+async def test_untracked_file_is_not_overwritten_where_its_folder_moves_it(crib: Crib, unseen: str, put: str) -> None:
     await done(crib, "mkdir", path="/src")
     path = crib.project / "src" / unseen
     path.parent.mkdir(exist_ok=True)
@@ -118,7 +116,7 @@ async def test_undoing_the_undo_is_a_redo(crib: Crib) -> None:
     assert redone["conflicts"] == []
 
 
-async def test_what_was_undone_in_part_is_undone_as_a_whole_without_conflict(crib: Crib) -> None:
+async def test_partly_undone_call_is_undone_completely_without_conflict(crib: Crib) -> None:
     await done(crib, "write", path="/a.md", content="zero\n")
     before = snapshot(crib.project)
     calls = [
@@ -137,7 +135,7 @@ async def test_what_was_undone_in_part_is_undone_as_a_whole_without_conflict(cri
     assert (again["changes"], again["conflicts"]) == ([], [])
 
 
-async def test_an_undo_of_more_than_is_undone_now_is_someone_elses_change(crib: Crib) -> None:
+async def test_undo_that_covers_more_calls_counts_as_another_change(crib: Crib) -> None:
     await done(crib, "write", path="/a.md", content="zero\n")
     ours = await done(crib, "edit", path="/a.md", old_string="zero", new_string="one")
     theirs = await done(crib, "edit", path="/a.md", old_string="one", new_string="two")
@@ -149,7 +147,7 @@ async def test_an_undo_of_more_than_is_undone_now_is_someone_elses_change(crib: 
     assert [conflict["path"] for conflict in result["conflicts"]] == ["/a.md"]
 
 
-async def test_a_dry_run_shows_the_same_and_does_nothing(crib: Crib) -> None:
+async def test_dry_run_shows_the_same_and_changes_nothing(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="A")
     before = snapshot(crib.project)
 
@@ -162,7 +160,7 @@ async def test_a_dry_run_shows_the_same_and_does_nothing(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-12", part="what others changed since is a conflict, with both versions kept")
-async def test_what_someone_else_changed_since_is_reported_with_both_versions_and_left_alone(crib: Crib) -> None:
+async def test_later_change_by_another_is_reported_with_both_versions_and_left_alone(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="ours\n")
     other = await done(crib, "edit", path="/a", old_string="ours", new_string="theirs")
 
@@ -176,7 +174,7 @@ async def test_what_someone_else_changed_since_is_reported_with_both_versions_an
     assert (crib.project / "a").read_text() == "theirs\n"
 
 
-async def test_a_change_on_disk_that_nobody_had_seen_counts_as_someone_elses(crib: Crib) -> None:
+async def test_undetected_change_on_disk_counts_as_anothers(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="ours\n")
     (crib.project / "a").write_text("edited by hand\n")
 
@@ -186,7 +184,7 @@ async def test_a_change_on_disk_that_nobody_had_seen_counts_as_someone_elses(cri
     assert (crib.project / "a").read_text() == "edited by hand\n"
 
 
-async def test_force_takes_back_also_what_others_changed_and_keeps_it_in_the_history(crib: Crib) -> None:
+async def test_force_also_undoes_changes_by_others_and_keeps_them_in_the_history(crib: Crib) -> None:
     file_id = (await crib.result("write", path="/a", content="base\n"))["file_id"]
     call = await done(crib, "edit", path="/a", old_string="base", new_string="ours")
     await done(crib, "edit", path="/a", old_string="ours", new_string="theirs")
@@ -198,7 +196,7 @@ async def test_force_takes_back_also_what_others_changed_and_keeps_it_in_the_his
     assert len(versions) == 4
 
 
-async def test_a_change_by_another_that_left_the_content_as_it_was_is_no_conflict(crib: Crib) -> None:
+async def test_change_by_another_without_a_new_content_is_no_conflict(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="ours\n")
     await done(crib, "touch", path="/a")
 
@@ -208,7 +206,7 @@ async def test_a_change_by_another_that_left_the_content_as_it_was_is_no_conflic
     assert snapshot(crib.project) == {}
 
 
-async def test_a_folder_that_holds_someone_elses_file_stays(crib: Crib) -> None:
+async def test_folder_with_another_authors_file_stays(crib: Crib) -> None:
     call = await done(crib, "mkdir", path="/d")
     await done(crib, "write", path="/d/theirs", content="x")
 
@@ -218,7 +216,7 @@ async def test_a_folder_that_holds_someone_elses_file_stays(crib: Crib) -> None:
     assert (crib.project / "d" / "theirs").read_text() == "x"
 
 
-async def test_a_deleted_file_does_not_come_back_onto_another_that_took_its_place(crib: Crib) -> None:
+async def test_deleted_file_is_not_restored_over_another_at_its_path(crib: Crib) -> None:
     await done(crib, "write", path="/a", content="old\n")
     call = await done(crib, "rm", path="/a")
     await done(crib, "write", path="/a", content="new\n")
@@ -230,7 +228,7 @@ async def test_a_deleted_file_does_not_come_back_onto_another_that_took_its_plac
 
 
 @pytest.mark.req("WS-12", part="modes and links")
-async def test_modes_and_links_come_back(crib: Crib) -> None:
+async def test_modes_and_links_are_restored(crib: Crib) -> None:
     (crib.project / "run.sh").write_text("true\n")
     (crib.project / "run.sh").chmod(0o755)
     os.symlink("run.sh", crib.project / "link")
@@ -242,12 +240,12 @@ async def test_modes_and_links_come_back(crib: Crib) -> None:
     assert snapshot(crib.project) == before
 
 
-async def test_calls_that_changed_nothing_are_told_so(crib: Crib) -> None:
+async def test_calls_without_changes_are_reported(crib: Crib) -> None:
     outcome = await crib.call("undo", calls=[str(uuid4())])
     assert isinstance(outcome.error, NotFound)
 
 
-async def test_an_agent_undoes_its_own_deeds_only(crib: Crib) -> None:
+async def test_agent_undoes_only_its_own_calls(crib: Crib) -> None:
     call = await done(crib, "write", path="/a", content="a person's")
     agent = await crib.agent(
         trust="autonomous", toolsets=("workspace", "history"), tool_permissions={"undo": {"allowed": True}}
@@ -259,7 +257,7 @@ async def test_an_agent_undoes_its_own_deeds_only(crib: Crib) -> None:
     assert (crib.project / "a").exists()
 
 
-async def test_an_agent_cannot_bring_a_protected_file_back(crib: Crib) -> None:
+async def test_agent_cannot_restore_a_protected_file(crib: Crib) -> None:
     agent = await crib.agent(
         trust="autonomous",
         toolsets=("workspace", "history"),

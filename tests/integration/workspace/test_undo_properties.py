@@ -1,4 +1,4 @@
-"""Undo over random work: whatever was done, taking it back gives the tree that was."""
+"""Undo after random work: whatever was done, undoing it restores the tree."""
 
 import random
 
@@ -17,7 +17,7 @@ STEPS = 12
 
 
 async def check(database: Database, settings: Settings, seed: int, *, large: int = 0) -> None:
-    """Three promises on one random sequence. ``large``: so many files stand there, too large for the history."""
+    """Check three properties on one random sequence. ``large``: the number of files too large for the history."""
     crib = Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
     work = Work(crib, random.Random(seed))
     await work.put_large(large, known=True)
@@ -56,8 +56,8 @@ async def _one_author_loses_nothing_of_the_other(crib: Crib, work: Work, after: 
 async def _the_last_calls_are_as_if_they_had_never_been(crib: Crib, calls: list[str], before: Snapshot) -> None:
     if not calls:
         return
-    # The undo and redo above stand in the history of these files: they count as part of the work. Where they took back
-    # more than these calls, that has to be said.
+    # The undo and redo above are in the history of these files: they count as part of the work. Where they undid
+    # more than these calls, the undo must name them.
     undoings = [str(record) for record in await _undo_calls(crib)]
     outcome = await crib.call("undo", calls=[*calls, *undoings])
     assert outcome.succeeded, outcome.error
@@ -95,10 +95,10 @@ async def test_random_work_of_two_authors_is_undone_and_redone(
 
 @pytest.mark.req("WS-12", part="trash")
 @pytest.mark.parametrize("start", range(0, 100, 20))
-async def test_random_work_with_files_that_the_history_does_not_keep_is_undone_and_redone(
+async def test_random_work_with_files_too_large_for_the_history_is_undone_and_redone(
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As small as can be, so that what is true of them is not paid for in bytes.
+    # As small as possible, so that the test does not cost many bytes.
     monkeypatch.setattr(path_state, "MOST_BYTES", LARGE - 1)
     settings = settings.model_copy(update={"max_file_bytes": LARGE - 1})
     for seed in range(start, start + 20):
@@ -110,10 +110,10 @@ async def test_random_work_with_files_that_the_history_does_not_keep_is_undone_a
 
 @pytest.mark.req("WS-12", part="trash")
 @pytest.mark.parametrize("start", range(0, 60, 20))
-async def test_random_work_around_files_that_nobody_knows_of_loses_none(
+async def test_random_work_around_untracked_files_loses_none(
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They move along with folders, stand in the way, and are taken in late: to where is another matter."""
+    """They move with their folders, block paths, and are imported late; their final path does not matter here."""
     monkeypatch.setattr(path_state, "MOST_BYTES", LARGE - 1)
     settings = settings.model_copy(update={"max_file_bytes": LARGE - 1})
     for seed in range(start, start + 20):
@@ -135,7 +135,7 @@ async def check_that_none_is_lost(database: Database, settings: Settings, seed: 
 
 
 def large_in(crib: Crib) -> list[bytes]:
-    """The large contents that are in the tree or in the trash."""
+    """Return the large contents that are in the tree or in the trash."""
     trash = crib.project.parent / "trash"
     found = [*snapshot(crib.project).values(), *(snapshot(trash).values() if trash.exists() else ())]
     return sorted(body for _, _, body in found if body.startswith(b"large"))

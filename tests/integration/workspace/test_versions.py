@@ -1,4 +1,4 @@
-"""Versions, contents, restoring, and what conflicts tell."""
+"""Versions, contents, restoring, and the details of conflicts."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from toolcrib.core.ids import RunId, new_id
 
 
 @pytest.mark.req("WS-6", part="what it was, when and by whom")
-async def test_every_change_makes_a_version_that_says_what_and_by_whom(crib: Crib) -> None:
+async def test_every_change_creates_a_version_with_its_kind_and_author(crib: Crib) -> None:
     agent = replace(await trusted(crib), run_id=RunId(new_id()))
     made = await crib.result("write", path="/a.txt", content="one\n")
     edited = await crib.call("edit", agent, path="/a.txt", old_string="one", new_string="one\ntwo")
@@ -55,7 +55,7 @@ async def test_content_is_stored_once_for_each_hash_and_workspace(crib: Crib) ->
 
 
 @pytest.mark.req("WS-6", part="content is compressed where it pays")
-async def test_long_content_is_stored_compressed_and_read_back_whole(crib: Crib) -> None:
+async def test_long_content_is_stored_compressed_and_read_back_completely(crib: Crib) -> None:
     text = "all work and no play\n" * 10_000
     made = await crib.result("write", path="/a.txt", content=text)
 
@@ -71,7 +71,7 @@ async def test_long_content_is_stored_compressed_and_read_back_whole(crib: Crib)
 @pytest.mark.parametrize(
     "value", [{"a": [1, 2.5, None, True], "é": "ü"}, [], {}, 0, False, None, 10**30, [[["deep"]]]], ids=repr
 )
-async def test_a_json_value_is_stored_as_text_and_returned_as_a_value(crib: Crib, value: Any) -> None:
+async def test_json_value_is_stored_as_text_and_returned_as_a_value(crib: Crib, value: Any) -> None:
     made = await crib.result("write", path="/a.json", content=value)
 
     on_disk = (crib.project / "a.json").read_bytes()
@@ -86,7 +86,7 @@ async def test_a_json_value_is_stored_as_text_and_returned_as_a_value(crib: Crib
 
 
 @pytest.mark.req("WS-8", part="who changed it since")
-async def test_a_conflict_tells_who_changed_the_file_and_when(crib: Crib) -> None:
+async def test_conflict_names_who_changed_the_file_and_when(crib: Crib) -> None:
     member = await joined(crib, WorkspaceRole.MEMBER)
     agent = await trusted(crib)
     running = replace(agent, run_id=RunId(new_id()))
@@ -120,7 +120,7 @@ async def test_a_conflict_tells_who_changed_the_file_and_when(crib: Crib) -> Non
 
 
 @pytest.mark.req("WS-8", part="a hash that still holds")
-async def test_an_edit_with_the_hash_that_was_read_goes_through(crib: Crib) -> None:
+async def test_edit_with_the_current_hash_succeeds(crib: Crib) -> None:
     await crib.result("write", path="/a.txt", content="a\n")
     read = await crib.result("read", path="/a.txt")
     edit = {"path": "/a.txt", "old_string": "a", "new_string": "b"}
@@ -130,7 +130,7 @@ async def test_an_edit_with_the_hash_that_was_read_goes_through(crib: Crib) -> N
 
 
 @pytest.mark.req("WS-8", part="a file that only the disk knows")
-async def test_a_conflict_over_a_file_on_disk_only_says_that_it_was_someone_outside(crib: Crib) -> None:
+async def test_conflict_over_an_untracked_file_names_an_external_author(crib: Crib) -> None:
     (crib.project / "a.txt").write_text("now\n")
 
     edit = {"path": "/a.txt", "old_string": "now", "new_string": "then", "last_read_hash": "0" * 64}
@@ -141,7 +141,7 @@ async def test_a_conflict_over_a_file_on_disk_only_says_that_it_was_someone_outs
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_an_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
+async def test_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
     made = await crib.result("write", path="/a.txt", content="one\n")
     await crib.result("write", path="/a.txt", content="two\n", overwrite=True)
 
@@ -154,7 +154,7 @@ async def test_an_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-9", part="restore of a deleted file")
-async def test_a_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(crib: Crib) -> None:
+async def test_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(crib: Crib) -> None:
     (crib.project / "d").mkdir()
     made = await crib.result("write", path="/d/e/a.txt", content="kept\n")
     (crib.project / "d" / "e" / "a.txt").chmod(0o600)
@@ -174,7 +174,7 @@ async def test_a_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(cr
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_a_file_whose_folder_vanished_on_disk_is_restored_there(crib: Crib) -> None:
+async def test_file_whose_folder_was_deleted_on_disk_is_restored_there(crib: Crib) -> None:
     made = await crib.result("write", path="/d/a.txt", content="kept\n")
     wipe(crib.project / "d")
     assert (await crib.result("ls"))["entries"] == []
@@ -186,7 +186,7 @@ async def test_a_file_whose_folder_vanished_on_disk_is_restored_there(crib: Crib
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_a_file_is_not_restored_over_another(crib: Crib) -> None:
+async def test_file_is_not_restored_over_another(crib: Crib) -> None:
     old = await crib.result("write", path="/a.txt", content="old\n")
     await crib.result("rm", path="/a.txt")
     await crib.result("write", path="/a.txt", content="new\n")
@@ -211,7 +211,7 @@ async def test_two_versions_are_compared(crib: Crib) -> None:
 
 @pytest.mark.req("WS-9")
 @pytest.mark.parametrize("before", [0, -1, 2**31, 2**63, 10**30])
-async def test_a_page_of_versions_may_begin_anywhere(crib: Crib, before: int) -> None:
+async def test_page_of_versions_may_start_anywhere(crib: Crib, before: int) -> None:
     made = await crib.result("write", path="/a.txt", content="a")
 
     outcome = await crib.call("file_versions", file_id=made["file_id"], before=before)

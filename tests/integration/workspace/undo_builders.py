@@ -15,7 +15,7 @@ LARGE = 1000
 
 
 def snapshot(root: Path) -> Snapshot:
-    """Everything below a root: what it is, its mode, what it holds."""
+    """Return every path below a root with its type, mode and content."""
     found: Snapshot = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
@@ -32,7 +32,7 @@ def snapshot(root: Path) -> Snapshot:
 
 @dataclass
 class Work:
-    """Random calls through the gate. Every content is unique, so that it tells who wrote it."""
+    """Random calls through the gate. Every content is unique, so that it identifies its author."""
 
     crib: Crib
     random: random.Random
@@ -40,14 +40,14 @@ class Work:
     count: int = 0
 
     async def step(self, author: str) -> None:
-        """One call that succeeded, or none: what cannot be done now is not done."""
+        """Make one call; a call that is impossible now is skipped."""
         tool, arguments = self._choose(author)
         outcome = await self.crib.call(tool, **arguments)
         if outcome.succeeded and outcome.change_set_id is not None:
             self.done.append((author, str(outcome.call_id)))
 
     async def put_large(self, count: int, *, known: bool) -> None:
-        """Files too large for the history, put there by nobody; touched so that the history knows of them, or not."""
+        """Create files too large for the history, without an author; touch them so that they are tracked, or not."""
         for number in range(count):
             path = self.crib.project / self._path()[1:]
             if path.exists() or any(above.is_file() for above in path.parents):

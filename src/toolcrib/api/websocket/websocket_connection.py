@@ -215,7 +215,7 @@ class SessionSubscriptions:
         await self.unsubscribe(session_id)
         if len(self._tasks) >= MAX_WATCHED:
             raise Conflict(
-                f"This connection is subscribed to {MAX_WATCHED} sessions, the limit. Leave one first (chat:unsubscribe)."
+                f"This connection is subscribed to {MAX_WATCHED} sessions, the limit. Unsubscribe from one first."
             )
         begun = asyncio.get_running_loop().create_future()
         self._tasks[session_id] = self._connection.start(self._follow(session_id, after, opening, begun))

@@ -1,4 +1,4 @@
-"""A workspace behind a gate with a real sandbox, proved once per process, and who runs commands in it."""
+"""A workspace behind a gate with a real sandbox, probed once per process, and callers that run commands in it."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ async def new_crib(database: Database, settings: Settings) -> Crib:
 
 
 def another_engine(crib: Crib, **changed: Any) -> Crib:
-    """The same workspace behind a gate of its own, as another process would have it."""
+    """The same workspace behind its own gate, as in another process."""
     settings = crib.settings.model_copy(update=changed)
     return replace(crib, engine=assemble(settings, crib.database, sandbox=SANDBOX), settings=settings)
 
@@ -33,7 +33,7 @@ async def hand(
 
 
 async def ran(crib: Crib, command: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:
-    """What a command that ended by itself results in."""
+    """Run a command that ends by itself and return its result."""
     outcome = await crib.call("bash", caller or crib.caller, command=command, **arguments)
     assert outcome.succeeded, outcome.error
     return dict(outcome.result)

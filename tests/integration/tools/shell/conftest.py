@@ -1,4 +1,4 @@
-"""A workspace whose commands run in a sandbox that was proved already."""
+"""A workspace whose commands run in a sandbox that is already probed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Background processes behind the gate: on the live tree, booked, undone, ended with whom they belong to."""
+"""Background processes behind the gate: on the live tree, tracked, undone, and ended with their owner."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
 async def minder(
     crib: Crib, *, trust: str = "autonomous", unprotected_paths: tuple[str, ...] = (), **start: Any
 ) -> Caller:
-    """An agent that may leave processes running."""
+    """An agent that may start background processes."""
     permissions = {name: {"allowed": True} for name in TOOLS} | {"bash_start": {"allowed": True, **start}}
     return await crib.agent(
         trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotected_paths=unprotected_paths
@@ -60,7 +60,7 @@ async def said(crib: Crib, tool: str, caller: Caller | None = None, /, **argumen
 
 
 async def until(crib: Crib, process: str, text: str, caller: Caller | None = None) -> dict[str, Any]:
-    """The answer in which the process has said ``text``, with all that was changed until then."""
+    """Return the result in which the process has printed ``text``, with every change until then."""
     async with asyncio.timeout(PATIENCE):
         while True:
             told = await said(crib, "bash_output", caller, process_id=process, wait=10)
@@ -79,14 +79,14 @@ async def ended(crib: Crib, process: str, caller: Caller | None = None) -> dict[
 
 
 async def versions(crib: Crib, path: str) -> list[Version]:
-    """A file's history, the newest first."""
+    """Return a file's history, newest first."""
     tenant, files = Tenant.of(crib.caller), crib.engine.shelves.files
     [file] = (await files.lookup(tenant, [WorkspacePath(Mount.PROJECT, path)])).files
     assert file is not None
     return await files.versions(tenant, file.id, before=None, limit=10)
 
 
-async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) -> None:
+async def test_process_is_started_written_to_read_by_offset_and_stopped(crib: Crib) -> None:
     started = await said(crib, "bash_start", command="while read line; do echo got $line; done; echo bye")
     process = started["metadata"]["processId"]
     assert started["metadata"]["running"]
@@ -108,7 +108,7 @@ async def test_it_is_started_spoken_to_read_by_offset_and_stopped(crib: Crib) ->
 
 
 @pytest.mark.parametrize(("text", "why"), [("echo a\0b", "NUL"), ("x" * 100_001, "the limit is")], ids=["nul", "long"])
-async def test_a_command_that_no_shell_takes_is_refused_and_leaves_no_process(crib: Crib, text: str, why: str) -> None:
+async def test_invalid_command_is_rejected_and_leaves_no_process(crib: Crib, text: str, why: str) -> None:
     refused = await crib.call("bash_start", crib.caller, command=text)
     listed = await crib.call("bash_list", crib.caller)
 
@@ -117,7 +117,7 @@ async def test_a_command_that_no_shell_takes_is_refused_and_leaves_no_process(cr
     assert "No background process" in str(listed.result["output"])
 
 
-async def test_what_it_says_is_shown_live_also_after_the_call(crib: Crib) -> None:
+async def test_output_is_shown_live_also_after_the_call(crib: Crib) -> None:
     shown: list[str] = []
     call = ToolCall("bash_start", {"command": "echo first; read _; echo later; sleep 600"})
     outcome = await crib.engine.executor.execute(call, crib.caller, emit=shown.append)
@@ -129,7 +129,7 @@ async def test_what_it_says_is_shown_live_also_after_the_call(crib: Crib) -> Non
     assert "".join(shown) == "first\nlater\n"
 
 
-async def test_an_end_of_its_own_is_told_with_the_exit_code(crib: Crib) -> None:
+async def test_exit_is_reported_with_the_exit_code(crib: Crib) -> None:
     started = await said(crib, "bash_start", command="cat > out; exit 3")
     process = started["metadata"]["processId"]
     await said(crib, "bash_input", process_id=process, text="text", end=True)
@@ -141,7 +141,7 @@ async def test_an_end_of_its_own_is_told_with_the_exit_code(crib: Crib) -> None:
     assert (crib.project / "out").read_text() == "text"
 
 
-async def test_what_it_did_is_booked_under_the_call_and_undone_with_it(crib: Crib) -> None:
+async def test_changes_are_tracked_under_the_call_and_undone_with_it(crib: Crib) -> None:
     (crib.project / "kept").write_text("before")
     (crib.project / "removed").write_text("precious")
     (crib.project / "same").write_text("same")
@@ -168,7 +168,7 @@ async def test_what_it_did_is_booked_under_the_call_and_undone_with_it(crib: Cri
     assert not (crib.project / "d").exists()
 
 
-async def test_a_result_says_what_was_changed_since_the_one_before(crib: Crib) -> None:
+async def test_result_lists_the_changes_since_the_previous_one(crib: Crib) -> None:
     started = await said(crib, "bash_start", command="while read name; do echo x > $name; echo made $name; done")
     process = started["metadata"]["processId"]
 
@@ -180,7 +180,7 @@ async def test_a_result_says_what_was_changed_since_the_one_before(crib: Crib) -
     assert [answer["metadata"]["changed"]["paths"] for answer in answers if "changed" in answer["metadata"]] == [["b"]]
 
 
-async def test_what_another_call_meets_first_is_the_processes_doing_too(crib: Crib) -> None:
+async def test_changes_that_another_call_finds_first_are_attributed_to_the_process(crib: Crib) -> None:
     (crib.project / "a").write_text("before")
     started = await said(crib, "bash_start", command="read _; echo after > a; echo done; sleep 600")
     job = await crib.engine.background.find(crib.caller, process_id(started["metadata"]["processId"]))
@@ -195,13 +195,13 @@ async def test_what_another_call_meets_first_is_the_processes_doing_too(crib: Cr
 
 
 async def spoken(crib: Crib, process: str) -> BackgroundJob:
-    """Waits until it has said something, without looking at the tree."""
+    """Wait until it has printed something, without reading the tree."""
     job = await crib.engine.background.find(crib.caller, process_id(process))
     assert (await crib.engine.background.piece(job, offset=0, most=1, wait=30)).data
     return job
 
 
-async def test_what_others_do_through_the_gate_stays_theirs(crib: Crib) -> None:
+async def test_changes_by_others_through_the_gate_stay_theirs(crib: Crib) -> None:
     agent = await minder(crib)
     outcome = await crib.call("bash_start", agent, command="echo up; sleep 600")
     process = outcome.result["metadata"]["processId"]
@@ -213,7 +213,7 @@ async def test_what_others_do_through_the_gate_stays_theirs(crib: Crib) -> None:
     assert (version.author, version.agent_id) == (AuthorKind.USER, None)
 
 
-async def test_with_processes_of_two_owners_nobody_can_tell(crib: Crib) -> None:
+async def test_with_processes_of_two_owners_the_author_is_unknown(crib: Crib) -> None:
     one, other = await minder(crib), await minder(crib)
     (crib.project / "a").write_text("before")
     first = await said(crib, "bash_start", one, command="echo up; sleep 600")
@@ -226,7 +226,7 @@ async def test_with_processes_of_two_owners_nobody_can_tell(crib: Crib) -> None:
     assert {version.author for version in await versions(crib, "/a")} == {AuthorKind.EXTERNAL}
 
 
-async def test_ignored_files_are_neither_taken_in_nor_undone(crib: Crib) -> None:
+async def test_ignored_files_are_neither_tracked_nor_undone(crib: Crib) -> None:
     (crib.project / ".gitignore").write_text("node_modules/\n")
     (crib.project / "node_modules").mkdir()
     (crib.project / "node_modules" / "old").write_text("old")
@@ -240,7 +240,7 @@ async def test_ignored_files_are_neither_taken_in_nor_undone(crib: Crib) -> None
     assert not (crib.project / "x").exists()
 
 
-async def test_what_is_too_large_for_the_history_is_named(crib: Crib) -> None:
+async def test_file_too_large_for_the_history_is_named(crib: Crib) -> None:
     (crib.project / "huge").write_bytes(b"\0" * (crib.settings.max_file_bytes + 1))
 
     started = await said(crib, "bash_start", command="echo up; sleep 600")
@@ -248,10 +248,10 @@ async def test_what_is_too_large_for_the_history_is_named(crib: Crib) -> None:
     assert started["metadata"]["untracked"] == ["huge"]
 
 
-# Whose it is
+# Ownership
 
 
-async def test_it_belongs_to_its_session(crib: Crib) -> None:
+async def test_process_belongs_to_its_session(crib: Crib) -> None:
     inside, other = await in_session(crib, crib.caller), await in_session(crib, crib.caller)
     started = await said(crib, "bash_start", inside, command="sleep 600")
     process = started["metadata"]["processId"]
@@ -263,7 +263,7 @@ async def test_it_belongs_to_its_session(crib: Crib) -> None:
 
 
 @pytest.mark.req("SH-5", part="gone when the session ends")
-async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
+async def test_process_ends_when_its_session_is_deleted(crib: Crib) -> None:
     await said(crib, "bash_start", command="true")
     before = len(list(descendants(os.getpid())))
     inside = await in_session(crib, crib.caller)
@@ -277,7 +277,7 @@ async def test_it_ends_when_its_session_is_deleted(crib: Crib) -> None:
     assert len(list(descendants(os.getpid()))) == before
 
 
-async def test_an_agent_has_so_many_and_no_more(crib: Crib) -> None:
+async def test_agent_has_a_limit_of_processes(crib: Crib) -> None:
     agent = await minder(crib)
     for _ in range(MOST_OF_ONE):
         await said(crib, "bash_start", agent, command="sleep 600")
@@ -288,7 +288,7 @@ async def test_an_agent_has_so_many_and_no_more(crib: Crib) -> None:
     assert (await said(crib, "bash_start", await minder(crib), command="true"))["metadata"]["processId"]
 
 
-async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: Crib, settings: Settings) -> None:
+async def test_another_server_reports_where_it_runs_and_ends_it_on_request(crib: Crib, settings: Settings) -> None:
     started = await said(crib, "bash_start", command="sleep 600")
     process = started["metadata"]["processId"]
     other = another_engine(crib)
@@ -305,14 +305,14 @@ async def test_another_server_says_where_it_lives_and_ends_it_when_asked(crib: C
     heart.close()
 
 
-async def test_another_node_starts_none_on_a_tree_that_it_does_not_hold(crib: Crib) -> None:
+async def test_another_node_starts_none_on_a_tree_that_it_does_not_have(crib: Crib) -> None:
     with pytest.raises(Superseded, match=f"on node {crib.settings.node_name!r}"):
         await another_engine(crib, node_name="another").call("bash_start", command="sleep 600")
 
     assert (await said(crib, "bash_list"))["metadata"]["processes"] == []
 
 
-async def test_what_a_dead_server_left_is_told_and_booked(crib: Crib) -> None:
+async def test_changes_of_a_dead_servers_process_are_reported_and_tracked(crib: Crib) -> None:
     (crib.project / "a").write_text("before")
     outcome = await crib.call("bash_start", command="read _; echo after > a; echo new > b; echo done; sleep 600")
     process = outcome.result["metadata"]["processId"]
@@ -334,7 +334,7 @@ async def test_what_a_dead_server_left_is_told_and_booked(crib: Crib) -> None:
     assert not (crib.project / "b").exists()
 
 
-async def test_none_outlives_an_orderly_end_of_the_server(database: Database, settings: Settings) -> None:
+async def test_no_process_outlives_a_server_shutdown(database: Database, settings: Settings) -> None:
     crib = await new_crib(database, settings)
     await said(crib, "bash_start", command="true")
     before = len(list(descendants(os.getpid())))
@@ -346,10 +346,10 @@ async def test_none_outlives_an_orderly_end_of_the_server(database: Database, se
     assert {one["running"] for one in (await said(crib, "bash_list"))["metadata"]["processes"]} == {False}
 
 
-# What is asked, and what is refused
+# Approval and denial
 
 
-async def test_a_guided_agent_is_asked_about(crib: Crib) -> None:
+async def test_guided_agent_needs_approval(crib: Crib) -> None:
     agent = await minder(crib, trust="guided")
 
     approval = await asked(crib, agent, "bash_start", command="npm run dev")
@@ -358,7 +358,7 @@ async def test_a_guided_agent_is_asked_about(crib: Crib) -> None:
     assert (await said(crib, "bash_list", agent))["metadata"]["processes"] == []
 
 
-async def test_an_agent_that_is_held_to_paths_gets_none(crib: Crib) -> None:
+async def test_agent_limited_to_paths_cannot_start_one(crib: Crib) -> None:
     agent = await minder(crib, paths=["src/**"])
 
     outcome = await crib.call("bash_start", agent, command="sleep 600")
@@ -368,7 +368,7 @@ async def test_an_agent_that_is_held_to_paths_gets_none(crib: Crib) -> None:
 
 
 @pytest.mark.req("SH-2", part="background processes")
-async def test_the_environment_is_the_allow_list(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_is_the_allow_list(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "hunter2")
 
     started = await said(crib, "bash_start", command="env; echo done")
@@ -377,7 +377,7 @@ async def test_the_environment_is_the_allow_list(crib: Crib, monkeypatch: pytest
     assert "hunter2" not in told["output"]
 
 
-async def test_the_book_says_what_it_did_and_how_it_ended(crib: Crib) -> None:
+async def test_audit_log_has_its_changes_and_its_exit(crib: Crib) -> None:
     outcome = await crib.call("bash_start", command="echo x > x")
     await ended(crib, outcome.result["metadata"]["processId"])
 

@@ -1,4 +1,4 @@
-"""Closed names and background processes: what stands is hidden or fixed, what comes up is moved away and ends them."""
+"""Protected names and background processes: existing ones are hidden or read-only, new ones are moved to the trash."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
     await crib.engine.background.close()
 
 
-async def test_what_stands_under_a_protected_name_is_neither_read_nor_written(crib: Crib) -> None:
+async def test_existing_protected_name_is_neither_read_nor_written(crib: Crib) -> None:
     (crib.project / ".env").write_text(SECRET)
     (crib.project / ".vscode").mkdir()
     (crib.project / ".vscode" / "tasks.json").write_text("{}")
@@ -46,7 +46,7 @@ async def test_what_stands_under_a_protected_name_is_neither_read_nor_written(cr
     assert (crib.project / ".vscode" / "tasks.json").read_text() == "{}"
 
 
-async def test_a_repository_can_be_read_and_not_written_by_anyone(crib: Crib) -> None:
+async def test_repository_is_read_only_for_everyone(crib: Crib) -> None:
     hooks = crib.project / "sub" / ".git" / "hooks"
     hooks.mkdir(parents=True)
     (hooks.parent / "HEAD").write_text("ref: refs/heads/main\n")
@@ -72,7 +72,9 @@ async def test_a_repository_can_be_read_and_not_written_by_anyone(crib: Crib) ->
         ("echo x > harmless; mv harmless .ENV", ".ENV"),
     ],
 )
-async def test_a_name_that_comes_up_is_moved_to_the_trash_and_ends_it(crib: Crib, command: str, name: str) -> None:
+async def test_new_protected_name_is_moved_to_the_trash_and_ends_the_process(
+    crib: Crib, command: str, name: str
+) -> None:
     agent = await minder(crib)
     started = await said(crib, "bash_start", agent, command=f"{command}; echo done; sleep 600")
 
@@ -85,7 +87,7 @@ async def test_a_name_that_comes_up_is_moved_to_the_trash_and_ends_it(crib: Crib
     assert not (crib.project / name).exists()
 
 
-async def test_a_name_that_came_up_just_before_the_end_is_moved_too_and_a_person_can_restore_it(crib: Crib) -> None:
+async def test_protected_name_created_just_before_the_end_is_moved_and_a_person_can_restore_it(crib: Crib) -> None:
     agent = await minder(crib)
     outcome = await crib.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
     told = await ended(crib, outcome.result["metadata"]["processId"], agent)
@@ -99,7 +101,7 @@ async def test_a_name_that_came_up_just_before_the_end_is_moved_too_and_a_person
     assert (crib.project / ".mcp.json").read_text() == "evil\n"
 
 
-async def test_a_name_that_a_person_writes_through_the_gate_stays_and_ends_it(crib: Crib) -> None:
+async def test_protected_name_written_by_a_person_through_the_gate_stays_and_ends_the_process(crib: Crib) -> None:
     agent = await minder(crib)
     started = await said(crib, "bash_start", agent, command="echo up; sleep 600")
     await crib.result("write", path="/.env", content=SECRET)
@@ -110,7 +112,7 @@ async def test_a_name_that_a_person_writes_through_the_gate_stays_and_ends_it(cr
     assert (crib.project / ".env").read_text() == SECRET
 
 
-async def test_a_name_that_the_owner_lifted_is_written(crib: Crib) -> None:
+async def test_unprotected_name_is_written(crib: Crib) -> None:
     agent = await minder(crib, unprotected_paths=(".env",))
     started = await said(crib, "bash_start", agent, command="echo x > .env; echo done; sleep 600")
 
@@ -119,9 +121,7 @@ async def test_a_name_that_the_owner_lifted_is_written(crib: Crib) -> None:
     assert (crib.project / ".env").read_text() == "x\n"
 
 
-async def test_a_process_that_swaps_folders_for_links_gets_nothing_into_the_next_ones_view(
-    crib: Crib, tmp_path: Path
-) -> None:
+async def test_process_that_swaps_folders_for_links_gets_nothing_into_the_next_view(crib: Crib, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / ".profile").write_text(SECRET)
@@ -138,7 +138,7 @@ async def test_a_process_that_swaps_folders_for_links_gets_nothing_into_the_next
     await ended(crib, first["metadata"]["processId"], agent)
 
 
-async def test_its_own_log_is_not_for_it_to_write(crib: Crib) -> None:
+async def test_process_cannot_write_its_own_log(crib: Crib) -> None:
     agent = await minder(crib)
 
     started = await said(crib, "bash_start", agent, command="echo forged > /state/logs/execution.jsonl; echo done")

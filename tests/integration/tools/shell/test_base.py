@@ -1,4 +1,4 @@
-"""The base of a command is its start: what others change while it runs is a conflict that names the file and them."""
+"""A command's base is its start: a concurrent change of others is a conflict that names the file and its author."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the
 
 @dataclass
 class Running:
-    """A command that has begun, and does its work when it is told to go on."""
+    """A command that has started and waits for a signal to continue."""
 
     task: asyncio.Task[Outcome]
     flag: Path
@@ -32,7 +32,7 @@ class Running:
 
 
 async def begun(crib: Crib, command: str, caller: Caller | None = None) -> Running:
-    """The command waits for a word in a file of its own @state, which shows through its view."""
+    """The command waits for a file in its own @state, which its view shows."""
     caller = caller or crib.caller
     flag = state_of(crib, caller) / "flag"
     flag.write_text("wait")
@@ -46,7 +46,7 @@ async def begun(crib: Crib, command: str, caller: Caller | None = None) -> Runni
     return Running(task, flag)
 
 
-async def test_of_two_commands_that_touch_the_same_file_one_commits_and_the_other_names_it_and_its_author(
+async def test_of_two_commands_that_change_a_file_one_commits_and_the_other_names_it_and_its_author(
     crib: Crib,
 ) -> None:
     await ran(crib, "echo first > shared; echo other > other")
@@ -63,7 +63,7 @@ async def test_of_two_commands_that_touch_the_same_file_one_commits_and_the_othe
     assert not (crib.project / "new").exists()
 
 
-async def test_commands_that_touch_different_files_both_commit(crib: Crib) -> None:
+async def test_commands_that_change_different_files_both_commit(crib: Crib) -> None:
     await ran(crib, "mkdir d; echo a > d/a; echo b > d/b")
     slow = await begun(crib, "echo slow > d/a; echo x > d/new")
 
@@ -91,7 +91,7 @@ async def test_commands_that_touch_different_files_both_commit(crib: Crib) -> No
         ("ln -sf elsewhere f", "rm f"),
     ],
 )
-async def test_whatever_others_did_to_a_touched_place_is_a_conflict_and_stays(
+async def test_any_change_by_others_to_a_changed_path_is_a_conflict_and_stays(
     crib: Crib, theirs: str, ours: str
 ) -> None:
     await ran(crib, "echo before > f; mkdir d; echo before > d/g")
@@ -106,7 +106,7 @@ async def test_whatever_others_did_to_a_touched_place_is_a_conflict_and_stays(
 
 
 @pytest.mark.parametrize("how", ["echo theirs > f", "echo theirs > f.new; mv f.new f", "touch f"])
-async def test_a_program_outside_that_changes_a_touched_file_meanwhile_is_not_overwritten(crib: Crib, how: str) -> None:
+async def test_concurrent_change_by_a_program_outside_is_not_overwritten(crib: Crib, how: str) -> None:
     await ran(crib, "echo before > f")
     slow = await begun(crib, "echo ours > f")
 
@@ -119,7 +119,7 @@ async def test_a_program_outside_that_changes_a_touched_file_meanwhile_is_not_ov
     assert "ours" not in (crib.project / "f").read_text()
 
 
-async def test_what_changed_on_disk_before_the_command_is_no_conflict_and_comes_back_by_undo(crib: Crib) -> None:
+async def test_change_on_disk_before_the_command_is_no_conflict_and_undo_restores_it(crib: Crib) -> None:
     await ran(crib, "echo known > f")
     (crib.project / "f").write_text("edited outside\n")
     (crib.project / "unknown").write_text("never seen\n")
@@ -132,7 +132,7 @@ async def test_what_changed_on_disk_before_the_command_is_no_conflict_and_comes_
     assert (crib.project / "unknown").read_text() == "never seen\n"
 
 
-async def test_a_command_right_after_a_write_is_no_conflict(crib: Crib) -> None:
+async def test_command_right_after_a_write_has_no_conflict(crib: Crib) -> None:
     for number in range(10):
         (crib.project / "f").write_text(f"{number}\n")
         await crib.result("write", path=f"/g{number}", content="x")
@@ -140,7 +140,7 @@ async def test_a_command_right_after_a_write_is_no_conflict(crib: Crib) -> None:
 
 
 @pytest.mark.req("PO-1", part="an agent's paths bind every place of a command's effect")
-async def test_an_effect_outside_the_agents_paths_is_refused_whole(crib: Crib) -> None:
+async def test_effect_outside_the_agents_paths_is_denied_completely(crib: Crib) -> None:
     agent = await hand(crib, paths=["src/**"])
 
     outside = await crib.call("bash", agent, command="mkdir src; echo a > src/a; echo b > b")
@@ -152,14 +152,14 @@ async def test_an_effect_outside_the_agents_paths_is_refused_whole(crib: Crib) -
     assert await rows(crib, "select from toolcrib.versions where path = '/b' and workspace_id = %s") == []
 
 
-async def test_the_logs_of_a_state_are_not_written_by_a_command(crib: Crib) -> None:
+async def test_command_cannot_write_the_logs_of_a_state(crib: Crib) -> None:
     outcome = await crib.call("bash", command="mkdir -p /state/logs; echo forged > /state/logs/execution.jsonl")
 
     assert isinstance(outcome.error, ReadOnlyMount)
 
 
 @pytest.mark.req("SC-5", part="commands")
-async def test_a_workspace_runs_four_commands_at_once_and_keeps_no_other_from_running(
+async def test_workspace_runs_four_commands_at_once_and_blocks_no_other_workspace(
     crib: Crib, database: Database, settings: Settings
 ) -> None:
     callers = [await hand(crib) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""``bash``: what a command gives back, what it sees, and what it leaves behind."""
+"""``bash``: what a command returns, what it sees, and what it leaves behind."""
 
 import asyncio
 import secrets
@@ -40,7 +40,7 @@ async def test_ac16_exit_42_is_an_error_with_that_code(crib: Crib) -> None:
     assert "before" in result["output"]
 
 
-async def test_ac17_a_command_longer_than_its_timeout_is_an_error_that_says_so(crib: Crib) -> None:
+async def test_ac17_command_longer_than_its_timeout_is_a_timeout_error(crib: Crib) -> None:
     outcome = await crib.call("bash", command="echo begun; echo x > made; sleep 300", timeout=1)
 
     assert outcome.error is not None
@@ -51,11 +51,11 @@ async def test_ac17_a_command_longer_than_its_timeout_is_an_error_that_says_so(c
     assert list(crib.project.iterdir()) == []
 
 
-async def test_a_command_starts_in_the_root_of_the_project(crib: Crib) -> None:
+async def test_command_starts_in_the_root_of_the_project(crib: Crib) -> None:
     assert (await ran(crib, "pwd"))["output"] == "/project\n"
 
 
-async def test_a_path_that_a_command_said_is_understood_by_the_file_tools(crib: Crib) -> None:
+async def test_path_printed_by_a_command_works_in_the_file_tools(crib: Crib) -> None:
     said = (await ran(crib, "mkdir d; echo a > d/a; readlink -f d/a; echo b > /central/b"))["output"].strip()
 
     assert said == "/project/d/a"
@@ -63,7 +63,7 @@ async def test_a_path_that_a_command_said_is_understood_by_the_file_tools(crib: 
     assert (await crib.result("file_read", path="/central/b"))["output"] == "b\n"
 
 
-async def test_a_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
+async def test_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
         workspace = await WorkspaceStore(crib.database).create(
             ActingUser(crib.caller.user_id), name="own", node=crib.settings.node_name, tree=own
@@ -76,7 +76,7 @@ async def test_a_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
         assert Path(own, "a").read_text() == "a\n"
 
 
-async def test_what_a_failed_command_changed_counts_and_the_result_says_so(crib: Crib) -> None:
+async def test_changes_of_a_failed_command_are_committed_and_reported(crib: Crib) -> None:
     result = await ran(crib, "echo kept > a.txt; exit 3")
 
     assert result["is_error"] is True
@@ -85,7 +85,7 @@ async def test_what_a_failed_command_changed_counts_and_the_result_says_so(crib:
     assert (crib.project / "a.txt").read_text() == "kept\n"
 
 
-async def test_of_a_lot_of_output_the_head_and_the_tail_are_kept_and_the_rest_is_counted(crib: Crib) -> None:
+async def test_long_output_keeps_head_and_tail_and_counts_the_rest(crib: Crib) -> None:
     result = await ran(crib, "echo first; yes | head -c 1000000; echo last")
 
     assert result["output"].startswith("first\n")
@@ -105,13 +105,13 @@ async def test_output_is_shown_while_the_command_runs(crib: Crib) -> None:
 
 
 @pytest.mark.req("SH-2", part="of bash")
-async def test_no_secret_of_the_server_is_in_the_environment(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_has_no_secret_of_the_server(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_API_KEY", "hunter2")
 
     assert "hunter2" not in (await ran(crib, "env; cat /proc/*/environ"))["output"]
 
 
-async def test_the_agents_own_limit_ends_a_command_that_asked_for_more(crib: Crib) -> None:
+async def test_agents_own_limit_ends_a_command_that_asked_for_more(crib: Crib) -> None:
     agent = await hand(crib, timeout=1)
 
     outcome = await crib.call("bash", agent, command="sleep 300", timeout=200)
@@ -121,7 +121,7 @@ async def test_the_agents_own_limit_ends_a_command_that_asked_for_more(crib: Cri
 
 
 @pytest.mark.req("SH-4", part="timeout or cancel leaves the tree untouched")
-async def test_cancelling_is_an_exception_and_leaves_the_tree_untouched(crib: Crib) -> None:
+async def test_cancelling_raises_and_leaves_the_tree_untouched(crib: Crib) -> None:
     begun = asyncio.Event()
     call = ToolCall("bash", {"command": "echo x > made; echo begun; sleep 300"})
     running = asyncio.create_task(crib.engine.executor.execute(call, crib.caller, emit=lambda _: begun.set()))
@@ -135,7 +135,7 @@ async def test_cancelling_is_an_exception_and_leaves_the_tree_untouched(crib: Cr
 
 
 @pytest.mark.req("SH-1", part="no process outlives its call")
-async def test_no_process_that_a_command_started_outlives_it(crib: Crib) -> None:
+async def test_no_process_outlives_its_command(crib: Crib) -> None:
     mark = f"toolcrib-{secrets.token_hex(8)}"
     detach = f"(setsid sh -c 'trap \"\" TERM HUP; : {mark}; sleep 300' >/dev/null 2>&1 &)"
 
@@ -159,7 +159,7 @@ def _command_lines() -> Iterator[str]:
         ("git log --format=%s", "first"),
     ],
 )
-async def test_the_usual_programs_work_in_a_repository(crib: Crib, program: str, said: str) -> None:
+async def test_common_programs_work_in_a_repository(crib: Crib, program: str, said: str) -> None:
     await ran(crib, "git init -q && echo a > a && git add a && git commit -qm first")
 
     result = await ran(crib, program, await hand(crib))
@@ -169,7 +169,7 @@ async def test_the_usual_programs_work_in_a_repository(crib: Crib, program: str,
 
 
 @pytest.mark.req("WS-12", part="a git commit by an agent")
-async def test_an_agents_git_commit_is_undone_with_all_that_it_wrote(crib: Crib) -> None:
+async def test_agents_git_commit_is_undone_completely(crib: Crib) -> None:
     await ran(crib, "git init -q && echo a > a && git add a && git commit -qm first")
     agent = await hand(crib)
     outcome = await crib.call("bash", agent, command="echo b > b && git add b && git commit -qm second && git log")
@@ -180,7 +180,7 @@ async def test_an_agents_git_commit_is_undone_with_all_that_it_wrote(crib: Crib)
     assert (await ran(crib, "git status --short; git log --format=%s; git fsck"))["output"] == "first\n"
 
 
-async def test_the_level_of_isolation_stands_in_the_result_and_in_the_book(crib: Crib) -> None:
+async def test_isolation_level_is_in_the_result_and_in_the_audit_log(crib: Crib) -> None:
     outcome = await crib.call("bash", command="echo a > a")
 
     assert outcome.result["metadata"]["isolation"] == "namespaces"
@@ -191,7 +191,7 @@ async def test_the_level_of_isolation_stands_in_the_result_and_in_the_book(crib:
 
 
 @pytest.mark.req("SH-3", part="without isolation nothing runs, and the reason is told")
-async def test_where_nothing_can_be_isolated_bash_is_shown_to_nobody_and_says_why(
+async def test_without_isolation_bash_is_not_offered_and_the_error_gives_the_reason(
     database: Database, settings: Settings
 ) -> None:
     engine = assemble(settings, database, sandbox=Sandbox(binary="/nonexistent/bwrap"))
@@ -208,7 +208,7 @@ async def test_where_nothing_can_be_isolated_bash_is_shown_to_nobody_and_says_wh
     assert list(crib.project.iterdir()) == []
 
 
-async def test_other_mounts_are_seen_and_a_write_to_packages_fails(crib: Crib) -> None:
+async def test_other_mounts_are_visible_and_a_write_to_packages_fails(crib: Crib) -> None:
     (crib.mount("pkg") / "lib.txt").write_text("library\n")
 
     result = await ran(crib, "cat /pkg/lib.txt; echo plan > /central/p.md; echo n > /state/n; echo x > /pkg/x; :")
@@ -219,7 +219,7 @@ async def test_other_mounts_are_seen_and_a_write_to_packages_fails(crib: Crib) -
     assert result["metadata"]["changed"]["paths"] == ["@central/p.md", "@state/n"]
 
 
-async def test_special_files_are_told_and_not_taken(crib: Crib) -> None:
+async def test_special_files_are_reported_and_not_imported(crib: Crib) -> None:
     result = await ran(crib, "mkfifo pipe; echo a > a")
 
     assert "pipe" in result["metadata"]["skipped"][0]
@@ -227,7 +227,7 @@ async def test_special_files_are_told_and_not_taken(crib: Crib) -> None:
 
 
 @pytest.mark.parametrize("name", ["$(printf 'a\\nb')", "$(printf '\\377')", "' x'", "'a\\b'"])
-async def test_a_name_that_the_history_cannot_say_refuses_the_whole_effect(crib: Crib, name: str) -> None:
+async def test_name_that_the_history_cannot_store_rejects_the_complete_effect(crib: Crib, name: str) -> None:
     outcome = await crib.call("bash", command=f"echo a > a; echo b > {name}")
 
     assert outcome.error is not None

@@ -1,4 +1,4 @@
-"""``approve: effect``: the command runs first, in the sandbox, and a person is asked about what it would change."""
+"""``approve: effect``: the command runs first, in the sandbox, and a person approves its changes."""
 
 import pytest
 
@@ -19,7 +19,7 @@ async def careful(crib: Crib, trust: str = "guided") -> Caller:
     return await hand(crib, trust=trust, approve="effect")
 
 
-async def test_a_person_sees_the_output_and_the_changes_before_anything_counts(crib: Crib) -> None:
+async def test_person_sees_output_and_changes_before_they_are_committed(crib: Crib) -> None:
     await ran(crib, "echo old > a")
 
     approval = await asked(crib, await careful(crib), "bash", command="echo new > a; echo b > b; echo said; exit 1")
@@ -37,7 +37,7 @@ async def test_a_person_sees_the_output_and_the_changes_before_anything_counts(c
     assert (crib.project / "a").read_text() == "new\n"
 
 
-async def test_a_command_that_changes_nothing_needs_no_question(crib: Crib) -> None:
+async def test_command_that_changes_nothing_needs_no_approval(crib: Crib) -> None:
     await ran(crib, "echo old > a")
 
     outcome = await crib.call("bash", await careful(crib), command="cat a; echo old > a")
@@ -46,7 +46,7 @@ async def test_a_command_that_changes_nothing_needs_no_question(crib: Crib) -> N
     assert outcome.result["output"] == "old\n"
 
 
-async def test_of_a_supervised_agent_nothing_is_told_before_a_yes(crib: Crib) -> None:
+async def test_supervised_agent_gets_no_output_before_approval(crib: Crib) -> None:
     await ran(crib, "echo old > a")
 
     approval = await asked(crib, await careful(crib, "supervised"), "bash", command="cat a")
@@ -58,7 +58,7 @@ async def test_of_a_supervised_agent_nothing_is_told_before_a_yes(crib: Crib) ->
     assert outcome.result["output"] == "old\n"
 
 
-async def test_without_the_rule_the_command_is_asked_about_and_not_run(crib: Crib) -> None:
+async def test_without_the_rule_the_command_waits_for_approval_and_does_not_run(crib: Crib) -> None:
     approval = await asked(crib, await hand(crib, trust="guided"), "bash", command="echo a > a")
 
     assert approval.change_set_id is None
@@ -69,7 +69,7 @@ async def test_without_the_rule_the_command_is_asked_about_and_not_run(crib: Cri
     assert (crib.project / "a").read_text() == "a\n"
 
 
-async def test_a_denied_effect_is_dropped(crib: Crib) -> None:
+async def test_rejected_effect_is_discarded(crib: Crib) -> None:
     approval = await asked(crib, await careful(crib), "bash", command="echo a > a")
 
     await decide(crib, approval, NO)
@@ -78,7 +78,7 @@ async def test_a_denied_effect_is_dropped(crib: Crib) -> None:
     assert list(crib.project.iterdir()) == []
 
 
-async def test_an_effect_on_what_changed_since_is_worked_out_and_asked_about_anew(crib: Crib) -> None:
+async def test_stale_effect_is_computed_and_asked_about_again(crib: Crib) -> None:
     await ran(crib, "echo 1 > a")
     approval = await asked(crib, await careful(crib), "bash", command="echo more >> a")
     await ran(crib, "echo 2 > a")
@@ -97,7 +97,7 @@ async def test_an_effect_on_what_changed_since_is_worked_out_and_asked_about_ane
 
 
 @pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
-async def test_an_effect_that_one_process_proposed_is_committed_by_another(crib: Crib) -> None:
+async def test_effect_proposed_by_one_process_is_committed_by_another(crib: Crib) -> None:
     approval = await asked(crib, await careful(crib), "bash", command="echo a > a; mkdir d; ln -s a d/l; chmod 600 a")
     crib.engine.shell.close()
 
@@ -111,7 +111,7 @@ async def test_an_effect_that_one_process_proposed_is_committed_by_another(crib:
     assert (await stored(heir, approval.call_id)).state == "done"
 
 
-async def test_the_protected_names_of_an_effect_stand_in_front_there_too(crib: Crib) -> None:
+async def test_protected_names_of_an_effect_are_listed_first(crib: Crib) -> None:
     approval = await asked(crib, await careful(crib), "bash", command="echo a > a; echo x > .envrc")
 
     assert approval.effects["protected"] == ["/.envrc"]

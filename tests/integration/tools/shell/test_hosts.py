@@ -1,4 +1,4 @@
-"""Granted hosts: a command reaches what its agent's owner named, by the proxy that pins addresses, and nothing else."""
+"""Granted hosts: a command reaches only the hosts that its agent's owner named, through a proxy that pins addresses."""
 
 import asyncio
 from dataclasses import replace
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.req("SH-6", part="through the gate")
 
 @pytest.fixture
 def open_crib(crib: Crib) -> Crib:
-    """The same workspace, behind a sandbox for which loopback stands for the open internet."""
+    """The same workspace, behind a sandbox that treats loopback as the public internet."""
     return replace(crib, engine=assemble(crib.settings, crib.database, sandbox=PRETENDED))
 
 
-async def test_a_granted_host_is_reached_and_stands_in_the_result_and_in_the_book(open_crib: Crib) -> None:
+async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log(open_crib: Crib) -> None:
     async with upstream() as (port, got):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
         outcome = await open_crib.call("bash", agent, command=fetching(f"http://api.example.org:{port}/x"))
@@ -40,7 +40,7 @@ async def test_a_granted_host_is_reached_and_stands_in_the_result_and_in_the_boo
     assert record.files == [{"contacted": f"api.example.org:{port}", "refused": None}]
 
 
-async def test_what_was_not_granted_is_refused_and_told(open_crib: Crib) -> None:
+async def test_host_that_is_not_granted_is_denied_and_reported(open_crib: Crib) -> None:
     async with upstream() as (port, got):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
         result = await ran(open_crib, fetching(f"http://evil.example.org:{port}/"), agent)
@@ -59,8 +59,8 @@ async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Cri
     assert got == []
 
 
-async def test_a_command_that_may_speak_to_others_is_not_repeatable(open_crib: Crib) -> None:
-    """A crash while it runs leaves it unknown: it is unknown what it has said to whom."""
+async def test_command_with_network_access_is_not_repeatable(open_crib: Crib) -> None:
+    """A crash while it runs leaves its outcome unknown: what it has sent cannot be determined."""
     agent = await hand(open_crib, hosts=("api.example.org",))
     session = await SessionStore(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
     calling = asyncio.create_task(
@@ -88,7 +88,7 @@ async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "http://x.org", "x.org/path", "*", "*.", "a b", "x.org:99999999"])
-def test_only_names_can_be_granted(host: str) -> None:
+def test_only_host_names_can_be_granted(host: str) -> None:
     with pytest.raises(BadArguments) as refused:
         parse_definition(f'tool_permissions: {{bash: {{allowed: true, hosts: ["{host}"]}}}}')
 

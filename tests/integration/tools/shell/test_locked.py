@@ -1,4 +1,4 @@
-"""Folders that a command leaves locked against their owner: filled, changed, removed and undone like any other."""
+"""Folders that a command leaves locked against their owner: written, changed, deleted and undone like any other."""
 
 import pytest
 
@@ -20,7 +20,7 @@ LOCKED = "mkdir -p d/e; echo a > d/e/a; echo b > d/b; chmod 400 d/b; chmod 500 d
         "chmod 755 d",
     ],
 )
-async def test_a_locked_folder_is_changed_and_put_back(crib: Crib, command: str) -> None:
+async def test_locked_folder_is_changed_and_restored(crib: Crib, command: str) -> None:
     made = await ran(crib, LOCKED)
     assert made["is_error"] is False, made
     assert (crib.project / "d").stat().st_mode & 0o777 == 0o500

@@ -1,4 +1,4 @@
-"""Names that are closed to agents: hidden from their commands, and written by none of them without a person's yes."""
+"""Names that are protected from agents: hidden from their commands, and written only with a person's approval."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.req("WS-4", part="commands")
 SECRET = "hunter2"
 
 
-async def test_a_protected_file_is_empty_in_an_agents_view_and_whole_in_a_persons(crib: Crib) -> None:
+async def test_protected_file_is_empty_in_an_agents_view_and_complete_in_a_persons(crib: Crib) -> None:
     (crib.project / ".env").write_text(SECRET)
     (crib.project / "deep").mkdir()
     (crib.project / "deep" / "My.Credentials.txt").write_text(SECRET)
@@ -26,13 +26,13 @@ async def test_a_protected_file_is_empty_in_an_agents_view_and_whole_in_a_person
     assert SECRET in (await ran(crib, "cat .env"))["output"]
 
 
-async def test_a_name_that_the_owner_lifted_is_seen(crib: Crib) -> None:
+async def test_unprotected_name_is_visible(crib: Crib) -> None:
     (crib.project / ".env").write_text(SECRET)
 
     assert SECRET in (await ran(crib, "cat .env", await hand(crib, unprotected_paths=(".env",))))["output"]
 
 
-async def test_another_name_of_a_protected_file_is_hidden_too(crib: Crib) -> None:
+async def test_hard_link_to_a_protected_file_is_hidden_too(crib: Crib) -> None:
     (crib.project / ".env").write_text(SECRET)
     agent = await hand(crib)
     await ran(crib, "cat .env", agent)
@@ -42,7 +42,7 @@ async def test_another_name_of_a_protected_file_is_hidden_too(crib: Crib) -> Non
     assert SECRET not in (await ran(crib, "cat d/notes", agent))["output"]
 
 
-async def test_a_secret_that_appears_in_a_known_tree_is_hidden_from_the_next_command(crib: Crib) -> None:
+async def test_new_secret_in_a_known_tree_is_hidden_from_the_next_command(crib: Crib) -> None:
     agent = await hand(crib)
     (crib.project / "d").mkdir()
     await ran(crib, "ls -R", agent)
@@ -51,7 +51,7 @@ async def test_a_secret_that_appears_in_a_known_tree_is_hidden_from_the_next_com
     assert SECRET not in (await ran(crib, "cat d/*", agent))["output"]
 
 
-async def test_a_folder_that_cannot_be_looked_into_is_hidden_whole(crib: Crib) -> None:
+async def test_unreadable_folder_is_hidden_completely(crib: Crib) -> None:
     locked = crib.project / "locked"
     locked.mkdir()
     (locked / ".env").write_text(SECRET)
@@ -62,7 +62,7 @@ async def test_a_folder_that_cannot_be_looked_into_is_hidden_whole(crib: Crib) -
     assert SECRET not in str(outcome.result)
 
 
-async def test_git_init_by_an_agent_waits_with_the_protected_names_in_front(crib: Crib) -> None:
+async def test_git_init_by_an_agent_waits_with_the_protected_names_first(crib: Crib) -> None:
     agent = await hand(crib)
 
     approval = await asked(crib, agent, "bash", command="git init -q && echo a > a")
@@ -80,7 +80,7 @@ async def test_git_init_by_an_agent_waits_with_the_protected_names_in_front(crib
     assert (await stored(crib, approval.call_id)).state == "done"
 
 
-async def test_what_a_person_denies_leaves_no_trace(crib: Crib) -> None:
+async def test_rejected_effect_leaves_no_trace(crib: Crib) -> None:
     approval = await asked(crib, await hand(crib), "bash", command="echo evil > .envrc")
 
     await decide(crib, approval, NO)
@@ -90,7 +90,7 @@ async def test_what_a_person_denies_leaves_no_trace(crib: Crib) -> None:
 
 
 @pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
-async def test_what_one_node_proposed_another_commits(crib: Crib) -> None:
+async def test_effect_proposed_by_one_node_is_committed_by_another(crib: Crib) -> None:
     approval = await asked(crib, await hand(crib), "bash", command="git init -q; echo '#!/bin/sh' > .git/hooks/x")
     crib.engine.shell.close()
 
@@ -102,7 +102,7 @@ async def test_what_one_node_proposed_another_commits(crib: Crib) -> None:
     assert (crib.project / ".git" / "hooks" / "x").exists()
 
 
-async def test_a_yes_to_protected_names_lifts_no_other_rule(crib: Crib) -> None:
+async def test_approval_of_protected_names_lifts_no_other_rule(crib: Crib) -> None:
     agent = await hand(crib, paths=["src/**"])
 
     outcome = await crib.call("bash", agent, command="echo evil > .envrc")
@@ -123,7 +123,7 @@ async def test_a_yes_to_protected_names_lifts_no_other_rule(crib: Crib) -> None:
         "rm -r ../project/* .env",
     ],
 )
-async def test_no_command_of_an_agent_writes_a_protected_name_by_itself(crib: Crib, command: str) -> None:
+async def test_agents_command_cannot_write_a_protected_name_without_approval(crib: Crib, command: str) -> None:
     (crib.project / ".env").write_text(SECRET)
 
     approval = await asked(crib, await hand(crib), "bash", command=command)
@@ -132,7 +132,7 @@ async def test_no_command_of_an_agent_writes_a_protected_name_by_itself(crib: Cr
     assert _files(crib.project) == {".env": SECRET}
 
 
-async def test_a_person_is_not_asked(crib: Crib) -> None:
+async def test_person_needs_no_approval(crib: Crib) -> None:
     assert (await ran(crib, "git init -q; echo x > .env"))["is_error"] is False
 
 

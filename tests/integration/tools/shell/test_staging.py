@@ -1,4 +1,4 @@
-"""Where commands write before it counts: removed after the answer, and gone with the server in any case."""
+"""Staging directories of commands: removed after the response, and at the latest with the server."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from toolcrib.sandbox.staging_directory import StagingDirectory
 MANY = 40
 
 
-async def test_what_commands_left_is_removed_also_when_much_of_it_waits(tmp_path: Path) -> None:
+async def test_staging_directories_are_removed_also_when_many_are_pending(tmp_path: Path) -> None:
     staging = StagingDirectory(tmp_path / "staging")
     for number in range(MANY):
         left = staging.folder / f"command-{number}"

@@ -17,13 +17,13 @@ from tests.integration.tools.shell.builders import new_crib
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
-# Folders stay open to their owner: nobody else but root could look into them afterwards.
+# Folders stay open to their owner: only root could read them afterwards otherwise.
 MODES = {"000": "u=rwX,go=", "400": "u=rwX,g=r,o=", "444": "a=rX,u+w", "500": "u=rwX,g=w,o=", "600": "u=rwX,go="}
 MODES |= {"644": "u=rwX,go=rX", "1777": "777"}
 
 
 def sayable(script: str) -> str:
-    """The script without what the history cannot say: names of two lines, sticky bits, and the mode of the root."""
+    """The script without what the history cannot store: names of two lines, sticky bits, and the mode of the root."""
     return "\n".join(map(_sayable_line, script.replace("new\nline", "new line").split("\n")))
 
 
@@ -40,7 +40,7 @@ def what_stands(tree: Path) -> dict[str, tuple[str, int, bytes]]:
 
 
 def scripts(seed: int) -> Iterator[str]:
-    """One that makes a tree, one that changes it."""
+    """Two scripts: one creates a tree, one changes it."""
     rng = random.Random(seed)
     yield sayable(a_script(rng, 20))
     link = f"echo one > ./h; ln ./h {shlex.quote(a_path(rng))}; echo two >> ./h"
@@ -83,7 +83,7 @@ async def campaign(seeds: range, folder: Path, database: Database, settings: Set
 @pytest.mark.req("SH-4", part="effect and commit are what the script does on a plain copy, for 100 random scripts")
 @pytest.mark.req("WS-12", part="a command, undone and redone")
 @pytest.mark.parametrize("first", [0, 50])
-async def test_a_random_script_is_committed_as_it_would_have_run_and_undone(
+async def test_random_script_is_committed_as_it_would_have_run_and_undone(
     tmp_path: Path, database: Database, settings: Settings, first: int
 ) -> None:
     await campaign(range(first, first + 50), tmp_path, database, settings)

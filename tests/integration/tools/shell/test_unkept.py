@@ -1,4 +1,4 @@
-"""What ignore rules or sizes keep out of the history: moved and not read, named in the effect, undone and redone."""
+"""Files that are ignored or too large for the history: moved and not read, named in the effect, undone and redone."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def trash(crib: Crib) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
 
 
-async def test_a_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Crib) -> None:
+async def test_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Crib) -> None:
     await ran(crib, "echo node_modules/ > .gitignore")
 
     call, metadata = await done(crib, f"{INSTALL}; echo kept > kept")
@@ -69,13 +69,13 @@ async def test_a_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Cr
     assert trash(crib) == []
 
 
-async def test_the_rules_count_as_the_command_left_them(crib: Crib) -> None:
+async def test_ignore_rules_apply_as_the_command_left_them(crib: Crib) -> None:
     _, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}")
 
     assert [one["path"] for one in metadata["untracked"]] == ["node_modules"]
 
 
-async def test_removing_an_ignored_folder_that_nobody_knew_displaces_it_whole(crib: Crib) -> None:
+async def test_deleting_an_unknown_ignored_folder_moves_it_to_the_trash_completely(crib: Crib) -> None:
     (crib.project / ".gitignore").write_text("node_modules\n")
     for name in ("a", "b"):
         (crib.project / "node_modules" / name).mkdir(parents=True)
@@ -112,7 +112,7 @@ async def test_changes_within_an_ignored_folder_are_undone_one_by_one(crib: Crib
     assert tree(crib.project) == after
 
 
-async def test_a_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
+async def test_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
     size = crib.settings.max_file_bytes + 1
 
     call, metadata = await done(crib, f"head -c {size} /dev/zero > large; chmod 600 large")
@@ -127,7 +127,7 @@ async def test_a_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
     assert (crib.project / "large").stat().st_size == size
 
 
-async def test_what_the_history_knows_it_goes_on_keeping_though_a_rule_names_it(crib: Crib) -> None:
+async def test_tracked_file_stays_tracked_although_a_rule_ignores_it(crib: Crib) -> None:
     await ran(crib, "echo one > build.log")
 
     call, metadata = await done(crib, "echo '*.log' > .gitignore; echo two > build.log; echo x > other.log")
@@ -137,7 +137,7 @@ async def test_what_the_history_knows_it_goes_on_keeping_though_a_rule_names_it(
     assert tree(crib.project) == {"build.log": "one\n"}
 
 
-async def test_git_itself_is_kept_whatever_the_rules_say(crib: Crib) -> None:
+async def test_git_folder_is_tracked_whatever_the_rules(crib: Crib) -> None:
     call, metadata = await done(crib, "echo '*' > .gitignore; git init -q; echo a > a")
 
     assert [one["path"] for one in metadata["untracked"]] == [".gitignore", "a"]
@@ -145,7 +145,7 @@ async def test_git_itself_is_kept_whatever_the_rules_say(crib: Crib) -> None:
     assert list(crib.project.iterdir()) == []
 
 
-async def test_names_that_cannot_be_said_and_links_are_no_matter_inside_an_ignored_folder(crib: Crib) -> None:
+async def test_unstorable_names_and_links_are_allowed_inside_an_ignored_folder(crib: Crib) -> None:
     call, _ = await done(
         crib, "echo out > .gitignore; mkdir out; touch \"out/$(printf '\\377')\"; ln -s /etc out/l; mkfifo out/p"
     )
@@ -155,7 +155,7 @@ async def test_names_that_cannot_be_said_and_links_are_no_matter_inside_an_ignor
     assert list(crib.project.iterdir()) == []
 
 
-async def test_bulk_that_waits_for_a_person_lies_in_the_trash_and_is_moved_when_they_say_yes(crib: Crib) -> None:
+async def test_untracked_files_of_a_pending_effect_are_in_the_trash_and_move_on_approval(crib: Crib) -> None:
     agent = await hand(crib)
     approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
     assert len(trash(crib)) == 1
@@ -169,7 +169,7 @@ async def test_bulk_that_waits_for_a_person_lies_in_the_trash_and_is_moved_when_
     assert trash(crib) == []
 
 
-async def test_if_waiting_bulk_is_lost_the_call_is_asked_about_again(crib: Crib) -> None:
+async def test_losing_pending_untracked_files_asks_for_approval_again(crib: Crib) -> None:
     agent = await hand(crib)
     approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
     [lying] = trash(crib)
@@ -194,9 +194,7 @@ async def test_ten_thousand_ignored_files_are_moved_and_not_read(crib: Crib) -> 
 
 
 @pytest.mark.req("SH-4", part="where no overlay can be mounted, a copy")
-async def test_where_no_overlay_can_be_mounted_all_of_it_is_so_on_a_copy(
-    database: Database, settings: Settings
-) -> None:
+async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, settings: Settings) -> None:
     engine = assemble(settings, database, sandbox=COPYING)
     crib = Crib(engine, database, settings, await new_caller(database, settings))
     (crib.project / "known").write_text("before\n")
@@ -213,9 +211,7 @@ async def test_where_no_overlay_can_be_mounted_all_of_it_is_so_on_a_copy(
 
 
 @pytest.mark.req("SH-4", part="refused above a size where only a copy can be made")
-async def test_where_the_tree_is_too_large_to_copy_the_command_is_refused(
-    database: Database, settings: Settings
-) -> None:
+async def test_tree_too_large_to_copy_rejects_the_command(database: Database, settings: Settings) -> None:
     engine = assemble(settings, database, sandbox=Sandbox(overlay=False, largest_copy=10))
     crib = Crib(engine, database, settings, await new_caller(database, settings))
     (crib.project / "large").write_text("more than ten bytes")

@@ -21,7 +21,7 @@ async def listed(crib: Crib) -> list[str]:
     return [entry["path"] for entry in (await crib.result("ls", recursive=True))["entries"]]
 
 
-async def test_a_command_does_not_see_them_and_may_make_their_folder(crib: Crib) -> None:
+async def test_command_does_not_see_virtual_files_and_may_create_their_folder(crib: Crib) -> None:
     chat = await begun(crib)
 
     assert (await ran(crib, "ls"))["output"].strip() == ""
@@ -34,7 +34,7 @@ async def test_a_command_does_not_see_them_and_may_make_their_folder(crib: Crib)
 
 
 @pytest.mark.parametrize("there", [False, True])
-async def test_a_command_does_not_replace_one(crib: Crib, *, there: bool) -> None:
+async def test_command_does_not_replace_a_virtual_file(crib: Crib, *, there: bool) -> None:
     chat = await begun(crib)
     if there:
         await crib.result("mkdir", path="/chats")
@@ -47,7 +47,7 @@ async def test_a_command_does_not_replace_one(crib: Crib, *, there: bool) -> Non
     assert not (crib.project / chat[1:]).exists()
 
 
-async def test_undo_takes_back_the_folder_that_holds_them(crib: Crib) -> None:
+async def test_undo_removes_the_folder_of_virtual_files(crib: Crib) -> None:
     chat = await begun(crib)
     made = await crib.call("write", path="/chats/notes.md", content="mine\n")
 
@@ -62,7 +62,7 @@ async def test_undo_takes_back_the_folder_that_holds_them(crib: Crib) -> None:
     assert await listed(crib) == ["/chats", chat, "/chats/notes.md"]
 
 
-async def test_a_folder_on_disk_goes_before_theirs(crib: Crib) -> None:
+async def test_folder_on_disk_takes_precedence_over_a_virtual_one(crib: Crib) -> None:
     chat = await begun(crib)
     (crib.project / "chats").mkdir()
     (crib.project / "chats" / "theirs.md").write_text("x")
@@ -75,7 +75,7 @@ async def test_a_folder_on_disk_goes_before_theirs(crib: Crib) -> None:
     assert await listed(crib) == ["/chats", "/talks", chat, "/talks/theirs.md"]
 
 
-async def test_they_are_no_part_of_the_history(crib: Crib) -> None:
+async def test_virtual_files_are_not_part_of_the_history(crib: Crib) -> None:
     await begun(crib)
 
     assert await listed(crib)
