@@ -90,19 +90,19 @@ async def write(given: Given) -> dict[str, Any]:
             (WORKSPACE, digest, size, body),
         )
         await connection.execute(
-            """insert into toolcrib.change_sets (workspace_id, id, state, author, user_id, call_id, committed_at)
+            """insert into toolcrib.change_sets (workspace_id, id, state, author_kind, user_id, call_id, committed_at)
                values (%s, %s, 'committed', 'user', %s, %s, now())""",
             (WORKSPACE, set_id, USER, call_id),
         )
         await connection.execute(
-            """insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version_id, number, kind, mode,
-                   sha256, size, lines, content)
+            """insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version_id, version_number,
+                   kind, mode, sha256, size, line_count, content_kind)
                values (%s, %s, 'project', %s, '/bare', 'document', %s, 1, 'file', 420, %s, %s, %s, 'text')""",
             (WORKSPACE, file_id, "/bare" + given.path, version_id, digest, size, lines),
         )
         await connection.execute(
-            """insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path,
-                   kind, mode, sha256, size, lines, content)
+            """insert into toolcrib.versions (workspace_id, id, file_id, version_number, change_set_id, deleted, mount,
+                   path, kind, mode, sha256, size, line_count, content_kind)
                values (%s, %s, %s, 1, %s, false, 'project', %s, 'file', 420, %s, %s, %s, 'text')""",
             (WORKSPACE, version_id, file_id, set_id, "/bare" + given.path, digest, size, lines),
         )
@@ -112,8 +112,8 @@ async def write(given: Given) -> dict[str, Any]:
             (WORKSPACE, call_id, USER, Jsonb({"path": given.path}), Jsonb({"path": given.path}), set_id),
         )
         await connection.execute(
-            """insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input,
-                   outcome, files, duration_us)
+            """insert into toolcrib.audit_records (id, workspace_id, created_at, user_id, call_id, via, tool, decision,
+                   rule, arguments, outcome, files, duration_us)
                values (%s, %s, now(), %s, %s, 'rest', 'write', 'allow', 'role', %s, 'done', '[]', 1)""",
             (new_id(), WORKSPACE, USER, call_id, Jsonb({"path": given.path})),
         )

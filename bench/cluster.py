@@ -78,8 +78,8 @@ class Cluster:
         """Send a message and return the model's final text."""
         run = await self.runs.submit(self.tenant, session, text, via="bench")
         ended = await self.ended(run)
-        if ended.ending != "done":
-            raise SystemExit(f"The run ended as {ended.ending}: {ended.error}")
+        if ended.end_reason != "done":
+            raise SystemExit(f"The run ended as {ended.end_reason}: {ended.error}")
         said = await self.runs.messages(self.tenant, session, after=0, limit=500)
         return said[-1].content
 

@@ -40,7 +40,7 @@ async def _work(action: str, tenant: Tenant, session: SessionId, folder: Path) -
         while run.state is not RunState.ENDED:
             await asyncio.sleep(_LOOK_SECONDS)
             run = await parts.desk.get(tenant, run.id)
-    return str(run.ending)
+    return str(run.end_reason)
 
 
 def _reader(folder: Path) -> Tool:

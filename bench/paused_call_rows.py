@@ -21,7 +21,7 @@ def fill(owner_url: str, workspace_id: str, count: int) -> list[str]:
             cursor.executemany(
                 """
                 insert into tool_calls (workspace_id, id, user_id, agent_id, tool, arguments, state)
-                values (%(workspace)s, %(call)s, %(user)s, %(agent)s, 'touch', %(arguments)s, 'waiting')
+                values (%(workspace)s, %(call)s, %(user)s, %(agent)s, 'touch', %(arguments)s, 'paused')
                 """,
                 rows,
             )

@@ -137,7 +137,7 @@ async def workspace_on(database: Database, tree: Path) -> Caller:
     email = f"{new_id()}@example.org"
     person = await UserStore(database).create_user(email=email, full_name=None, password_hash="x")
     workspace = await WorkspaceStore(database).create(
-        ActingUser(person.user_id), name="bench", node="bench", tree=str(tree)
+        ActingUser(person.user_id), name="bench", node="bench", root_path=str(tree)
     )
     return Caller(workspace.id, person.user_id)
 

@@ -33,7 +33,7 @@ PLANS = 10
 DELETED = 10
 
 ROWS = """
-with made as (insert into toolcrib.change_sets (workspace_id, id, state, author)
+with made as (insert into toolcrib.change_sets (workspace_id, id, state, author_kind)
               values (%(workspace)s, gen_random_uuid(), 'committed', 'system') returning id),
 rows as materialized (
     select n, gen_random_uuid() as file_id,
@@ -42,13 +42,13 @@ rows as materialized (
            '/d' || n / 1000 || '/s' || n / 50 %% 20 as parent, n %% %(deleted)s = 0 as deleted
     from generate_series(1, %(count)s) n
 ), kept as (
-    insert into toolcrib.files (workspace_id, id, mount, path, parent, type, deleted, version_id, number, kind, mode,
-                                size, lines, content)
+    insert into toolcrib.files (workspace_id, id, mount, path, parent, type, deleted, version_id, version_number, kind,
+                                mode, size, line_count, content_kind)
     select %(workspace)s, file_id, 'project', parent || '/f' || n || '.txt', parent, 'document', deleted, version_id, 1,
            'file', 420, 0, 0, 'text' from rows
 )
-insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path, kind, mode, size,
-                               lines, content)
+insert into toolcrib.versions (workspace_id, id, file_id, version_number, change_set_id, deleted, mount, path, kind,
+                               mode, size, line_count, content_kind)
 select %(workspace)s, version_id, file_id, 1, made.id, deleted, 'project', parent || '/f' || n || '.txt', 'file', 420,
        0, 0, 'text' from rows, made
 """

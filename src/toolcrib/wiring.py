@@ -374,7 +374,7 @@ async def services(
                 sandbox=sandbox,
                 calls=ToolCallStore(database),
                 sessions=SessionStore(database, most=settings.max_sessions),
-                bookmarks=ConversationCursorStore(database),
+                conversation_cursors=ConversationCursorStore(database),
                 tickets=TicketStore(database),
                 live=live,
                 executor=engine.executor,

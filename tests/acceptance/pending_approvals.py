@@ -58,6 +58,6 @@ def ended(workspace: Workspace, call_id: str) -> dict[str, Any]:
     until = time.monotonic() + PATIENCE
     while True:
         call = dict(workspace.get(f"/calls/{call_id}").json())
-        if call["state"] not in ("waiting", "running"):
+        if call["state"] not in ("paused", "running"):
             return call
         assert time.monotonic() < until, f"Not ended after {PATIENCE} s: {call}"

@@ -28,7 +28,7 @@ def test_an_agents_call_that_needs_approval_is_accepted_and_fetched_later(worksp
         "reason": Says("guided", "`write`", "dangerous"),
         "expires_at": A_TIME,
     }
-    assert agent.workspace.get(f"/calls/{told['call_id']}").json()["state"] == "waiting"
+    assert agent.workspace.get(f"/calls/{told['call_id']}").json()["state"] == "paused"
     assert not workspace.on_disk("/a.txt").exists()
     decided = decide(workspace, told["approval_id"])
     assert decided.status_code == 200
@@ -46,7 +46,7 @@ def test_the_audit_record_of_an_approved_call_names_the_approver(workspace: Work
     records = workspace.get("/audit").json()["items"]
 
     [record] = [record for record in records if record["call_id"] == told["call_id"]]
-    assert (record["decision"], record["outcome"], record["approver_id"]) == ("ask", "done", ada.id)
+    assert (record["decision"], record["outcome"], record["decided_by"]) == ("ask", "done", ada.id)
 
 
 def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
@@ -56,7 +56,7 @@ def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
     decide(workspace, told["approval_id"], approved=False, reason="Not here.")
 
     call = ended(agent.workspace, told["call_id"])
-    assert (call["state"], call["error"]["code"]) == ("refused", "APPROVAL_DENIED")
+    assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_DENIED")
     assert "ada@example.com rejected this call: Not here." in call["error"]["message"]
     assert not workspace.on_disk("/a.txt").exists()
 
@@ -231,7 +231,7 @@ def test_a_confirmation_that_times_out_leaves_the_tool_unexecuted_with_an_error_
 
     call = ended(agent.workspace, told["call_id"])
 
-    assert (call["state"], call["error"]["code"]) == ("refused", "APPROVAL_EXPIRED")
+    assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_EXPIRED")
     assert events_of(workspace, session)[-1][1]["status"] == "error"
     assert not workspace.on_disk("/a.txt").exists()
     refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("expired"))

@@ -197,4 +197,4 @@ def test_a_question_without_an_answer_expires(workspace: Workspace, server: Serv
     refused(answer(workspace, question, {"framework": "Jest"}), 409, "CONFLICT", Says("expired"))
     call = ended(workspace, workspace.get(f"/questions/{question}").json()["call_id"])
 
-    assert (call["state"], call["error"]["code"]) == ("refused", "APPROVAL_EXPIRED")
+    assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_EXPIRED")

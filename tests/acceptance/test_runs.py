@@ -66,7 +66,7 @@ def test_a_message_is_answered_with_the_results_of_tools(workspace: Workspace, m
 
     assert sent.status_code == 202
     ended = until(workspace, sent.json(), "ended")
-    assert (ended["ending"], ended["turns"], ended["output_tokens"]) == ("done", 2, 14)
+    assert (ended["end_reason"], ended["turns"], ended["output_tokens"]) == ("done", 2, 14)
     messages = workspace.get(f"/sessions/{session}/messages").json()["items"]
     assert [one["content"] for one in messages] == ["What must I do?", "I look.", "You must buy milk."]
     [call] = messages[1]["metadata"]["tool_calls"]
@@ -87,7 +87,7 @@ def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, mode
     decided = workspace.post(f"/approvals/{approval['id']}/decision", {"approved": True})
 
     assert decided.status_code == 200, decided.text
-    assert until(workspace, run, "ended")["ending"] == "done"
+    assert until(workspace, run, "ended")["end_reason"] == "done"
     assert workspace.on_disk("/a.txt").read_text() == "a\n"
 
 

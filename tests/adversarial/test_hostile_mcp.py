@@ -182,8 +182,8 @@ async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(crib: C
     assert not registry.require("mcp:hostile/fine").is_available
 
     now = await crib.engine.toolbox.rows.get(Tenant.of(crib.caller), server.id)
-    assert now.changed == {"fine"}
-    assert now.awaits_approval
+    assert now.changed_tools == {"fine"}
+    assert now.needs_approval
     await approved(crib, server.id)
     assert (await crib.call("mcp:hostile/fine")).succeeded
     assert (await crib.call("mcp:hostile/extra")).succeeded
@@ -192,9 +192,9 @@ async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(crib: C
 @pytest.mark.req("MC-1", part="approval of a list")
 async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(crib: Crib) -> None:
     server = await hostile(crib, approve=False)
-    assert server.problem is not None
-    assert "'bad name" in server.problem
-    assert "'abroad'" in server.problem, "a schema that refers to other documents is not taken"
+    assert server.last_error is not None
+    assert "'bad name" in server.last_error
+    assert "'abroad'" in server.last_error, "a schema that refers to other documents is not taken"
     assert (await crib.call("mcp:hostile/fine")).error is not None
     with pytest.raises(BadArguments, match="Validation failed"):
         await crib.engine.toolbox.approve(Tenant.of(crib.caller), server.id, "0" * 64)
@@ -215,7 +215,7 @@ async def test_text_from_a_server_is_data_without_control_characters(crib: Crib)
 
 @pytest.mark.req("MC-1", part="permissions and trust")
 async def test_agent_needs_toolset_permission_and_approval(crib: Crib) -> None:
-    await hostile(crib, safe=["inject"])
+    await hostile(crib, safe_tools=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
     without_toolset = await hired(crib, tool_permissions=allowed)
     assert isinstance((await crib.call("mcp:hostile/fine", without_toolset)).error, PermissionDenied)
@@ -254,5 +254,5 @@ async def test_address_inside_the_servers_network_is_not_contacted(crib: Crib) -
         guarded = Crib(engine, crib.database, strict, crib.caller)
         server = await added(guarded, "inside", url=f"https://localhost:{port}/mcp", approve=False)
         await engine.toolbox.close()
-    assert server.seen is None
+    assert server.offered_tools is None
     assert not contacted.is_set()

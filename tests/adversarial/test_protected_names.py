@@ -101,10 +101,10 @@ async def refused(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> Non
     outcome = await crib.call(tool, agent, **arguments)
     assert isinstance(outcome.error, SandboxViolation), (tool, arguments, outcome)
     assert type(outcome.error) is ProtectedPath
-    assert (outcome.state, outcome.error.code) == (OutcomeState.REFUSED, "VALIDATION_ERROR")
+    assert (outcome.state, outcome.error.code) == (OutcomeState.DENIED, "VALIDATION_ERROR")
     assert "hunter2" not in outcome.error.message
     [record] = await book_of(crib, outcome.call_id)
-    assert (record.outcome, record.error_code) == ("refused", "VALIDATION_ERROR")
+    assert (record.outcome, record.error_code) == ("denied", "VALIDATION_ERROR")
 
 
 async def waits(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
@@ -217,7 +217,7 @@ async def test_case_12_pkg_is_not_written(crib: Crib, agent: Caller) -> None:
     for path in ("@pkg/a.md", "@pkg/new.md", "@pkg/.env"):
         outcome = await crib.call("put", agent, path=path, text="mine")
         assert type(outcome.error) is ReadOnlyMount
-        assert outcome.state is OutcomeState.REFUSED
+        assert outcome.state is OutcomeState.DENIED
     assert (await crib.call("get", agent, path="@pkg/a.md")).result == "theirs"
     assert [path.read_text() for path in crib.mount("pkg").iterdir()] == ["theirs"]
 

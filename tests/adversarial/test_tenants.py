@@ -192,7 +192,7 @@ class Cast:
         with psycopg.connect(self.owner_url) as connection:
             for table in tenant_tables(connection):
                 # A viewer's ticket is their own: it gives access to what they may see.
-                if table not in ("audit", "tickets"):
+                if table not in ("audit_records", "connection_tickets"):
                     # Reading a file also stores its state on disk.
                     query = sql.SQL(
                         "select to_jsonb(t) - 'fingerprint' from toolcrib.{} t where workspace_id = %s order by 1"
@@ -398,7 +398,9 @@ async def test_statement_without_a_where_sees_only_its_own_tenant(cast: Cast, da
     with psycopg.connect(database_urls.app, options="-c search_path=toolcrib") as connection:
         tables = sorted(tenant_tables(connection))
         select = sql.SQL("select distinct workspace_id::text from {}")
-        nobody = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables if t != "seals"}
+        nobody = {
+            t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables if t != "audit_seals"
+        }
         connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.mallorys["workspace_id"]))
         inside = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
         connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.ids["workspace_id"]))
@@ -444,7 +446,7 @@ def test_every_table_of_tenants_has_row_level_security_and_a_policy_for_the_serv
         }
         tables = tenant_tables(connection)
 
-    assert tables >= {"files", "versions", "blobs", "change_sets", "audit", "members", "agents", "events"}
+    assert tables >= {"files", "versions", "blobs", "change_sets", "audit_records", "members", "agents", "events"}
     assert tables | {"workspaces", "users", "refresh_tokens"} <= protected
     assert without == {"alembic_version"}
 
@@ -473,8 +475,8 @@ def test_serving_roles_own_nothing_and_have_no_privileges(database_urls: Databas
 
 REWRITES = ("update {} set {} = {}", "delete from {}", "truncate {}")
 INSERT_ONLY = [
-    *((APP_ROLE, table) for table in ("audit", "versions", "blobs", "events", "seals")),
-    *((SYSTEM_ROLE, table) for table in ("audit", "seals")),
+    *((APP_ROLE, table) for table in ("audit_records", "versions", "blobs", "events", "audit_seals")),
+    *((SYSTEM_ROLE, table) for table in ("audit_records", "audit_seals")),
 ]
 
 

@@ -24,15 +24,15 @@ class Row:
 
     file_id: UUID
     id: UUID
-    number: int
+    version_number: int
     deleted: bool
     path: str
     kind: str
     mode: int
     sha256: bytes | None
-    previous_id: UUID | None = None
+    parent_id: UUID | None = None
     change_set_id: UUID | None = None
-    author: str = ""
+    author_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Workspace:
         """Return every file, deleted ones too, at its head."""
         return self._read(
             """
-            select id as file_id, version_id as id, number, deleted, path, kind, mode, sha256
+            select id as file_id, version_id as id, version_number, deleted, path, kind, mode, sha256
             from toolcrib.files where workspace_id = %(workspace)s and mount = 'project' order by path
             """
         )
@@ -60,15 +60,15 @@ class Workspace:
         """Return every version in order; with ``path``, those of the live file at that path."""
         return self._read(
             """
-            select v.file_id, v.id, v.number, v.deleted, v.path, v.kind, v.mode, v.sha256, v.previous_id,
-                   v.change_set_id, c.author
+            select v.file_id, v.id, v.version_number, v.deleted, v.path, v.kind, v.mode, v.sha256, v.parent_id,
+                   v.change_set_id, c.author_kind
             from toolcrib.versions v
             join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
             where v.workspace_id = %(workspace)s
               and (%(path)s::text is null or v.file_id in (
                   select f.id from toolcrib.files f
                   where f.workspace_id = %(workspace)s and f.mount = 'project' and f.path = %(path)s and not f.deleted))
-            order by v.file_id, v.number
+            order by v.file_id, v.version_number
             """,
             path=path,
         )
@@ -90,11 +90,11 @@ class Workspace:
         self._assert_history_is_whole()
         self._assert_change_sets_are_whole()
         self._assert_disk_is_history()
-        foreign = [row for row in self.versions() if row.author == "external"]
+        foreign = [row for row in self.versions() if row.author_kind == "external"]
         assert external or not foreign, f"Booked as someone else's: {foreign}"
 
     def _assert_nothing_left_over(self) -> None:
-        marks = self.rows("select file_id from toolcrib.pending where workspace_id = %(workspace)s")
+        marks = self.rows("select file_id from toolcrib.pending_applies where workspace_id = %(workspace)s")
         strays = list(self.project.rglob(TEMPORARY))
         assert not marks, f"Still to be brought to disk: {marks}"
         assert not strays, f"Left behind: {strays}"
@@ -105,13 +105,13 @@ class Workspace:
             histories[version.file_id].append(version)
         for head in self.heads():
             history = histories.pop(head.file_id)
-            assert [version.number for version in history] == list(range(1, len(history) + 1))
-            assert history[0].previous_id is None
+            assert [version.version_number for version in history] == list(range(1, len(history) + 1))
+            assert history[0].parent_id is None
             for earlier, later in pairwise(history):
-                assert later.previous_id == earlier.id
+                assert later.parent_id == earlier.id
             last = history[-1]
-            assert (last.id, last.number, last.deleted, last.path, last.kind, last.mode, last.sha256) == (
-                head.id, head.number, head.deleted, head.path, head.kind, head.mode, head.sha256,
+            assert (last.id, last.version_number, last.deleted, last.path, last.kind, last.mode, last.sha256) == (
+                head.id, head.version_number, head.deleted, head.path, head.kind, head.mode, head.sha256,
             )  # fmt: skip
         assert histories == {}
 
@@ -122,7 +122,7 @@ class Workspace:
             for change_set_id, files in self.rows(
                 """
                 select t.change_set_id, a.files from toolcrib.tool_calls t
-                join toolcrib.audit a on a.workspace_id = t.workspace_id and a.call_id = t.id
+                join toolcrib.audit_records a on a.workspace_id = t.workspace_id and a.call_id = t.id
                 where t.workspace_id = %(workspace)s and t.change_set_id is not null
                   -- That someone else tried the same and came too late stands in the book, too.
                   and a.files <> '[]'
@@ -131,7 +131,7 @@ class Workspace:
         }
         found: dict[UUID | None, list[tuple[str, str | None]]] = defaultdict(list)
         for version in self.versions():
-            if version.author != "external":
+            if version.author_kind != "external":
                 after = version.sha256.hex() if version.sha256 and not version.deleted else None
                 found[version.change_set_id].append((version.path, after))
         wrong = {k: (found.get(k), told.get(k)) for k in {*found, *told} if sorted(found[k], key=str) != told.get(k)}

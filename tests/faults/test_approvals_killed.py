@@ -77,7 +77,7 @@ class People:
     def ended(self, call_id: str) -> str:
         for _ in range(_LOOKS):
             state = str(self._send("GET", f"/workspaces/{self.workspace}/calls/{call_id}")["state"])
-            if state not in ("waiting", "running"):
+            if state not in ("paused", "running"):
                 return state
         raise AssertionError(f"Call {call_id} has not ended.")
 
@@ -114,7 +114,7 @@ def test_call_pending_at_a_kill_is_decided_without_a_server_and_executed_by_the_
     assert not (people.project / "yes.txt").exists()
     server.start()
 
-    assert (people.ended(yes["call_id"]), people.ended(no["call_id"])) == ("done", "refused")
+    assert (people.ended(yes["call_id"]), people.ended(no["call_id"])) == ("done", "denied")
     people.on_disk("yes.txt")
     assert (people.project / "yes.txt").read_text() == "/yes.txt\n"
     assert not (people.project / "no.txt").exists()
@@ -145,7 +145,8 @@ def test_node_killed_at_any_statement_of_decision_and_execution_leaves_the_call_
             "select path, count(*) from toolcrib.versions where path like '/%.txt' group by path having count(*) <> 1"
         ).fetchall()
         booked = connection.execute(
-            "select call_id, count(*) from toolcrib.audit where outcome = 'done' group by 1 having count(*) <> 1"
+            "select call_id, count(*) from toolcrib.audit_records where outcome = 'done' "
+            "group by 1 having count(*) <> 1"
         ).fetchall()
         left = connection.execute(
             "select count(*) from toolcrib.approvals where state <> 'allowed' or carried_at is null"

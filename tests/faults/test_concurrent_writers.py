@@ -60,7 +60,7 @@ async def test_folders_that_several_processes_create_at_once_are_created_once(
     made = {"/made", *(f"/made/at{n}" for n in range(4)), *folders}
     assert set(truth.live()) == {*acknowledged, *made}
     # A folder that was created twice would have two rows, or a second version.
-    assert [version.number for version in truth.versions() if version.kind == "folder"] == [1] * len(made)
+    assert [version.version_number for version in truth.versions() if version.kind == "folder"] == [1] * len(made)
     assert all((crib.project / path[1:]).read_text() == path for path in acknowledged)
     truth.assert_true()
 

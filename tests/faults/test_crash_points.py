@@ -50,7 +50,7 @@ class Yard(Crib):
 
     def history(self, path: str) -> list[tuple[str, bytes | None]]:
         """Return authors and contents of the file at a path, from its first version."""
-        return [(row.author, self._content(row)) for row in self.truth.versions(path)]
+        return [(row.author_kind, self._content(row)) for row in self.truth.versions(path)]
 
     def _content(self, row: Row) -> bytes | None:
         return self.truth.content(row.sha256) if row.sha256 and not row.deleted else None
@@ -110,7 +110,8 @@ class Case:
         if self.restores is None:
             return self.arguments
         first = yard.truth.rows(
-            "select id from toolcrib.versions where workspace_id = %(workspace)s and file_id = %(file)s and number = 1",
+            "select id from toolcrib.versions "
+            "where workspace_id = %(workspace)s and file_id = %(file)s and version_number = 1",
             file=ids[self.restores],
         )
         return {"file_id": ids[self.restores], "version_id": str(first[0][0])}
@@ -288,7 +289,7 @@ async def test_folder_is_moved_with_external_changes_in_it(yard: Yard) -> None:
 
 
 def heads_of(yard: Yard) -> list[tuple[str, bool, str, int, bytes | None, int]]:
-    return [(row.path, row.deleted, row.kind, row.mode, row.sha256, row.number) for row in yard.truth.heads()]
+    return [(row.path, row.deleted, row.kind, row.mode, row.sha256, row.version_number) for row in yard.truth.heads()]
 
 
 def contents_of(yard: Yard) -> set[tuple[str, bytes]]:

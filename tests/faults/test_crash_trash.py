@@ -121,7 +121,7 @@ async def test_process_that_dies_at_any_step_loses_no_byte_and_is_recovered_from
         assert places_of(yard) == [case.ends_at], f"died after {steps} steps"
         assert tree_of(yard) == case.tree
         assert {path.name for path in lying(yard)} == rows(yard)
-        assert not yard.truth.rows("select file_id from toolcrib.pending where workspace_id = %(workspace)s")
+        assert not yard.truth.rows("select file_id from toolcrib.pending_applies where workspace_id = %(workspace)s")
         if was_last:
             break
     assert steps > 0

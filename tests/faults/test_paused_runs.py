@@ -57,7 +57,8 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
 
         assert _threads(server) <= threads + 1
         assert (
-            _rows(urls, "select count(*) from toolcrib.runs where runner is not null or active_since is not null") == 0
+            _rows(urls, "select count(*) from toolcrib.runs where worker_id is not null or active_since is not null")
+            == 0
         )
         server.kill()
         server.start()
@@ -67,7 +68,7 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
         for approval in http.get(f"/workspaces/{workspace}/approvals", params={"limit": 100}).json()["items"]:
             decided = http.post(f"/workspaces/{workspace}/approvals/{approval['id']}/decision", json={"approved": True})
             assert decided.status_code == 200, decided.text
-        _until(urls, "select count(*) from toolcrib.runs where ending = 'done'", RUNS + 1)
+        _until(urls, "select count(*) from toolcrib.runs where end_reason = 'done'", RUNS + 1)
     project = server.data_dir / "workspaces" / workspace / "project"
     assert len(list(project.glob("*.txt"))) == RUNS + 1
 

@@ -142,7 +142,7 @@ class Campaign:
 
     def _check_runs(self) -> None:
         runs = self.truth.rows(
-            "select id, ending, error, epoch, turns from toolcrib.runs where workspace_id = %(workspace)s"
+            "select id, end_reason, error, epoch, turns from toolcrib.runs where workspace_id = %(workspace)s"
         )
         assert len(runs) == self.tasks
         assert [run for run in runs if run[1] != "done" or run[4] != TURNS + 1] == []
@@ -183,7 +183,7 @@ class Campaign:
         assert {state for _, state in counts} == {"done"}
         twice = self.truth.rows(
             """
-            select call_id, count(*) from toolcrib.audit
+            select call_id, count(*) from toolcrib.audit_records
             where workspace_id = %(workspace)s and outcome = 'done' group by 1 having count(*) > 1
             """
         )

@@ -125,7 +125,7 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
     zombie.freeze()
 
     await asyncio.to_thread(heir.start)
-    await until(truth, "select count(*) from toolcrib.runs where ending = 'done'", 2)
+    await until(truth, "select count(*) from toolcrib.runs where end_reason = 'done'", 2)
     before = told(truth)
     script.finish.set()
     zombie.thaw()
@@ -133,7 +133,7 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
 
     # It works again, and nothing of its old work was added.
     await office.say(zombie, await office.session(zombie, agent), "Are you there?")
-    await until(truth, "select count(*) from toolcrib.runs where ending = 'done'", 3)
+    await until(truth, "select count(*) from toolcrib.runs where end_reason = 'done'", 3)
     assert told(truth)[: len(before)] == before
     assert [row[1] for row in told(truth)[len(before) :]] == ["Are you there?", "Back again."]
     assert (project / "once.txt").read_text() == "once\n"

@@ -162,7 +162,7 @@ async def test_effect_proposed_before_a_kill_is_committed_by_the_next_server(
         decided = await http.post(f"{home}/approvals/{pending['approval_id']}/decision", json={"approved": True})
         assert decided.status_code == 200, decided.text
         async with asyncio.timeout(PATIENCE):
-            while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("waiting", "running"):
+            while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("paused", "running"):
                 pass
         # The history is ahead of the disk for a moment; a reader of such a file waits until it is applied.
         seen = await http.post(f"{home}/tools", json={"tool": "read", "args": {"path": f"/many/{FILES}"}})

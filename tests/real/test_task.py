@@ -53,8 +53,8 @@ async def test_real_model_calls_a_tool_and_answers(
         session = await office.session(server, agent)
         await office.say(server, session, "Which files are here? List the root folder.")
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (ended := await asyncio.to_thread(truth.rows, "select ending, error, turns from toolcrib.runs "
-                                                        "where state = 'ended'")):  # fmt: skip
+            while not (ended := await asyncio.to_thread(truth.rows, "select end_reason, error, turns from "
+                                                        "toolcrib.runs where state = 'ended'")):  # fmt: skip
                 pass
 
     # Whatever the text and the calls: the run ended normally, within its turns, and every call has ended.

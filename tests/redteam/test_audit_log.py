@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.xdist_group("book"),
 ]
 
-TRUNCATE = ("delete from seals where number > {seal}", "delete from audit where position > {top}")
+TRUNCATE = ("delete from audit_seals where number > {seal}", "delete from audit_records where position > {top}")
 
 
 def truncate(log: Book, *, seals: int, each: int = 2) -> None:
@@ -73,12 +73,14 @@ async def test_running_sealer_keeps_failing_and_keeps_its_anchor(book: Book) -> 
         with pytest.raises(SealingRefused):
             await book.sealer.seal()
 
-    assert book.rows("select max(number) from seals") == [(1,)]
+    assert book.rows("select max(number) from audit_seals") == [(1,)]
 
 
 async def test_emptied_log_is_not_started_again(book: Book) -> None:
     await book.filled(seals=2)
-    book.behind_our_back("delete from seals", "delete from audit", "alter sequence audit_position_seq restart")
+    book.behind_our_back(
+        "delete from audit_seals", "delete from audit_records", "alter sequence audit_records_position_seq restart"
+    )
     await book.call("file_info", path="/")
 
     with pytest.raises(SealingRefused):
@@ -99,7 +101,7 @@ async def test_log_sealed_over_by_another_node_is_detected_by_this_nodes_anchor(
     for _ in range(3):
         await book.call("file_info", path="/")
         await other.seal()
-    assert book.rows("select max(number) from seals") == [(5,)]
+    assert book.rows("select max(number) from audit_seals") == [(5,)]
 
     await book.call("file_info", path="/")
     with pytest.raises(SealingRefused, match="Seal 4 differs from the stored copy"):
@@ -128,14 +130,14 @@ async def test_log_sealed_again_without_the_key_does_not_match(book: Book) -> No
 async def test_database_restored_from_an_older_copy_is_detected(book: Book) -> None:
     """All rows rolled back, as a restore of an older dump leaves them."""
     await book.filled(seals=2)
-    book.behind_our_back("create table old_audit as table audit", "create table old_seals as table seals")
+    book.behind_our_back("create table old_audit as table audit_records", "create table old_seals as table audit_seals")
     await book.filled(seals=2)
     book.behind_our_back(
-        "delete from audit",
-        "delete from seals",
-        "insert into audit overriding system value select * from old_audit",
-        "insert into seals select * from old_seals",
-        "select setval('audit_position_seq', 4)",
+        "delete from audit_records",
+        "delete from audit_seals",
+        "insert into audit_records overriding system value select * from old_audit",
+        "insert into audit_seals select * from old_seals",
+        "select setval('audit_records_position_seq', 4)",
     )
     await book.call("file_info", path="/")
 
@@ -160,7 +162,7 @@ async def test_restore_is_declared_recorded_and_shown_from_then_on(book: Book) -
     ended = book.verified("--full")
     assert ended.status == 0
     assert "accepted a restore, from seal 3 back to seal 1" in ended.said
-    [(tool, outcome, given)] = book.rows("select tool, outcome, input from audit where tool like 'audit.%'")
+    [(tool, outcome, given)] = book.rows("select tool, outcome, arguments from audit_records where tool like 'audit.%'")
     assert (tool, outcome) == ("audit.accept-restore", "done")
     assert (given["before"]["number"], given["after"]["number"]) == (3, 1)
 
@@ -172,20 +174,20 @@ async def test_restore_cannot_be_accepted_where_nothing_was_lost(book: Book) -> 
 
     assert ended.status == 1
     assert "no restore to accept" in ended.said
-    assert book.rows("select count(*) from audit where tool like 'audit.%'") == [(0,)]
+    assert book.rows("select count(*) from audit_records where tool like 'audit.%'") == [(0,)]
 
 
 async def test_restore_recorded_without_the_key_is_detected(book: Book) -> None:
     await book.filled(seals=1)
     book.behind_our_back(
         """
-        insert into audit
-            (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome, duration_us)
-        select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', at, user_id, gen_random_uuid(), via,
-               'audit.accept-restore', decision, rule,
+        insert into audit_records
+            (id, workspace_id, created_at, user_id, call_id, via, tool, decision, rule, arguments, outcome, duration_us)
+        select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', created_at, user_id, gen_random_uuid(),
+               via, 'audit.accept-restore', decision, rule,
                '{"kind": "toolcrib-audit-restore", "before": {"number": 3}, "after": {"number": 1}, "by": "root"}',
                outcome, duration_us
-        from audit limit 1
+        from audit_records limit 1
         """
     )
     await book.sealer.seal()
@@ -226,7 +228,7 @@ async def test_log_that_contains_a_witnesss_checkpoint_is_verified(book: Book, w
 
 WITNESSED: dict[str, Callable[[Book], object]] = {
     "truncated": lambda log: truncate(log, seals=1),
-    "emptied": lambda log: log.behind_our_back("delete from seals", "delete from audit"),
+    "emptied": lambda log: log.behind_our_back("delete from audit_seals", "delete from audit_records"),
 }
 
 
@@ -326,12 +328,12 @@ async def test_verified_part_is_recomputed_only_on_request(book: Book) -> None:
 
 
 DAMAGES_BEFORE = {
-    "a record deleted": ("delete from audit where position = 1", "1 sealed records are missing"),
+    "a record deleted": ("delete from audit_records where position = 1", "1 sealed records are missing"),
     "a seal's hash changed": (
-        "update seals set mac = sha256(mac) where number = 3",
+        "update audit_seals set mac = sha256(mac) where number = 3",
         "Seal 3 differs from the stored copy",
     ),
-    "the chain cut there": ("delete from seals where number > 2", "The audit log ends at seal 2"),
+    "the chain cut there": ("delete from audit_seals where number > 2", "The audit log ends at seal 2"),
 }
 
 
@@ -351,7 +353,7 @@ async def test_damage_before_the_mark_is_detected_without_recomputing(book: Book
 async def test_changed_record_before_the_mark_is_detected_by_a_full_verification(book: Book) -> None:
     await book.filled(seals=3)
     assert book.verified().status == 0
-    book.behind_our_back("update audit set tool = 'read' where position = 1")
+    book.behind_our_back("update audit_records set tool = 'read' where position = 1")
 
     assert "Seal 1 does not match" in book.verified("--full").said
 
@@ -360,7 +362,7 @@ async def test_mark_made_without_the_key_is_ignored(book: Book) -> None:
     await book.filled(seals=3)
     assert book.verified().status == 0
     mark = json.loads(book.settings.audit_mark.read_text())
-    book.behind_our_back("update audit set tool = 'read' where position = 5")
+    book.behind_our_back("update audit_records set tool = 'read' where position = 5")
     other = CheckpointSigner(secrets.token_bytes(32))
     forged = [{**mark, "top": 9}, {**mark, "public_key": other.public_key}, {"number": 3}]
 
@@ -379,9 +381,9 @@ async def test_server_stores_how_far_it_has_verified(book: Book) -> None:
     second = await verifier(book).stretch(None)
     whole = await verifier(book).stretch(0)
 
-    assert (first.first, first.last, first.problems) == (0, 3, ())
-    assert (second.first, second.last, second.sealed, second.problems) == (3, 4, 2, ())
-    assert (whole.first, whole.last, whole.sealed, whole.problems) == (0, 4, 8, ())
+    assert (first.first, first.verified_to, first.problems) == (0, 3, ())
+    assert (second.first, second.verified_to, second.sealed_records, second.problems) == (3, 4, 2, ())
+    assert (whole.first, whole.verified_to, whole.sealed_records, whole.problems) == (0, 4, 8, ())
 
 
 async def test_verified_middle_part_does_not_count_as_the_complete_log(book: Book) -> None:
@@ -405,7 +407,7 @@ def written_by(log: Book, caller: Caller) -> list[dict[str, Any]]:
     return [
         row
         for (row,) in log.rows(
-            f"select to_jsonb(audit) from audit where user_id = '{caller.user_id}' order by position"
+            f"select to_jsonb(audit_records) from audit_records where user_id = '{caller.user_id}' order by position"
         )
     ]
 
@@ -431,8 +433,8 @@ async def test_stranger_writes_at_most_a_short_record(
         await book.call(tool, stranger, **arguments)
 
     [line] = written_by(book, stranger)
-    assert line["outcome"] in ("refused", "failed")
-    assert line["input"] == {}
+    assert line["outcome"] in ("denied", "failed")
+    assert line["arguments"] == {}
     assert len(line["tool"].encode()) <= 200
     assert len(json.dumps(line)) < 1_500
 
@@ -449,7 +451,7 @@ async def test_strangers_records_are_limited_per_minute(book: Book, stranger: Ca
     book.behind_our_back("update outsiders set since = now() - interval '2 minutes'")
     with suppress(Forbidden):
         await book.call("read", stranger, path="/a.txt")
-    assert written_by(book, stranger)[-1]["input"] == {"unrecorded": 72}
+    assert written_by(book, stranger)[-1]["arguments"] == {"unrecorded": 72}
 
 
 async def test_stranger_does_not_displace_the_records_of_members(book: Book, stranger: Caller) -> None:
@@ -459,7 +461,7 @@ async def test_stranger_does_not_displace_the_records_of_members(book: Book, str
 
     await asyncio.gather(*(attack() for _ in range(60)), *(book.call("file_info", path="/") for _ in range(40)))
 
-    assert book.rows(f"select count(*) from audit where user_id = '{book.caller.user_id}'") == [(40,)]
+    assert book.rows(f"select count(*) from audit_records where user_id = '{book.caller.user_id}'") == [(40,)]
     assert len(written_by(book, stranger)) == 30
 
 
@@ -468,7 +470,7 @@ async def test_members_record_is_bounded_too(book: Book, arguments: dict[str, An
     await book.call("read", **arguments)
     await book.call(LONG)
 
-    sizes = book.rows("select octet_length(input::text), octet_length(tool) from audit")
+    sizes = book.rows("select octet_length(arguments::text), octet_length(tool) from audit_records")
     assert len(sizes) == 2
     assert max(size for size, _ in sizes) <= 20_000
     assert max(size for _, size in sizes) <= 800

@@ -51,7 +51,7 @@ async def tenant(urls: DatabaseUrls) -> Tenant:
 def test_every_definer_function_pins_its_search_path_with_temporary_objects_last(owner: psycopg.Connection) -> None:
     found = {name: config for _, name, config, *_ in owner.execute(DEFINERS).fetchall()}
 
-    assert "toolcrib.enter(uuid,integer,uuid,uuid)" in found
+    assert "toolcrib.enter_workspace(uuid,integer,uuid,uuid)" in found
     assert {
         name: config for name, config in found.items() if config != ["search_path=pg_catalog, toolcrib, pg_temp"]
     } == {}
@@ -106,11 +106,11 @@ def test_owner_role_of_definer_functions_cannot_rewrite_history(owner: psycopg.C
     ).fetchall()
 
     assert sorted(granted) == [
-        ("audit", "INSERT"),
+        ("audit_records", "INSERT"),
+        ("connection_tickets", "DELETE"),
         ("outsiders", "INSERT"),
         ("outsiders", "UPDATE"),
-        ("pending", "DELETE"),
-        ("tickets", "DELETE"),
+        ("pending_applies", "DELETE"),
     ]
 
 
@@ -138,7 +138,17 @@ create function {schema}.spy(anyelement) returns boolean language plpgsql as
     $$ begin raise notice 'spy ran as %', current_user; return true; end $$
 """
 TYPES = ("text", "uuid", "int4", "int8", "bool", "bytea", "timestamptz", "jsonb")
-TABLES = ("users", "members", "agents", "api_keys", "refresh_tokens", "grants", "files", "pending", "tickets")
+TABLES = (
+    "users",
+    "members",
+    "agents",
+    "api_keys",
+    "refresh_tokens",
+    "grants",
+    "files",
+    "pending_applies",
+    "connection_tickets",
+)
 
 
 def shadow_types(connection: psycopg.Connection, schema: str) -> None:
@@ -166,8 +176,8 @@ def shadow_functions(connection: psycopg.Connection, schema: str) -> None:
         "now() returns pg_catalog.timestamptz",
         "set_config(pg_catalog.text, pg_catalog.text, boolean) returns pg_catalog.text",
         "nullif(pg_catalog.text, pg_catalog.text) returns pg_catalog.text",
-        "acting_user() returns pg_catalog.uuid",
-        "grants_of(pg_catalog.uuid, pg_catalog.uuid) returns pg_catalog.jsonb",
+        "current_user_id() returns pg_catalog.uuid",
+        "agent_grants(pg_catalog.uuid, pg_catalog.uuid) returns pg_catalog.jsonb",
         "jsonb_to_recordset(pg_catalog.jsonb) returns setof pg_catalog.record",
     )
     for made in makers:
@@ -265,7 +275,7 @@ async def test_without_the_search_path_the_attack_succeeds(
     urls: DatabaseUrls, careless: psycopg.Connection, tenant: Tenant, shadow: Shadow, schema: str, path: str
 ) -> None:
     """The original attack. Without it the attacks above would prove nothing."""
-    careless.execute("alter function toolcrib.enter reset all")
+    careless.execute("alter function toolcrib.enter_workspace reset all")
 
     assert attacked(urls, tenant, shadow, schema, path) == {careless.info.user}
 
@@ -273,8 +283,8 @@ async def test_without_the_search_path_the_attack_succeeds(
 async def test_without_the_search_path_only_an_unprivileged_role_is_gained(
     urls: DatabaseUrls, careless: psycopg.Connection, tenant: Tenant
 ) -> None:
-    careless.execute("alter function toolcrib.enter reset all")
-    careless.execute(f"alter function toolcrib.enter owner to {migrate.DEFINER_ROLE}".encode())
+    careless.execute("alter function toolcrib.enter_workspace reset all")
+    careless.execute(f"alter function toolcrib.enter_workspace owner to {migrate.DEFINER_ROLE}".encode())
 
     assert attacked(urls, tenant, shadow_types, "pg_temp", "toolcrib") <= {migrate.DEFINER_ROLE}
 
@@ -306,22 +316,22 @@ ESCALATIONS = (
     "set session_preload_libraries = '/tmp/attack.so'",
     "set dynamic_library_path = '/tmp'",
     "create function toolcrib.mine() returns int language sql as 'select 1'",
-    "create or replace function toolcrib.tenant() returns uuid language sql as 'select null::uuid'",
-    "alter function toolcrib.enter owner to current_user",
-    "alter function toolcrib.enter reset all",
-    "alter function toolcrib.enter security invoker",
-    "drop function toolcrib.enter",
+    "create or replace function toolcrib.current_workspace() returns uuid language sql as 'select null::uuid'",
+    "alter function toolcrib.enter_workspace owner to current_user",
+    "alter function toolcrib.enter_workspace reset all",
+    "alter function toolcrib.enter_workspace security invoker",
+    "drop function toolcrib.enter_workspace",
     "create schema mine",
-    "insert into toolcrib.audit (id) values (gen_random_uuid())",
+    "insert into toolcrib.audit_records (id) values (gen_random_uuid())",
     "create temporary table mine ()",
     "create domain pg_temp.text as pg_catalog.text",
-    "create trigger mine before insert on toolcrib.audit for each row execute function toolcrib.decided()",
-    "create rule mine as on insert to toolcrib.audit do instead nothing",
-    "alter table toolcrib.audit disable row level security",
-    "alter table toolcrib.audit owner to current_user",
-    "alter table toolcrib.audit disable trigger all",
-    "create policy mine on toolcrib.audit using (true)",
-    "drop policy tenant on toolcrib.audit",
+    "create trigger mine before insert on toolcrib.audit_records for each row execute function toolcrib.decided()",
+    "create rule mine as on insert to toolcrib.audit_records do instead nothing",
+    "alter table toolcrib.audit_records disable row level security",
+    "alter table toolcrib.audit_records owner to current_user",
+    "alter table toolcrib.audit_records disable trigger all",
+    "create policy mine on toolcrib.audit_records using (true)",
+    "drop policy tenant on toolcrib.audit_records",
     "create extension dblink",
     "create extension file_fdw",
     "create event trigger mine on ddl_command_start execute function toolcrib.decided()",
@@ -351,8 +361,10 @@ def test_serving_roles_gain_no_privileges(urls: DatabaseUrls, role: str, stateme
 def test_role_cannot_grant_itself_the_right_to_rewrite_the_audit_log(urls: DatabaseUrls, role: str) -> None:
     with psycopg.connect(urls.app if role == migrate.APP_ROLE else urls.system, autocommit=True) as connection:
         # PostgreSQL only warns of a grant that grants nothing; the test checks that nothing was granted.
-        connection.execute("grant all on toolcrib.audit to current_user")
-        may = connection.execute("select has_table_privilege('toolcrib.audit', 'update, delete, truncate')").fetchone()
+        connection.execute("grant all on toolcrib.audit_records to current_user")
+        may = connection.execute(
+            "select has_table_privilege('toolcrib.audit_records', 'update, delete, truncate')"
+        ).fetchone()
 
     assert may == (False,)
 

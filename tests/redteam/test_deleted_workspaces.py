@@ -19,7 +19,7 @@ from tests.wait_until import PATIENCE
 pytestmark = [pytest.mark.req("SC-8", part="deleting a workspace"), pytest.mark.xdist_group("kill")]
 
 # The audit log outlives the workspace; the mark records the deletion for a day.
-KEPT = {"audit", "deleted_workspaces"}
+KEPT = {"audit_records", "deleted_workspaces"}
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 MCP = {"name": "m", "command": ["/bin/true"]}
 

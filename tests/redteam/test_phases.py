@@ -153,7 +153,7 @@ async def test_resumed_call_has_the_phase_of_its_execution(
     async with asyncio.timeout(PATIENCE):
         running = asyncio.create_task(crib.engine.waiting.run())
         try:
-            while (await ToolCallStore(crib.database).get(tenant, asked.call_id)).state not in ("done", "refused"):
+            while (await ToolCallStore(crib.database).get(tenant, asked.call_id)).state not in ("done", "denied"):
                 pass
         finally:
             running.cancel()

@@ -114,9 +114,9 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     await asyncio.to_thread(server.start)
     await until(urls, f"select count(*) from toolcrib.runs where id = '{poison}' and state = 'ended'", 1)
     script.thought.set()
-    await until(urls, f"select count(*) from toolcrib.runs where id = '{innocent}' and ending = 'done'", 1)
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{innocent}' and end_reason = 'done'", 1)
 
-    [(ending, error)] = rows(urls, f"select ending, error from toolcrib.runs where id = '{poison}'")
+    [(ending, error)] = rows(urls, f"select end_reason, error from toolcrib.runs where id = '{poison}'")
     assert (ending, error["code"]) == ("failed", "GIVEN_UP")
     assert error["message"].startswith(GIVEN_UP)
     # Subscribers of the session get the event, and a request for the call returns it.
@@ -129,7 +129,7 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
     # The session works again.
     after = await office.say(server, poisoned, "/fine.txt")
-    await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and ending = 'done'", 1)
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and end_reason = 'done'", 1)
 
 
 @pytest.mark.redteam
@@ -153,7 +153,7 @@ async def test_run_that_freezes_every_process_that_takes_it_over_is_abandoned(
     await asyncio.to_thread(second.start)
     await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and state = 'ended'", 1)
 
-    assert rows(urls, "select ending, error ->> 'code' from toolcrib.runs") == [("failed", "GIVEN_UP")]
+    assert rows(urls, "select end_reason, error ->> 'code' from toolcrib.runs") == [("failed", "GIVEN_UP")]
 
 
 @pytest.mark.redteam
@@ -171,7 +171,7 @@ async def test_operator_who_kills_the_server_repeatedly_ends_no_run_that_makes_p
         await asyncio.to_thread(server.start)
     script.thought.set()
 
-    await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and ending = 'done'", 1)
+    await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and end_reason = 'done'", 1)
 
 
 async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_ones_are_executed(
@@ -202,7 +202,7 @@ async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_o
         path: await office.send(server, "GET", office.at(f"calls/{one['call_id']}")) for path, one in asked.items()
     }
     assert [ended[path]["state"] for path in ("/one.txt", "/two.txt")] == ["done", "done"]
-    assert ended["/kill.txt"]["state"] == "refused"
+    assert ended["/kill.txt"]["state"] == "denied"
     assert ended["/kill.txt"]["error"]["code"] == "GIVEN_UP"
     assert ended["/kill.txt"]["error"]["message"].startswith(GIVEN_UP)
     truth = truth_of(server, office, urls)
@@ -221,7 +221,7 @@ async def test_unwritable_workspace_does_not_stop_a_node_from_starting(server: S
         async with client_of(server, office.token) as http:
             # Committed; the failed write to disk is reported, and it stays pending.
             await http.post(office.at("tools"), json=write("/after.txt"))
-        await until(urls, "select count(*) from toolcrib.pending", 1)
+        await until(urls, "select count(*) from toolcrib.pending_applies", 1)
         server.kill()
         await asyncio.to_thread(server.start)
         other = (await office.send(server, "POST", "/workspaces", {"name": "other"}))["id"]

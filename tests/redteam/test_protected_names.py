@@ -191,8 +191,8 @@ async def test_third_protected_name_stops_a_run_and_no_earlier_one(
     curious = await office.send("Look.", *asks[:2], says("I may not."))
     stubborn = await office.send("Look again.", *asks)
 
-    assert curious.ending is RunEnding.DONE
-    assert stubborn.ending is RunEnding.VIOLATION
+    assert curious.end_reason is RunEnding.DONE
+    assert stubborn.end_reason is RunEnding.VIOLATION
     assert any("is protected" in str(message["content"]) for message in office.told())
 
 
@@ -210,5 +210,5 @@ async def test_run_may_request_files_that_become_code_without_limit(
         await office.carry_on()
         run = await office.run(run.id)
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert not (crib.project / ".zed").exists()

@@ -140,7 +140,7 @@ async def test_the_audit_log_is_filtered_read_and_verified_on_a_phone_too(
 ) -> None:
     await history_page.get_by_role("button", name="Audit log", exact=True).click()
     await expect(history_page.get_by_role("row").nth(1)).to_be_visible()
-    await history_page.get_by_label("Outcome").select_option("refused")
+    await history_page.get_by_label("Outcome").select_option("denied")
     await expect(history_page.get_by_role("row")).to_have_count(2)
     await expect(history_page.get_by_role("row").nth(1)).to_contain_text("APPROVAL_DENIED")
     await history_page.get_by_label("Who").select_option(label="coder (agent)")

@@ -90,7 +90,7 @@ class ApiServices:
     sandbox: Sandbox
     calls: ToolCallStore
     sessions: SessionStore
-    bookmarks: ConversationCursorStore
+    conversation_cursors: ConversationCursorStore
     tickets: TicketStore
     live: "EventHub"
     approvals: "Approvals"

@@ -34,7 +34,7 @@ class OutModel(BaseModel):
 
 
 # The states of a stored call.
-CallState = Literal["running", "done", "refused", "waiting", "unknown"]
+CallState = Literal["running", "paused", "done", "denied", "unknown"]
 
 
 class ErrorInfo(OutModel):

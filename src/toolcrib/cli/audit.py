@@ -34,8 +34,8 @@ class _VerifyResult:
     """
 
     seals: int
-    sealed: int
-    unsealed: int
+    sealed_records: int
+    unsealed_records: int
     problems: tuple[str, ...]
     since: int = 0
     restores: tuple[str, ...] = ()
@@ -149,7 +149,14 @@ async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _
             full=full,
             checkpoints=checkpoints,
         )
-        return _VerifyResult(found.seals, found.sealed, found.unsealed, found.problems, found.since, found.restores)
+        return _VerifyResult(
+            found.seals,
+            found.sealed_records,
+            found.unsealed_records,
+            found.problems,
+            found.since,
+            found.restores,
+        )
 
 
 async def _checkpoint_in_database(settings: Settings) -> dict[str, Any]:
@@ -186,12 +193,12 @@ def _asked(place: WorkspaceLocation, *, full: bool, kept: str | None) -> _Verify
     """A server recomputes its chain part by part."""
     contradictions = tuple(_contradictions(place, kept)) if kept is not None else ()
     part = place.client.verify_audit(place.id, after=0 if full else None)
-    since, sealed, problems = part.first, part.sealed, [*contradictions, *part.problems]
-    while part.last < part.newest and part.last > part.first:
-        part = place.client.verify_audit(place.id, after=part.last)
-        sealed += part.sealed
+    since, sealed, problems = part.first, part.sealed_records, [*contradictions, *part.problems]
+    while part.first < part.verified_to < part.last_seal:
+        part = place.client.verify_audit(place.id, after=part.verified_to)
+        sealed += part.sealed_records
         problems += part.problems
-    return _VerifyResult(part.last, sealed, part.unsealed, tuple(dict.fromkeys(problems)), since)
+    return _VerifyResult(part.verified_to, sealed, part.unsealed_records, tuple(dict.fromkeys(problems)), since)
 
 
 def _contradictions(place: WorkspaceLocation, kept: str) -> list[str]:
@@ -204,8 +211,8 @@ def _contradictions(place: WorkspaceLocation, kept: str) -> list[str]:
         except (ValueError, KeyError, TypeError):
             return ["Invalid checkpoint: a field is missing or has the wrong type."]
         found = place.client.verify_audit(place.id, after=number)
-        if found.newest < number:
-            problems.append(f"The audit log ends at seal {found.newest}, but the checkpoint has seal {number}.")
+        if found.last_seal < number:
+            problems.append(f"The audit log ends at seal {found.last_seal}, but the checkpoint has seal {number}.")
         elif found.first_mac != mac:
             problems.append(f"Seal {number} differs from the checkpoint: the audit log was sealed again.")
     return problems
@@ -224,10 +231,10 @@ def _tell(found: _VerifyResult) -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
     state = "verification FAILED" if found.problems else "verified"
-    typer.echo(f"Audit log {state}: {found.sealed} records in {found.seals - found.since} seals.")
+    typer.echo(f"Audit log {state}: {found.sealed_records} records in {found.seals - found.since} seals.")
     if found.since:
         typer.echo(f"{found.since} earlier seals were already verified; --full verifies them again.")
     for restore in found.restores:
         typer.echo(restore)
-    if found.unsealed:
-        typer.echo(f"{found.unsealed} records are not sealed yet and were not verified.")
+    if found.unsealed_records:
+        typer.echo(f"{found.unsealed_records} records are not sealed yet and were not verified.")

@@ -68,19 +68,21 @@ def newest_records(place: WorkspaceLocation, limit: int, *, all_calls: bool = Fa
 
 
 def _matters(record: AuditRecordData) -> bool:
-    return bool(record.files) or record.tool == "bash" or record.outcome != "done"
+    return bool(record.files or record.hosts) or record.tool == "bash" or record.outcome != "done"
 
 
 def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text]:
     """A record, with the agents' names."""
     who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
-    about = next((one_line(record.input[name], 200) for name in _NAMING if record.input.get(name)), "")
+    about = next((one_line(record.arguments[name], 200) for name in _NAMING if record.arguments.get(name)), "")
     how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
-    allowed = ", approved by a person" if record.approver_id and record.outcome == "done" else ""
+    allowed = ", approved by a person" if record.decided_by and record.outcome == "done" else ""
     isolation = f", {one_line(record.isolation, 40)}" if record.isolation else ""
     lines = [
         Text.assemble(
-            (f"{record.at.astimezone():%m-%d %H:%M:%S} ", "dim"), (one_line(record.tool, 40), "bold"), f" {about}"
+            (f"{record.created_at.astimezone():%m-%d %H:%M:%S} ", "dim"),
+            (one_line(record.tool, 40), "bold"),
+            f" {about}",
         ),
         Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"),
     ]

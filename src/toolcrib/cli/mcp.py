@@ -180,7 +180,7 @@ def add(
             place.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
         )
     _show(made)
-    if made.seen:
+    if made.offered_tools:
         typer.echo(f"Agents cannot use these tools yet. Review them, then run: toolcrib mcp approve {made.name}")
 
 
@@ -200,7 +200,7 @@ def listed(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     table = Table("name", "where", "tools", "state", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for one in found:
-        table.add_row(one.name, Text(one_line(_where(one), 60)), str(len(one.approved)), Text(_state(one)))
+        table.add_row(one.name, Text(one_line(_where(one), 60)), str(len(one.approved_tools)), Text(_state(one)))
     Console().print(table)
 
 
@@ -239,21 +239,21 @@ def approve(
     """
     with open_workspace(**context.obj) as place:
         found = _found(place, name)
-        if found.seen_sha256 is None:
+        if found.offered_sha256 is None:
             raise BadArguments(
-                {"name": found.problem or "the server has not offered any tools yet"},
+                {"name": found.last_error or "the server has not offered any tools yet"},
                 f"{name} has no tools to approve.",
             )
         if sha256 is None:
             _show(found)
             if not sys.stdin.isatty():
                 raise Misconfigured(
-                    f"There is no terminal to confirm at. To approve this list, add --sha256 {found.seen_sha256}"
+                    f"There is no terminal to confirm at. To approve this list, add --sha256 {found.offered_sha256}"
                 )
             typer.confirm("Approve these tools?", abort=True)
-        done = place.client.approve_mcp_server(place.id, found.id, sha256=sha256 or found.seen_sha256)
+        done = place.client.approve_mcp_server(place.id, found.id, sha256=sha256 or found.offered_sha256)
     typer.echo(
-        f"Approved {len(done.approved)} tools of {done.name}. Agents can use those that their definition permits."
+        f"Approved {len(done.approved_tools)} tools of {done.name}. Agents can use those that their definition permits."
     )
 
 
@@ -289,18 +289,18 @@ def _from_environment(said: str) -> tuple[str, str]:
 def _show(server: McpServerData) -> None:
     """What a server says of its tools is shown as plain text: nothing in it can steer the terminal."""
     typer.echo(f"{server.name}: {one_line(_where(server))} ({_state(server)})")
-    if server.problem:
-        typer.echo(f"  {one_line(server.problem, 1_000)}")
-    accepted = {tool.name: tool.sha256 for tool in server.approved}
-    for tool in server.seen if server.seen is not None else server.approved:
+    if server.last_error:
+        typer.echo(f"  {one_line(server.last_error, 1_000)}")
+    accepted = {tool.name: tool.sha256 for tool in server.approved_tools}
+    for tool in server.offered_tools if server.offered_tools is not None else server.approved_tools:
         mark = {tool.sha256: "approved", None: "new"}.get(accepted.get(tool.name), "changed")
         safe = ", safe" if tool.name in server.safe_tools else ""
         typer.echo(f"\n  {one_line(tool.name, 100)} ({mark}{safe})")
         for line in plain(tool.description).splitlines():
             typer.echo(f"    {line}")
         typer.echo(f"    arguments {one_line(json.dumps(tool.input_schema.get('properties', {})), 1_000)}")
-    if server.seen_sha256:
-        typer.echo(f"\n  sha256 {server.seen_sha256}")
+    if server.offered_sha256:
+        typer.echo(f"\n  sha256 {server.offered_sha256}")
 
 
 def _where(server: McpServerData) -> str:
@@ -310,6 +310,6 @@ def _where(server: McpServerData) -> str:
 def _state(server: McpServerData) -> str:
     if not server.enabled:
         return "disabled"
-    if server.awaits_approval:
-        return "needs approval" if not server.approved else "changed, needs approval"
-    return "approved" if server.approved else "no tools"
+    if server.needs_approval:
+        return "needs approval" if not server.approved_tools else "changed, needs approval"
+    return "approved" if server.approved_tools else "no tools"

@@ -107,7 +107,7 @@ class RunData(ResponseData):
     id: UUID
     session_id: UUID
     state: str
-    ending: str | None
+    end_reason: str | None
     error: dict[str, Any] | None
     turns: int
     created_at: datetime
@@ -151,12 +151,12 @@ class McpServerData(ResponseData):
     url: str | None
     enabled: bool
     safe_tools: list[str]
-    approved: list[McpToolData]
-    seen: list[McpToolData] | None
-    seen_sha256: str | None
-    changed: list[str]
-    awaits_approval: bool
-    problem: str | None
+    approved_tools: list[McpToolData]
+    offered_tools: list[McpToolData] | None
+    offered_sha256: str | None
+    changed_tools: list[str]
+    needs_approval: bool
+    last_error: str | None
 
 
 class PackageData(ResponseData):
@@ -212,7 +212,7 @@ class AuditRecordData(ResponseData):
     """An audit record."""
 
     position: int
-    at: datetime
+    created_at: datetime
     user_id: UUID
     agent_id: UUID | None
     session_id: UUID | None
@@ -222,24 +222,25 @@ class AuditRecordData(ResponseData):
     tool: str
     decision: str
     rule: str
-    approver_id: UUID | None
-    input: dict[str, Any]
+    decided_by: UUID | None
+    arguments: dict[str, Any]
     outcome: str
     error_code: str | None
     files: list[dict[str, Any]]
+    hosts: list[dict[str, Any]]
     isolation: str | None
 
 
 class AuditVerificationData(ResponseData):
-    """The result of verifying a part of the seals: those up to ``last``, of ``newest``."""
+    """The result of verifying a part of the seals: those up to ``verified_to``, of ``last_seal``."""
 
     problems: list[str]
     first: int
     first_mac: str
-    last: int
-    newest: int
-    sealed: int
-    unsealed: int
+    verified_to: int
+    last_seal: int
+    sealed_records: int
+    unsealed_records: int
 
 
 class StreamMessage(ResponseData):

@@ -28,13 +28,14 @@ class AuditRecord:
     tool: str
     decision: str
     rule: str
-    input: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     outcome: str
-    at: datetime
+    created_at: datetime
     duration_us: int
     error_code: str | None = None
-    approver_id: UUID | None = None
+    decided_by: UUID | None = None
     files: Sequence[Mapping[str, Any]] = ()
+    hosts: Sequence[Mapping[str, Any]] = ()
     isolation: str | None = None
     id: UUID = field(default_factory=new_id)
 
@@ -55,10 +56,10 @@ class CallRecord:
     result: Any = None
     error: Mapping[str, Any] | None = None
     change_set_id: ChangeSetId | None = None
-    node: str | None = None
-    repeatable: bool = True
+    process_id: str | None = None
+    idempotent: bool = True
     approval_id: ApprovalId | None = None
-    violation: bool = False
+    is_violation: bool = False
     events: Sequence[Mapping[str, Any]] = ()
 
 

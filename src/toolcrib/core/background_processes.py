@@ -23,11 +23,11 @@ class BackgroundProcess:
     command: str
     isolation: str
     node: str
-    process: ProcessId
-    began_ns: int
+    process_id: ProcessId
+    started_ns: int
     ended_ns: int | None = None
     exit_code: int | None = None
-    stopped: str | None = None
+    stop_reason: str | None = None
 
     @property
     def is_running(self) -> bool:
@@ -35,7 +35,7 @@ class BackgroundProcess:
 
     def ran_at(self, time_ns: int) -> bool:
         """Whether the process ran at a time."""
-        return self.began_ns < time_ns and (self.ended_ns is None or time_ns <= self.ended_ns)
+        return self.started_ns < time_ns and (self.ended_ns is None or time_ns <= self.ended_ns)
 
     @property
     def belongs_to(self) -> tuple[object, ...]:

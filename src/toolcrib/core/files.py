@@ -50,8 +50,8 @@ class EntryState:
     mode: int
     sha256: bytes | None = None
     size: int = 0
-    lines: int | None = None
-    content: ContentKind = ContentKind.TEXT
+    line_count: int | None = None
+    content_kind: ContentKind = ContentKind.TEXT
     target: str | None = None
     # In a proposed change: the hash of untracked content, as a person saw it.
     unkept_sha256: bytes | None = None
@@ -101,7 +101,7 @@ class File:
     type: FileType
     state: EntryState
     version_id: VersionId
-    number: int
+    version_number: int
     deleted: bool
     # Committed, but not known to be on disk yet; ``base_version_id`` is what the disk had before.
     pending: bool
@@ -128,12 +128,12 @@ class Version:
 
     id: VersionId
     file_id: FileId
-    number: int
+    version_number: int
     change_set_id: ChangeSetId
-    previous_id: VersionId | None
+    parent_id: VersionId | None
     state: EntryState
     deleted: bool
-    author: AuthorKind
+    author_kind: AuthorKind
     user_id: UserId | None
     agent_id: AgentId | None
     run_id: RunId | None

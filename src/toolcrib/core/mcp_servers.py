@@ -43,14 +43,14 @@ class McpServer:
     transport: McpTransport
     command: tuple[str, ...]
     url: str | None
-    safe: tuple[str, ...]
+    safe_tools: tuple[str, ...]
     enabled: bool
-    approved: tuple[McpTool, ...]
+    approved_tools: tuple[McpTool, ...]
     approved_by: UserId | None
     approved_at: datetime | None
-    seen: tuple[McpTool, ...] | None
-    seen_at: datetime | None
-    problem: str | None
+    offered_tools: tuple[McpTool, ...] | None
+    offered_at: datetime | None
+    last_error: str | None
     revision: int
     created_by: UserId
     created_at: datetime
@@ -62,16 +62,16 @@ class McpServer:
         return f"mcp:{self.name}"
 
     @property
-    def changed(self) -> frozenset[str]:
+    def changed_tools(self) -> frozenset[str]:
         """The approved tools that the server no longer offers as they were approved."""
-        if self.seen is None:
+        if self.offered_tools is None:
             return frozenset()
-        now = {tool.name: tool.sha256 for tool in self.seen}
-        return frozenset(tool.name for tool in self.approved if now.get(tool.name) != tool.sha256)
+        now = {tool.name: tool.sha256 for tool in self.offered_tools}
+        return frozenset(tool.name for tool in self.approved_tools if now.get(tool.name) != tool.sha256)
 
     @property
-    def awaits_approval(self) -> bool:
+    def needs_approval(self) -> bool:
         """Whether an owner should review the tools again."""
-        if self.seen is None:
+        if self.offered_tools is None:
             return False
-        return {tool.sha256 for tool in self.seen} != {tool.sha256 for tool in self.approved}
+        return {tool.sha256 for tool in self.offered_tools} != {tool.sha256 for tool in self.approved_tools}

@@ -73,7 +73,7 @@ class Run:
     via: str
     prompt: str
     state: RunState
-    ending: RunEnding | None
+    end_reason: RunEnding | None
     epoch: int
     turns: int
     input_tokens: int
@@ -110,7 +110,7 @@ class RequestedCall:
     name: str
     arguments: str
     state: RequestedCallState = RequestedCallState.NEW
-    repeatable: bool = True
+    idempotent: bool = True
 
     def parsed(self) -> dict[str, Any] | None:
         """Return the arguments, or None if they are not a JSON object."""

@@ -116,11 +116,11 @@ _MCP_TEXT_KEYS = frozenset({"text", "omitted"})
 
 
 class OutcomeState(StrEnum):
-    """The state of a call. ``waiting``: a person must decide. ``unknown``: started, but its end is unknown."""
+    """The state of a call. ``paused``: a person must decide. ``unknown``: started, but its end is unknown."""
 
     DONE = "done"
-    REFUSED = "refused"
-    WAITING = "waiting"
+    DENIED = "denied"
+    PAUSED = "paused"
     UNKNOWN = "unknown"
 
 
@@ -137,11 +137,11 @@ class Outcome:
 
     @property
     def is_refused(self) -> bool:
-        return self.state is OutcomeState.REFUSED
+        return self.state is OutcomeState.DENIED
 
     @property
     def is_waiting(self) -> bool:
-        return self.state is OutcomeState.WAITING
+        return self.state is OutcomeState.PAUSED
 
     @property
     def succeeded(self) -> bool:

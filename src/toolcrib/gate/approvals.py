@@ -55,7 +55,7 @@ from toolcrib.storage.audit import audit_row
 from toolcrib.storage.blobs import BlobStore
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.proposed_change_sets import changed_since_proposal, drop_proposal, load_proposal, save_proposal
-from toolcrib.storage.tool_calls import record_call
+from toolcrib.storage.tool_calls import save_tool_call
 from toolcrib.storage.trash import extend_staged
 from toolcrib.tools.tool_registry import ToolRegistry
 from toolcrib.workspace.changes.change_preview import preview_changes
@@ -140,11 +140,11 @@ class Approvals:
                 await extend_staged(connection, tenant, staged, self._patience)
             await self._rows.insert(connection, tenant, approval, caller, entry.call.name)
             asked = (await self._rows.lock(connection, tenant, approval.id)).approval
-            await record_call(connection, tenant, entry.waiting(tool_confirm_event(approval_payload(asked))))
+            await save_tool_call(connection, tenant, entry.waiting(tool_confirm_event(approval_payload(asked))))
         self._wake(asked)
         return Outcome(
             caller.call_id,
-            OutcomeState.WAITING,
+            OutcomeState.PAUSED,
             metadata={
                 "status": "approval_pending",
                 "approval_id": asked.id,
@@ -364,10 +364,10 @@ class Approvals:
         )
         tool = self._registry.get(approval.tool)
         result = tool.encode_error(refusal) if tool and tool.encode_error else None
-        outcome = Outcome(approval.call_id, OutcomeState.REFUSED, result=result, error=refusal)
-        await record_call(connection, tenant, entry.ended(outcome))
-        audit = entry.audit_record("refused", error=refusal, approver_id=by)
-        await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+        outcome = Outcome(approval.call_id, OutcomeState.DENIED, result=result, error=refusal)
+        await save_tool_call(connection, tenant, entry.ended(outcome))
+        audit = entry.audit_record("denied", error=refusal, decided_by=by)
+        await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
 
     async def _tell(self, connection: Connection, tenant: Tenant, approval: Approval, event: Mapping[str, Any]) -> None:
         if approval.session_id is not None:
@@ -386,7 +386,9 @@ def arguments_unchanged(found: ApprovedCall) -> bool:
     return arguments_sha256(found.arguments).hex() == found.approval.arguments_sha256
 
 
-def recording_of(found: ApprovedCall, agent: Agent | None, *, process: str, fence: int | None = None) -> CallRecording:
+def recording_of(
+    found: ApprovedCall, agent: Agent | None, *, process: str, run_epoch: int | None = None
+) -> CallRecording:
     """Recreate the paused call for its second pass through the gate, with exactly the arguments that were approved."""
     approval = found.approval
     caller = Caller(
@@ -396,7 +398,7 @@ def recording_of(found: ApprovedCall, agent: Agent | None, *, process: str, fenc
         session_id=approval.session_id,
         run_id=approval.run_id,
         call_id=approval.call_id,
-        run_epoch=fence,
+        run_epoch=run_epoch,
         via=found.via,
     )
     return CallRecording(ToolCall(approval.tool, parse_canonical_json(found.arguments)), caller, process, found)

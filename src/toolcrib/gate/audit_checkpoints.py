@@ -41,7 +41,7 @@ class Checkpoint:
     @classmethod
     def of(cls, seal: AuditSeal) -> Self:
         """Return the checkpoint of a seal."""
-        return cls(seal.number, seal.mac, seal.top, datetime.now(UTC))
+        return cls(seal.number, seal.mac, seal.last_position, datetime.now(UTC))
 
 
 class CheckpointSigner:

@@ -46,7 +46,7 @@ REMEDY = (
     "If the database was restored from a backup, run `toolcrib audit accept-restore`, which is recorded; if not, "
     "records were removed. Until then no new seals are made."
 )
-START = AuditSeal(number=0, covered=(), open=(), top=0, records=0, mac=bytes(32))
+START = AuditSeal(number=0, positions=(), gaps=(), last_position=0, record_count=0, mac=bytes(32))
 
 
 class SealingRefused(Conflict):
@@ -91,14 +91,15 @@ class AuditSealer:
         async with self._sealing.lock() as connection:
             last = await self._sealing.last(connection) or START
             await self._require_anchor(connection, last)
-            records = await self._sealing.unsealed(connection, top=last.top, open=last.open, limit=_BATCH)
+            records = await self._sealing.unsealed(connection, after=last.last_position, gaps=last.gaps, limit=_BATCH)
             if not records:
                 return 0
             positions = [record.position for record in records]
-            top = max(last.top, positions[-1])
-            dead = await self._sealing.open_for_long(connection)
-            still_open = set(members((*last.open, range(last.top + 1, top + 1)))) - set(positions) - set(members(dead))
-            seal = signed_seal(self._key, last, records, runs(positions), runs(sorted(still_open)), top)
+            last_position = max(last.last_position, positions[-1])
+            dead = await self._sealing.old_gaps(connection)
+            candidates = set(members((*last.gaps, range(last.last_position + 1, last_position + 1))))
+            gaps = candidates - set(positions) - set(members(dead))
+            seal = signed_seal(self._key, last, records, runs(positions), runs(sorted(gaps)), last_position)
             await self._sealing.add(connection, seal)
         if self._anchor is not None:
             await in_thread(write_anchor, self._anchor, seal)
@@ -176,18 +177,18 @@ def signed_seal(
     key: bytes,
     last: AuditSeal,
     records: Sequence[StoredAuditRecord],
-    covered: tuple[range, ...],
-    open: tuple[range, ...],
-    top: int,
+    positions: tuple[range, ...],
+    gaps: tuple[range, ...],
+    last_position: int,
 ) -> AuditSeal:
     """Return the seal that follows ``last`` and covers ``records``."""
     mac = hmac.new(key, digestmod=sha256)
     mac.update(last.mac)
-    head = [last.number + 1, [[r.start, r.stop] for r in covered], [[r.start, r.stop] for r in open], top]
+    head = [last.number + 1, [[r.start, r.stop] for r in positions], [[r.start, r.stop] for r in gaps], last_position]
     mac.update(_canonical(head))
     for record in records:
         mac.update(_canonical([getattr(record, name) for name in _FIELDS]))
-    return AuditSeal(last.number + 1, covered, open, top, len(records), mac.digest())
+    return AuditSeal(last.number + 1, positions, gaps, last_position, len(records), mac.digest())
 
 
 def _canonical(value: Any) -> bytes:

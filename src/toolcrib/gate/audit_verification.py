@@ -46,8 +46,8 @@ class AuditVerification:
     """
 
     seals: int
-    sealed: int
-    unsealed: int
+    sealed_records: int
+    unsealed_records: int
     problems: tuple[str, ...]
     since: int = 0
     restores: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ async def verify(
     while seals := await sealing.seals_after(last.number, limit=100):
         for seal in seals:
             problems += await _faults(sealing, key, last, seal)
-            sealed += seal.records
+            sealed += seal.record_count
             last = seal
     outside = await sealing.unsealed_below()
     slipped_in = _among_sealed(outside, last)
@@ -97,13 +97,13 @@ async def verify(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRange:
-    """The result for one part of the chain: the seals after ``first`` up to ``last``. ``newest`` is the chain's end."""
+    """The result for one part of the chain: the seals after ``first`` up to ``verified_to``. ``last_seal`` is the chain's end."""
 
     first: int
-    last: int
-    newest: int
-    top: int
-    sealed: int
+    verified_to: int
+    last_seal: int
+    last_position: int
+    sealed_records: int
     problems: tuple[str, ...]
     first_mac: bytes = bytes(32)
 
@@ -137,7 +137,8 @@ class AuditVerifier:
             else:
                 found = START if after == 0 else await self._sealing.seal(after)
                 if found is None:
-                    return VerifiedRange(after, after, newest.number, newest.top, 0, (f"Seal {after} is missing.",))
+                    problem = f"Seal {after} is missing."
+                    return VerifiedRange(after, after, newest.number, newest.last_position, 0, (problem,))
                 start = found
             return await self._from(start, newest, problems, claims)
 
@@ -162,13 +163,13 @@ class AuditVerifier:
         last, sealed = start, 0
         for seal in await self._sealing.seals_after(start.number, limit=_STRETCH):
             problems += await _faults(self._sealing, self._key, last, seal)
-            sealed += seal.records
+            sealed += seal.record_count
             last = seal
             if sealed >= _STRETCH:
                 break
         # Someone may have inserted a record before the first one.
-        above = start.top if start.number else None
-        outside = await self._sealing.outside_seals_between(above, last.top)
+        above = start.last_position if start.number else None
+        outside = await self._sealing.outside_seals_between(above, last.last_position)
         problems += _slipped_in(outside, newest if newest.number > last.number else last)
         if last.number >= newest.number:
             problems += [told for claim in claims if (told := await _contradicts(self._sealing, claim, last))]
@@ -179,7 +180,7 @@ class AuditVerifier:
             start.number,
             last.number,
             max(newest.number, last.number),
-            last.top,
+            last.last_position,
             sealed,
             tuple(problems),
             first_mac=start.mac,
@@ -262,24 +263,24 @@ async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[
 async def _faults(sealing: AuditSealStore, key: bytes, last: AuditSeal, seal: AuditSeal) -> Iterable[str]:
     if seal.number != last.number + 1:
         return [f"Seal {last.number + 1} is missing; the next one is {seal.number}."]
-    records = await sealing.records_in_range(seal.covered)
-    missing = sorted(set(members(seal.covered)) - {record.position for record in records})
+    records = await sealing.records_in_range(seal.positions)
+    missing = sorted(set(members(seal.positions)) - {record.position for record in records})
     if missing:
         return [f"Seal {seal.number}: records are missing: {_listed(runs(missing))}."]
-    if seal.records != len(records):
-        return [f"Seal {seal.number} covers {seal.records} records, but {len(records)} exist."]
-    expected = signed_seal(key, last, records, seal.covered, seal.open, seal.top)
+    if seal.record_count != len(records):
+        return [f"Seal {seal.number} covers {seal.record_count} records, but {len(records)} exist."]
+    expected = signed_seal(key, last, records, seal.positions, seal.gaps, seal.last_position)
     if not hmac.compare_digest(expected.mac, seal.mac):
         return [
-            f"Seal {seal.number} does not match: a record in {_listed(seal.covered)}, the seal or the one before it "
+            f"Seal {seal.number} does not match: a record in {_listed(seal.positions)}, the seal or the one before it "
             "was changed, or the audit key differs."
         ]
     return []
 
 
 def _among_sealed(outside: Iterable[int], newest: AuditSeal) -> list[int]:
-    waiting = {*members(newest.open)}
-    return [position for position in outside if position <= newest.top and position not in waiting]
+    waiting = {*members(newest.gaps)}
+    return [position for position in outside if position <= newest.last_position and position not in waiting]
 
 
 def _slipped_in(outside: Iterable[int], newest: AuditSeal) -> Iterable[str]:

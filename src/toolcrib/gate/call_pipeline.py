@@ -135,9 +135,9 @@ class Gate:
         """
         return await self._pass(await self._entry(call, caller), emit)
 
-    async def resume(self, allowed: ApprovedCall, agent: Agent | None, *, fence: int | None = None) -> Outcome:
+    async def resume(self, allowed: ApprovedCall, agent: Agent | None, *, run_epoch: int | None = None) -> Outcome:
         """Execute a call that a person approved, or ask again if what they saw is out of date."""
-        entry = recording_of(allowed, agent, process=self._process, fence=fence)
+        entry = recording_of(allowed, agent, process=self._process, run_epoch=run_epoch)
         entry.tool = await self._tool(entry.call, entry.caller)
         return await self._pass(entry, None)
 
@@ -181,7 +181,7 @@ class Gate:
         except (ToolFailed, CallDenied) as error:
             return await self._recorder.fail(entry, error)
         except Forbidden as error:
-            await self._recorder.audit_only(entry.audit_record("refused", error=error, rule="membership"))
+            await self._recorder.audit_only(entry.audit_record("denied", error=error, rule="membership"))
             raise
         except Superseded as error:
             await self._recorder.audit_only(entry.audit_record("failed", error=error))
@@ -214,7 +214,7 @@ class Gate:
             raise NotFound(f"Unknown tool: {entry.call.name}")
         heard = self._resolve(entry.call, entry.tool)
         heard = _with_hosts(heard, entry.caller)
-        entry.repeatable = heard.is_repeatable
+        entry.idempotent = heard.is_repeatable
         decision = entry.decision = authorize(entry.caller, heard.tool, heard.effects)
         if decision.error is not None:
             raise decision.error

@@ -126,12 +126,12 @@ class CallRecorder:
     async def fail(self, entry: CallRecording, error: ToolcribError, *, state: OutcomeState | None = None) -> Outcome:
         """Record a call that was denied, or that failed in a way that the tool declares."""
         refused = isinstance(error, CallDenied)
-        state = state or (OutcomeState.REFUSED if refused else OutcomeState.DONE)
+        state = state or (OutcomeState.DENIED if refused else OutcomeState.DONE)
         # Overload keeps its own error in every dialect: the same call may succeed in a moment.
         in_dialect = entry.tool.encode_error if entry.tool and not isinstance(error, Overloaded) else None
         told = in_dialect(error) if in_dialect else None
         outcome = Outcome(entry.caller.call_id, state, result=told, error=error)
-        audit = entry.audit_record("refused" if refused else "failed", error=error)
+        audit = entry.audit_record("denied" if refused else "failed", error=error)
         if not entry.is_row:
             await self._book.append(audit)
             return outcome

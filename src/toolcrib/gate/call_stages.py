@@ -35,7 +35,7 @@ class CallRecording:
     decision: Authorization | None = None
     remarks: ToolReport | None = None
     # Whether a retry is safe if it is unknown whether the call took effect.
-    repeatable: bool = True
+    idempotent: bool = True
     # From here on the commit writes the audit record; no other code may write it.
     committing: bool = False
 
@@ -51,7 +51,7 @@ class CallRecording:
     @property
     def may_be_repeated(self) -> bool:
         """Whether executing the call twice does no harm. This holds for tools that only draft changes."""
-        return self.repeatable and (self.tool is None or self.tool.idempotent)
+        return self.idempotent and (self.tool is None or self.tool.idempotent)
 
     @property
     def _isolation(self) -> str | None:
@@ -61,10 +61,10 @@ class CallRecording:
         return self.allowed.approval.isolation if self.allowed else None
 
     @property
-    def _contacts(self) -> list[dict[str, Any]]:
+    def _hosts(self) -> list[dict[str, Any]]:
         """The hosts that a command contacted or tried to contact, for the audit record."""
         contacted = self.remarks.contacted if self.remarks else ()
-        return [{"contacted": host, "refused": refused} for host, refused in contacted]
+        return [{"host": host, "denied_reason": reason} for host, reason in contacted]
 
     @property
     def _is_watched(self) -> bool:
@@ -77,7 +77,7 @@ class CallRecording:
         error: ToolcribError | None = None,
         rule: str | None = None,
         change_set: ChangeSet | None = None,
-        approver_id: UserId | None = None,
+        decided_by: UserId | None = None,
     ) -> AuditRecord:
         """Return the audit record of the call.
 
@@ -86,19 +86,20 @@ class CallRecording:
             approver_id: The person who decided, if the call did not run with an approval.
         """
         decision = self.decision
-        refused_by_gate = outcome == "refused" and (rule is not None or decision is None)
+        denied_by_gate = outcome == "denied" and (rule is not None or decision is None)
         return AuditRecord(
             caller=self.caller,
             tool=self.call.name,
-            decision="refuse" if refused_by_gate else str(decision.action) if decision else "none",
+            decision="deny" if denied_by_gate else str(decision.action) if decision else "none",
             rule=rule or (decision.rule if decision else "arguments"),
-            input=redact_content(self.call.arguments),
+            arguments=redact_content(self.call.arguments),
             outcome=outcome,
-            at=self._at,
+            created_at=self._at,
             duration_us=self._duration_us,
             error_code=error.code if error else None,
-            approver_id=self.allowed.approval.decided_by if self.allowed else approver_id,
-            files=[*(audit_files(change_set) if change_set else ()), *self._contacts],
+            decided_by=self.allowed.approval.decided_by if self.allowed else decided_by,
+            files=audit_files(change_set) if change_set else (),
+            hosts=self._hosts,
             isolation=self._isolation,
         )
 
@@ -110,7 +111,7 @@ class CallRecording:
 
     def waiting(self, *events: Told) -> CallRecord:
         """Return the row of the call as it waits for a person."""
-        return self._record("waiting", events=events)
+        return self._record("paused", events=events)
 
     def ended(self, outcome: Outcome, *, result: Any = None, change_set: ChangeSet | None = None) -> CallRecord:
         """Return the row of the call as it ended. ``result`` is the full result if the caller gets a shortened one."""
@@ -126,7 +127,7 @@ class CallRecording:
             error=None if error is None else _kept(error),
             change_set=change_set,
             events=events,
-            violation=isinstance(error, SandboxViolation),
+            is_violation=isinstance(error, SandboxViolation),
         )
 
     @property
@@ -141,7 +142,7 @@ class CallRecording:
         error: dict[str, Any] | None = None,
         change_set: ChangeSet | None = None,
         events: tuple[Told, ...] = (),
-        violation: bool = False,
+        is_violation: bool = False,
     ) -> CallRecord:
         return CallRecord(
             caller=self.caller,
@@ -151,11 +152,11 @@ class CallRecording:
             result=result,
             error=error,
             change_set_id=change_set.id if change_set else None,
-            node=self.process,
-            repeatable=self.may_be_repeated,
+            process_id=self.process,
+            idempotent=self.may_be_repeated,
             approval_id=self.allowed.approval.id if self.allowed else None,
             events=events if self._is_watched else (),
-            violation=violation,
+            is_violation=is_violation,
         )
 
 

@@ -23,7 +23,7 @@ from toolcrib.storage import questions as storage
 from toolcrib.storage.audit import audit_row
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.questions import PendingQuestion
-from toolcrib.storage.tool_calls import record_call
+from toolcrib.storage.tool_calls import save_tool_call
 from toolcrib.workspace.text.worker_calls import answer_flaw
 
 log = structlog.get_logger(__name__)
@@ -53,11 +53,11 @@ class Questions:
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await self._rows.add(connection, tenant, question_id, items, entry.caller, patience=self._patience)
             question = (await self._rows.found(connection, tenant, question_id)).question
-            await record_call(connection, tenant, entry.waiting(question_event(question)))
+            await save_tool_call(connection, tenant, entry.waiting(question_event(question)))
         self._wake(question)
         return Outcome(
             entry.caller.call_id,
-            OutcomeState.WAITING,
+            OutcomeState.PAUSED,
             result={
                 "status": "question_pending",
                 "question_id": str(question_id),
@@ -169,11 +169,11 @@ class Questions:
                 (tenant.workspace_id, question.session_id, event["type"], json_text(event["payload"])),
             )
         entry = self._entry(asked)
-        ended = OutcomeState.DONE if refusal is None else OutcomeState.REFUSED
+        ended = OutcomeState.DONE if refusal is None else OutcomeState.DENIED
         outcome = Outcome(question.call_id, ended, result=answers, error=refusal)
-        await record_call(connection, tenant, entry.ended(outcome))
-        audit = entry.audit_record("done" if refusal is None else "refused", error=refusal, approver_id=tenant.user_id)
-        await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+        await save_tool_call(connection, tenant, entry.ended(outcome))
+        audit = entry.audit_record("done" if refusal is None else "denied", error=refusal, decided_by=tenant.user_id)
+        await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
 
     def _entry(self, asked: PendingQuestion) -> CallRecording:
         question = asked.question

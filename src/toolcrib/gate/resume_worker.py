@@ -235,9 +235,9 @@ class ResumeWorker:
         self._poked.clear()
 
     async def _end(self, call: InterruptedCall) -> None:
-        known = " Nothing was changed." if call.repeatable else " It is unknown whether it took effect."
+        known = " Nothing was changed." if call.idempotent else " It is unknown whether it took effect."
         error = Interrupted(f"The server stopped while this ran.{known} Repeat the call if it is still needed.")
-        state = OutcomeState.DONE if call.repeatable else OutcomeState.UNKNOWN
+        state = OutcomeState.DONE if call.idempotent else OutcomeState.UNKNOWN
         agent = Agent(call.agent_id, "", AgentRules()) if call.agent_id else None
         caller = Caller(
             call.workspace_id, call.user_id, agent=agent, session_id=call.session_id, call_id=call.id, via="recovery"

@@ -127,10 +127,10 @@ async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: 
         login = await services.accounts.find_login(owner.email)
     assert login is not None
     person = ActingUser(login.user_id)
-    node, tree = services.settings.node_name, str(owner.tree)
-    workspace = await services.workspaces.find_by_tree(person, tree=tree, node=node)
+    node, root_path = services.settings.node_name, str(owner.tree)
+    workspace = await services.workspaces.find_by_root_path(person, root_path=root_path, node=node)
     if workspace is None:
-        workspace = await services.workspaces.create(person, name=owner.name, node=node, tree=tree)
+        workspace = await services.workspaces.create(person, name=owner.name, node=node, root_path=root_path)
     secret = services.settings.jwt_secret.get_secret_value()
     return ServerAddress(f"http://127.0.0.1:{port}", secret, login.user_id, login.token_version, workspace.id)
 

@@ -96,18 +96,20 @@ class McpToolsets:
             async with (await self._connections()).to(ready, seconds=_LOOK_SECONDS) as connection:
                 offered = await connection.offers()
                 problem = "; ".join(("Skipped: " + "; ".join(connection.left_out),) if connection.left_out else ())
-            await self.rows.saw(server, offered, problem or None)
+            await self.rows.save_offered(server, offered, problem or None)
         except ToolcribError as error:
-            await self.rows.saw(server, None, error.message)
+            await self.rows.save_offered(server, None, error.message)
         return await self.rows.get(tenant, server_id)
 
     async def approve(self, tenant: Tenant, server_id: McpServerId, sha256: str) -> McpServer:
         """Approve the tools whose list has this hash. Owners only."""
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
-        if server.seen is None:
+        if server.offered_tools is None:
             raise BadArguments({"sha256": "The tools of this server are not known yet. Refresh it first."})
-        if catalog_sha256(server.seen) != sha256:
-            raise BadArguments({"sha256": f"The current tool list has the hash {catalog_sha256(server.seen)}."})
+        if catalog_sha256(server.offered_tools) != sha256:
+            raise BadArguments(
+                {"sha256": f"The current tool list has the hash {catalog_sha256(server.offered_tools)}."}
+            )
         return await self.rows.approve(tenant, server)
 
     async def disconnect(self, server: McpServer) -> None:
@@ -125,20 +127,20 @@ class McpToolsets:
     def _tools(self, server: McpServer) -> tuple[Tool, ...]:
         key = (server.id, server.revision)
         if key not in self._made:
-            self._made[key] = tuple(self._tool(server, offered) for offered in server.approved)
+            self._made[key] = tuple(self._tool(server, offered) for offered in server.approved_tools)
             if len(self._made) > _KEPT:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return self._made[key]
 
     def _tool(self, server: McpServer, offered: McpTool) -> Tool:
-        changed = offered.name in server.changed
+        changed = offered.name in server.changed_tools
         return Tool(
             name=f"{server.toolset}/{offered.name}",
             toolset=server.toolset,
             description=offered.description or f"Tool `{offered.name}` of the MCP server {server.name!r}.",
             category=ToolCategory.MCP,
-            danger=Danger.SAFE if offered.name in server.safe else Danger.DANGEROUS,
+            danger=Danger.SAFE if offered.name in server.safe_tools else Danger.DANGEROUS,
             arguments=arguments_by(offered.input_schema),
             effects=_effects(server),
             function=_is_off(server, offered) if changed else partial(self._call, server, offered),
@@ -155,7 +157,7 @@ class McpToolsets:
         async with connections.to(ready, seconds=max(0.1, context.seconds_left - _LAST_SECONDS)) as connection:
             offered = await connection.offers()
             if not any(one.sha256 == tool.sha256 for one in offered):
-                await self.rows.saw(server, offered, None)
+                await self.rows.save_offered(server, offered, None)
                 raise _changed(server, tool)
             return await connection.call(tool.name, arguments.root)
 

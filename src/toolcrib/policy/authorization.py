@@ -60,7 +60,7 @@ PROTECTED_NAME: Final = "protected-name"
 class AuthorizationAction(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
-    DENY = "refuse"
+    DENY = "deny"
 
 
 @dataclass(frozen=True, slots=True)

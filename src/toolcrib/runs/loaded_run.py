@@ -31,14 +31,14 @@ class CallProgress:
     state: RequestedCallState
     result: Any = None
     error: Mapping[str, Any] | None = None
-    repeatable: bool = True
+    idempotent: bool = True
     begun: bool = False
     was_truncated: bool | None = None
 
     @classmethod
     def of(cls, row: RunCallRow) -> Self:
         """Create it from the call's row."""
-        return cls(row.id, row.tool, row.state, row.result, row.error, row.repeatable, row.begun)
+        return cls(row.id, row.tool, row.state, row.result, row.error, row.idempotent, row.begun)
 
     @cached_property
     def result_text(self) -> tuple[str, bool]:
@@ -205,7 +205,7 @@ def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallPro
             call["function"]["name"],
             call["function"]["arguments"],
             calls[call_id].state if call_id in calls else RequestedCallState.NEW,
-            calls[call_id].repeatable if call_id in calls else True,
+            calls[call_id].idempotent if call_id in calls else True,
         )
         for call_id, call in zip(last.call_ids, wire, strict=True)
     )

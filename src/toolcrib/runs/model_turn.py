@@ -121,7 +121,7 @@ class ModelTurn:
             words = message.text or f"Stopped after {story.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
         turn = _turn_row(story, message_id, message, reception, concluded=conclude)
-        position = await self._runs.record_turn(story.run, turn)
+        position = await self._runs.save_turn(story.run, turn)
         assert position is not None
         said = SessionMessage(message_id, position, story.run.id, "assistant", turn["content"], turn["metadata"])
         story.add_turn(said, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0)
@@ -135,7 +135,7 @@ class ModelTurn:
         assert rules.provider is not None
         credentials = await self._access.of(run.user_id, rules.provider)
         started = {"messageId": message_id, "runId": run.id, "model": request.model, "attempt": run.epoch}
-        await self._runs.record_turn(run, _turn_facts(story, events=[(EventType.STREAM_START, started)], counts=0))
+        await self._runs.save_turn(run, _turn_facts(story, events=[(EventType.STREAM_START, started)], counts=0))
         self._notify(story)
         said = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
         events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
@@ -166,7 +166,7 @@ class ModelTurn:
         with suppress(NotFound, Superseded):
             run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
             if run.cancelled_by is not None:
-                await self._runs.record_turn(
+                await self._runs.save_turn(
                     story.run, _turn_row(story, message_id, _partial_message(reception), reception)
                 )
                 self._notify(story)

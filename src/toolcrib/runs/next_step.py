@@ -59,7 +59,7 @@ class CompactHistory:
 class EndRun:
     """End the run."""
 
-    ending: RunEnding
+    end_reason: RunEnding
 
 
 Step = CallModel | ExecuteCalls | WaitForPerson | CompactHistory | EndRun

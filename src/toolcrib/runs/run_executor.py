@@ -63,7 +63,7 @@ class RunFinisher:
         self,
         run: Run,
         calls: Sequence[RequestedCall],
-        ending: RunEnding,
+        end_reason: RunEnding,
         *,
         error: Mapping[str, Any] | None = None,
         turn: Mapping[str, Any] | None = None,
@@ -78,13 +78,13 @@ class RunFinisher:
         for call in calls:
             match call.state:
                 case RequestedCallState.NEW | RequestedCallState.BEGUN:
-                    closing.append(self._closed(run, call, ending))
+                    closing.append(self._closed(run, call, end_reason))
                 case RequestedCallState.WAITING | RequestedCallState.DECIDED:
                     await self._approvals.cancel_for_run(tenant, call.id)
                     await self._questions.cancel_for_run(tenant, call.id)
                 case RequestedCallState.ENDED:
                     pass
-        await self._runs.end(run, ending, error=error, turn=turn, closing=closing)
+        await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
         self._live.notify(run.workspace_id, run.session_id)
 
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
@@ -95,14 +95,14 @@ class RunFinisher:
         told = {"code": error.code, "message": error.message, "fields": error.fields}
         await self.end(run, calls, RunEnding.FAILED, error=told, turn=turn)
 
-    def _closed(self, run: Run, call: RequestedCall, ending: RunEnding) -> tuple[CallRecord, AuditRecord]:
+    def _closed(self, run: Run, call: RequestedCall, end_reason: RunEnding) -> tuple[CallRecord, AuditRecord]:
         entry = CallRecording(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
         entry.tool = self._registry.get(call.name)
-        if call.state is RequestedCallState.BEGUN and not call.repeatable:
-            why = f"The run ended ({ending}) while this ran; it is unknown whether it took effect."
+        if call.state is RequestedCallState.BEGUN and not call.idempotent:
+            why = f"The run ended ({end_reason}) while this ran; it is unknown whether it took effect."
             state = OutcomeState.UNKNOWN
         else:
-            why = f"The run ended ({ending}) before this call ran. Nothing was changed."
+            why = f"The run ended ({end_reason}) before this call ran. Nothing was changed."
             state = OutcomeState.DONE
         error = Interrupted(why)
         result = entry.tool.encode_error(error) if entry.tool and entry.tool.encode_error else None
@@ -205,8 +205,8 @@ class RunExecutor:
                     await self._reload_calls(story)
                 case CompactHistory():
                     await self._compact(story)
-                case EndRun(ending):
-                    await self._endings.end(story.run, story.planned, ending, error=_why(ending, story))
+                case EndRun(end_reason):
+                    await self._endings.end(story.run, story.planned, end_reason, error=_why(end_reason, story))
                     return
                 case _:
                     assert_never(step)
@@ -254,7 +254,7 @@ class RunExecutor:
         caller = replace(story.caller, call_id=call.id)
         if call.state is RequestedCallState.DECIDED:
             return await self._resume_call(story, call, caller)
-        if call.state is RequestedCallState.BEGUN and not call.repeatable:
+        if call.state is RequestedCallState.BEGUN and not call.idempotent:
             return await self._executor.mark_unknown(asked, caller)
         if call.parsed() is None:
             flaw = BadArguments({"arguments": "Not a JSON object. Repeat the call with valid JSON."})
@@ -264,9 +264,9 @@ class RunExecutor:
     async def _resume_call(self, story: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
         allowed = await self._approval_rows.approved_call(Tenant(caller.workspace_id), call.id)
         if allowed is None:
-            return Outcome(call.id, OutcomeState.WAITING)
+            return Outcome(call.id, OutcomeState.PAUSED)
         allowed = replace(allowed, begun_before=story.calls[call.id].begun)
-        return await self._executor.resume(allowed, story.agent, fence=story.run.epoch)
+        return await self._executor.resume(allowed, story.agent, run_epoch=story.run.epoch)
 
     async def _end_what_failed(self, story: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]) -> None:
         """After an unexpected error, take the outcomes from the rows and fail the calls that have none."""
@@ -296,9 +296,9 @@ class RunExecutor:
         self._live.notify(story.run.workspace_id, story.run.session_id)
 
 
-def _why(ending: RunEnding, story: LoadedRun) -> dict[str, str] | None:
+def _why(end_reason: RunEnding, story: LoadedRun) -> dict[str, str] | None:
     """Return the error that explains an ending that the person did not choose."""
-    match ending:
+    match end_reason:
         case RunEnding.VIOLATION:
             said = f"Stopped after {story.violations.counted} violations of the sandbox."
             return {"code": "VIOLATION", "message": said}

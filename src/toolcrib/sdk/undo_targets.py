@@ -37,9 +37,9 @@ class _UndoneRecords:
 
     def add(self, undo: AuditRecordData) -> None:
         """Add what an undo reverted."""
-        self.calls.update(map(str, undo.input.get("calls") or ()))
-        self.runs.update(str(undo.input[name]) for name in ("run_id",) if undo.input.get(name))
-        self.sessions.update(str(undo.input[name]) for name in ("session_id",) if undo.input.get(name))
+        self.calls.update(map(str, undo.arguments.get("calls") or ()))
+        self.runs.update(str(undo.arguments[name]) for name in ("run_id",) if undo.arguments.get(name))
+        self.sessions.update(str(undo.arguments[name]) for name in ("session_id",) if undo.arguments.get(name))
 
 
 def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTarget:
@@ -65,7 +65,7 @@ def last_undo(place: WorkspaceLocation) -> UndoTarget:
     for record in _standing(place):
         if record.tool != "undo":
             break
-        if not undos & set(map(str, record.input.get("calls") or ())):
+        if not undos & set(map(str, record.arguments.get("calls") or ())):
             return UndoTarget({"calls": [str(record.call_id)]})
     raise NotFound("Nothing to redo: the last change was not an undo.")
 

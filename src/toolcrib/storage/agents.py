@@ -254,7 +254,7 @@ async def put_packaged(
 
 
 _COLUMNS = """
-    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.grants_of(workspace_id, id),
+    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.agent_grants(workspace_id, id),
     (select w.max_trust from toolcrib.workspaces w where w.id = workspace_id), package
 """
 

@@ -115,7 +115,7 @@ class ApprovedCallStore:
                 """
                 update toolcrib.approvals a set claimed_at = '-infinity'
                 where a.state in ('allowed', 'stale') and a.carried_at is null and a.claimed_at > '-infinity'
-                  and not toolcrib.is_alive(a.claimed_by, %s)
+                  and not toolcrib.process_is_alive(a.claimed_by, %s)
                 """,
                 (lease,),
             )

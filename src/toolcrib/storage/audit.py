@@ -22,7 +22,7 @@ SERVER = UUID(int=0)
 ADMIN_RULE = "admin"
 
 # How much of the arguments a record holds. A longer value loses its middle and says how much is missing.
-_INPUT_BYTES = 16_000
+_ARGUMENTS_BYTES = 16_000
 _NAME = 200
 _RULE = 500
 
@@ -37,7 +37,7 @@ class StoredAuditRecord:
     position: int
     id: UUID
     workspace_id: UUID
-    at: datetime
+    created_at: datetime
     user_id: UUID
     agent_id: UUID | None
     session_id: UUID | None
@@ -47,11 +47,12 @@ class StoredAuditRecord:
     tool: str
     decision: str
     rule: str
-    approver_id: UUID | None
-    input: Any
+    decided_by: UUID | None
+    arguments: Any
     outcome: str
     error_code: str | None
     files: Any
+    hosts: Any
     isolation: str | None
     duration_us: int
 
@@ -63,13 +64,13 @@ class StoredAuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class AuditSeal:
-    """A seal: the positions that it covers, and those below ``top`` that a late commit may still fill."""
+    """A seal: the positions that it covers, and the gaps that a late commit may still fill."""
 
     number: int
-    covered: tuple[range, ...]
-    open: tuple[range, ...]
-    top: int
-    records: int
+    positions: tuple[range, ...]
+    gaps: tuple[range, ...]
+    last_position: int
+    record_count: int
     mac: bytes
 
 
@@ -105,7 +106,7 @@ class AuditStore:
         """Write records of any workspaces in one statement, and so in one commit."""
         async with self._database.connection() as connection:
             rows = json_text([audit_row(record) for record in records])
-            await connection.execute("select toolcrib.record_audit(%s)", (rows,), prepare=True)
+            await connection.execute("select toolcrib.append_audit_records(%s)", (rows,), prepare=True)
 
     async def page(
         self, tenant: Tenant, *, before: int | None, limit: int, wanted: AuditFilter | None = None, look: int = _LOOK
@@ -128,8 +129,8 @@ class AuditStore:
                   and (%(session)s::uuid is null or session_id = %(session)s)
                   and (%(tool)s::text is null or tool = %(tool)s)
                   and (%(outcome)s::text is null or outcome = %(outcome)s)
-                  and (%(since)s::timestamptz is null or at >= %(since)s)
-                  and (%(until)s::timestamptz is null or at < %(until)s)
+                  and (%(since)s::timestamptz is null or created_at >= %(since)s)
+                  and (%(until)s::timestamptz is null or created_at < %(until)s)
                   and (%(kind)s::text is null or (rule = 'admin') = (%(kind)s = 'admin'))
                 order by position desc limit %(limit)s
                 """,  # noqa: S608 - a constant of this module
@@ -151,14 +152,16 @@ class AuditStore:
         async with self._database.transaction(tenant, WorkspaceRole.OWNER):
             return
 
-    async def count_unsealed(self, tenant: Tenant, *, top: int) -> int:
+    async def count_unsealed(self, tenant: Tenant, *, after: int) -> int:
         """Count a workspace's records after the newest seal, up to the limit of a page's scan."""
         async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 """
-                select count(*) from (select from toolcrib.audit where workspace_id = %s and position > %s limit %s) new
+                select count(*) from (
+                    select from toolcrib.audit_records where workspace_id = %s and position > %s limit %s
+                ) new
                 """,
-                (tenant.workspace_id, top, _LOOK),
+                (tenant.workspace_id, after, _LOOK),
             )
             row = await cursor.fetchone()
             return int(row[0]) if row else 0
@@ -183,11 +186,11 @@ class AuditSealStore:
         row = await cursor.fetchone()
         return _seal(row) if row else None
 
-    async def open_for_long(self, connection: Connection) -> tuple[range, ...]:
-        """Return positions that were open an hour ago: no transaction lives that long, so they stay empty."""
+    async def old_gaps(self, connection: Connection) -> tuple[range, ...]:
+        """Return the gaps of an hour ago: no transaction lives that long, so they stay empty."""
         cursor = await connection.execute(
             """
-            select open from toolcrib.seals where sealed_at < now() - interval '1 hour'
+            select gaps from toolcrib.audit_seals where sealed_at < now() - interval '1 hour'
             order by number desc limit 1
             """
         )
@@ -195,18 +198,18 @@ class AuditSealStore:
         return _ranges(row[0]) if row else ()
 
     async def unsealed(
-        self, connection: Connection, *, top: int, open: tuple[range, ...], limit: int
+        self, connection: Connection, *, after: int, gaps: tuple[range, ...], limit: int
     ) -> list[StoredAuditRecord]:
         """Return records after the last seal, and those that have since filled a gap below it."""
         cursor = await connection.execute(
             _SELECT
             + """
-            where position > %(top)s
-               or (position >= lower(%(open)s::int8multirange) and position <= %(top)s
-                   and %(open)s::int8multirange @> position)
+            where position > %(after)s
+               or (position >= lower(%(gaps)s::int8multirange) and position <= %(after)s
+                   and %(gaps)s::int8multirange @> position)
             order by position limit %(limit)s
             """,
-            {"top": top, "open": _multirange(open), "limit": limit},
+            {"after": after, "gaps": _multirange(gaps), "limit": limit},
         )
         return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
@@ -214,14 +217,15 @@ class AuditSealStore:
         """Append a seal."""
         await connection.execute(
             """
-            insert into toolcrib.seals (number, covered, open, top, records, mac) values (%s, %s, %s, %s, %s, %s)
+            insert into toolcrib.audit_seals (number, positions, gaps, last_position, record_count, mac)
+            values (%s, %s, %s, %s, %s, %s)
             """,
             (
                 seal.number,
-                _multirange(seal.covered),
-                _multirange(seal.open),
-                seal.top,
-                seal.records,
+                _multirange(seal.positions),
+                _multirange(seal.gaps),
+                seal.last_position,
+                seal.record_count,
                 seal.mac,
             ),
         )
@@ -232,17 +236,18 @@ class AuditSealStore:
             cursor = await connection.execute(_SEALS + "where number > %s order by number limit %s", (number, limit))
             return [_seal(row) for row in await cursor.fetchall()]
 
-    async def records_in_range(self, covered: tuple[range, ...]) -> list[StoredAuditRecord]:
+    async def records_in_range(self, positions: tuple[range, ...]) -> list[StoredAuditRecord]:
         """Return the records at these positions."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 _SELECT
                 + """
-                where position >= lower(%(covered)s::int8multirange) and position < upper(%(covered)s::int8multirange)
-                  and %(covered)s::int8multirange @> position
+                where position >= lower(%(positions)s::int8multirange)
+                  and position < upper(%(positions)s::int8multirange)
+                  and %(positions)s::int8multirange @> position
                 order by position
                 """,
-                {"covered": _multirange(covered)},
+                {"positions": _multirange(positions)},
             )
             return [StoredAuditRecord(*row) for row in await cursor.fetchall()]
 
@@ -284,7 +289,10 @@ class AuditSealStore:
         """Return the time and the input of each operator action of this kind on the server as a whole."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                "select at, input from toolcrib.audit where workspace_id = %s and tool = %s order by position",
+                """
+                select created_at, arguments from toolcrib.audit_records
+                where workspace_id = %s and tool = %s order by position
+                """,
                 (SERVER, tool),
             )
             return [(at, given) for at, given in await cursor.fetchall()]
@@ -312,7 +320,7 @@ async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int
     """Return the last position that a page scanned; None if there is nothing before it."""
     cursor = await connection.execute(
         """
-        select position from toolcrib.audit
+        select position from toolcrib.audit_records
         where workspace_id = %(workspace)s and (%(before)s::bigint is null or position < %(before)s)
         order by position desc offset %(most)s limit 2
         """,
@@ -325,26 +333,26 @@ async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int
 _SEALER_LOCK = 0x746F6F6C7365616C
 
 # All covered positions as one multirange, computed once: a lookup per record took most of a verification's time.
-_COVERED = "(select range_agg(part) from toolcrib.seals s, unnest(s.covered) part)"
+_COVERED = "(select range_agg(part) from toolcrib.audit_seals s, unnest(s.positions) part)"
 
 _OUTSIDE = f"""
-    select a.position from toolcrib.audit a
+    select a.position from toolcrib.audit_records a
     where not coalesce({_COVERED} @> a.position, false)
 """  # noqa: S608 - a constant of this module
 
 _MISSING = f"""
     select coalesce(sum(upper(part) - lower(part)), 0) - (
-        select count(*) from toolcrib.audit a where {_COVERED} @> a.position
+        select count(*) from toolcrib.audit_records a where {_COVERED} @> a.position
     )
-    from toolcrib.seals s, unnest(s.covered) part
+    from toolcrib.audit_seals s, unnest(s.positions) part
 """  # noqa: S608 - a constant of this module
 
-_SEALS = "select number, covered, open, top, records, mac from toolcrib.seals "
+_SEALS = "select number, positions, gaps, last_position, record_count, mac from toolcrib.audit_seals "
 
 _SELECT = """
-    select position, id, workspace_id, at, user_id, agent_id, session_id, run_id, call_id, via, tool, decision, rule,
-           approver_id, input, outcome, error_code, files, isolation, duration_us
-    from toolcrib.audit
+    select position, id, workspace_id, created_at, user_id, agent_id, session_id, run_id, call_id, via, tool, decision,
+           rule, decided_by, arguments, outcome, error_code, files, hosts, isolation, duration_us
+    from toolcrib.audit_records
 """
 
 
@@ -354,7 +362,7 @@ def audit_row(record: AuditRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "workspace_id": caller.workspace_id,
-        "at": record.at,
+        "created_at": record.created_at,
         "user_id": caller.user_id,
         "agent_id": caller.agent_id,
         "session_id": caller.session_id,
@@ -364,19 +372,20 @@ def audit_row(record: AuditRecord) -> dict[str, Any]:
         "tool": record.tool[:_NAME],
         "decision": record.decision,
         "rule": record.rule[:_RULE],
-        "approver_id": record.approver_id,
-        "input": truncate(record.input, limit_bytes=_INPUT_BYTES).value,
+        "decided_by": record.decided_by,
+        "arguments": truncate(record.arguments, limit_bytes=_ARGUMENTS_BYTES).value,
         "outcome": record.outcome,
         "error_code": record.error_code,
         "files": record.files,
+        "hosts": record.hosts,
         "isolation": record.isolation,
         "duration_us": record.duration_us,
     }
 
 
 def _seal(row: tuple[Any, ...]) -> AuditSeal:
-    number, covered, open_, top, records, mac = row
-    return AuditSeal(number, _ranges(covered), _ranges(open_), top, records, bytes(mac))
+    number, positions, gaps, last_position, record_count, mac = row
+    return AuditSeal(number, _ranges(positions), _ranges(gaps), last_position, record_count, bytes(mac))
 
 
 def _ranges(multirange: Int8Multirange) -> tuple[range, ...]:

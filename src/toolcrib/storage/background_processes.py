@@ -48,15 +48,15 @@ class BackgroundProcessStore:
             )
             await connection.execute(
                 "delete from toolcrib.background_processes where workspace_id = %s and ended_ns < %s",
-                (new.workspace_id, new.began_ns - _REMEMBERED_NS),
+                (new.workspace_id, new.started_ns - _REMEMBERED_NS),
             )
             cursor = await connection.execute(
                 """
                 insert into toolcrib.background_processes
                     (workspace_id, id, call_id, user_id, agent_id, session_id, run_id, command, isolation, node,
-                     process, began_ns)
+                     process_id, started_ns)
                 select %(workspace)s, %(id)s, %(call)s, %(user)s, %(agent)s, %(session)s, %(run)s, %(command)s,
-                       %(isolation)s, %(node)s, %(process)s, %(began)s
+                       %(isolation)s, %(node)s, %(process)s, %(started)s
                 where (select count(*) from toolcrib.background_processes b
                        where b.workspace_id = %(workspace)s and b.ended_ns is null and b.user_id = %(user)s
                          and b.agent_id is not distinct from %(agent)s::uuid) < %(most)s
@@ -72,8 +72,8 @@ class BackgroundProcessStore:
                     "command": new.command,
                     "isolation": new.isolation,
                     "node": new.node,
-                    "process": new.process,
-                    "began": new.began_ns,
+                    "process": new.process_id,
+                    "started": new.started_ns,
                     "most": most,
                 },
             )
@@ -85,7 +85,7 @@ class BackgroundProcessStore:
         async with self._database.transaction(tenant) as connection:
             await connection.execute(
                 """
-                update toolcrib.background_processes set ended_ns = %s, exit_code = %s, stopped = %s
+                update toolcrib.background_processes set ended_ns = %s, exit_code = %s, stop_reason = %s
                 where workspace_id = %s and id = %s and ended_ns is null
                 """,
                 (at_ns, code, why, tenant.workspace_id, id_),
@@ -98,7 +98,7 @@ class BackgroundProcessStore:
                 f"""
                 select {_COLUMNS} from toolcrib.background_processes b
                 where {_OWN}
-                order by (b.ended_ns is null) desc, b.began_ns desc limit %(most)s
+                order by (b.ended_ns is null) desc, b.started_ns desc limit %(most)s
                 """,
                 {**_owner(caller), "most": _ENDED_SHOWN},
             )
@@ -123,7 +123,7 @@ class BackgroundProcessStore:
         """Request the end of a process of another server, which polls for such requests."""
         async with self._database.transaction(Tenant.of(caller), WorkspaceRole.MEMBER) as connection:
             await connection.execute(
-                f"update toolcrib.background_processes b set unwanted = true where {_OWN} and b.id = %(id)s",
+                f"update toolcrib.background_processes b set stop_requested = true where {_OWN} and b.id = %(id)s",
                 {**_owner(caller), "id": id_},
             )
 
@@ -137,7 +137,7 @@ class BackgroundProcessStore:
                 select b.id from toolcrib.background_processes b
                 join toolcrib.members m on m.workspace_id = b.workspace_id and m.user_id = b.user_id
                      and m.role <> 'viewer'
-                where b.process = %s and b.ended_ns is null and not b.unwanted
+                where b.process_id = %s and b.ended_ns is null and not b.stop_requested
                   and (b.session_id is null
                        or exists (select from toolcrib.sessions s where s.workspace_id = b.workspace_id
                                   and s.id = b.session_id))
@@ -154,8 +154,8 @@ class BackgroundProcessStore:
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select id from toolcrib.processes
-                where id = any (%s) and beat_at > now() - make_interval(secs => %s)
+                select id from toolcrib.server_processes
+                where id = any (%s) and heartbeat_at > now() - make_interval(secs => %s)
                 """,
                 (list(processes), seconds),
             )
@@ -170,9 +170,9 @@ class BackgroundProcessStore:
             cursor = await connection.execute(
                 f"""
                 select {_ORPHAN_COLUMNS} from toolcrib.background_processes b
-                left join toolcrib.processes p on p.id = b.process
+                left join toolcrib.server_processes p on p.id = b.process_id
                 where b.node = %(node)s and b.ended_ns is null
-                  and (p.id is null or p.beat_at < now() - make_interval(secs => %(seconds)s))
+                  and (p.id is null or p.heartbeat_at < now() - make_interval(secs => %(seconds)s))
                 """,
                 {"node": node, "seconds": seconds},
             )
@@ -187,7 +187,7 @@ async def present_within(
         f"""
         select {_COLUMNS} from toolcrib.background_processes b
         where b.workspace_id = %s and b.node = %s and (b.ended_ns is null or b.ended_ns >= %s)
-        order by b.began_ns desc
+        order by b.started_ns desc
         """,
         (tenant.workspace_id, node, since_ns),
     )
@@ -195,10 +195,11 @@ async def present_within(
 
 
 _BEFORE_THE_END = """b.workspace_id, b.id, b.call_id, b.user_id, b.agent_id, b.session_id, b.run_id, b.command,
-    b.isolation, b.node, b.process, b.began_ns"""
-_COLUMNS = f"{_BEFORE_THE_END}, b.ended_ns, b.exit_code, b.stopped"
-_ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.began_ns,
-    (extract(epoch from coalesce(p.beat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint), null, null"""
+    b.isolation, b.node, b.process_id, b.started_ns"""
+_COLUMNS = f"{_BEFORE_THE_END}, b.ended_ns, b.exit_code, b.stop_reason"
+_ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.started_ns,
+    (extract(epoch from coalesce(p.heartbeat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint),
+    null, null"""
 
 # The processes of a session or, outside one, of the caller. An agent sees its own only.
 _OWN = """b.workspace_id = %(workspace)s
@@ -218,7 +219,9 @@ def _owner(caller: Caller) -> dict[str, Any]:
 
 
 def _process(row: tuple[Any, ...]) -> BackgroundProcess:
-    workspace, id_, call, user, agent, session, run, command, isolation, node, process, began, ended, code, why = row
+    workspace, id_, call, user, agent, session, run, command, isolation, node, process_id, started, ended, code, why = (
+        row
+    )
     return BackgroundProcess(
         WorkspaceId(workspace),
         BackgroundId(id_),
@@ -233,8 +236,8 @@ def _process(row: tuple[Any, ...]) -> BackgroundProcess:
         command,
         isolation,
         node,
-        ProcessId(process),
-        began,
+        ProcessId(process_id),
+        started,
         ended,
         code,
         why,

@@ -115,7 +115,8 @@ class RetentionStore:
                 left join (select workspace_id, count(*), sum(size) as content, sum(length(body)) as stored
                            from toolcrib.blobs group by 1) b on b.workspace_id = w.id
                 left join (select workspace_id, count(*) from toolcrib.tool_calls group by 1) c on c.workspace_id = w.id
-                left join (select workspace_id, count(*) from toolcrib.pending group by 1) p on p.workspace_id = w.id
+                left join (select workspace_id, count(*) from toolcrib.pending_applies group by 1) p
+                    on p.workspace_id = w.id
                 order by 8 desc, w.id
                 """
             )
@@ -133,12 +134,12 @@ class RetentionStore:
                       and not exists (select from toolcrib.files f
                                       where f.workspace_id = o.workspace_id and f.id = o.file_id
                                         and f.version_id = o.id)
-                      and not exists (select from toolcrib.pending p
+                      and not exists (select from toolcrib.pending_applies p
                                       where p.workspace_id = o.workspace_id and p.file_id = o.file_id)
                       -- A file in the trash can be restored only with its versions.
                       and not exists (select from toolcrib.trash t
                                       where t.workspace_id = o.workspace_id and t.file_id = o.file_id
-                                        and t.gone_at is null)
+                                        and t.expired_at is null)
                     limit %s
                 )
                 """,

@@ -80,7 +80,9 @@ class LockedCommit:
         """Open a transaction for further queries under the locks, after ``lookup`` and before ``commit``."""
         async with self._connection.transaction():
             if self._tenant.user_id is not None:
-                await self._connection.execute("select toolcrib.enter(%s, %s, %s, %s)", self._tenant.parameters)
+                await self._connection.execute(
+                    "select toolcrib.enter_workspace(%s, %s, %s, %s)", self._tenant.parameters
+                )
             yield self._connection
 
     async def lookup(self, places: Sequence[WorkspacePath], needs: WorkspaceRole) -> PathLookup:
@@ -89,7 +91,7 @@ class LockedCommit:
         self._holds_locks = True
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(
-            "select * from toolcrib.begin_change(%s, %s, %s, %s, %s, %s, %s, %s)",
+            "select * from toolcrib.lock_paths(%s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 *self._tenant.parameters,
                 places_json(places),
@@ -125,7 +127,7 @@ class LockedCommit:
         contents = [body for _, body in packs]
         try:
             await self._connection.execute(
-                f"select toolcrib.commit_change(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {given})",
+                f"select toolcrib.commit_change_set(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {given})",
                 (
                     *self._tenant.parameters,
                     node,
@@ -183,7 +185,7 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
     made = sum(change.before is None for change in change_set.changes)
     return {
         "id": change_set.id,
-        "author": author.kind,
+        "author_kind": author.kind,
         "user_id": author.user_id,
         "agent_id": author.agent_id,
         "session_id": author.session_id,
@@ -214,8 +216,8 @@ def _file_row(change: FileChange) -> dict[str, Any]:
         "mode": state.mode,
         "hash": state.sha256.hex() if state.sha256 else None,
         "size": state.size,
-        "lines": state.lines,
-        "content": state.content,
+        "line_count": state.line_count,
+        "content_kind": state.content_kind,
         "target": state.target,
     }
 
@@ -233,7 +235,9 @@ async def _settle(connection: Connection, tenant: Tenant, settled: Sequence[Appl
         {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and s.fingerprint.values}
         for s in settled
     ]
-    await connection.execute("select toolcrib.settle(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True)
+    await connection.execute(
+        "select toolcrib.mark_applied(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True
+    )
 
 
 def touches_folders(change_set: ChangeSet) -> bool:

@@ -100,7 +100,7 @@ class Database:
         """
         async with self.connection(tenant) as connection, connection.transaction():
             if tenant.user_id is not None:
-                cursor = await connection.execute("select toolcrib.enter(%s, %s, %s, %s)", tenant.parameters)
+                cursor = await connection.execute("select toolcrib.enter_workspace(%s, %s, %s, %s)", tenant.parameters)
                 row = await cursor.fetchone()
                 require(row[0] if row else None, needs)
             yield connection
@@ -115,7 +115,7 @@ class Database:
     async def as_user(self, user_id: UserId) -> AsyncIterator[Connection]:
         """Open a transaction for a person's own rows, outside any workspace."""
         async with self.connection() as connection, connection.transaction():
-            await connection.execute("select toolcrib.act_as(%s)", (user_id,))
+            await connection.execute("select toolcrib.set_current_user(%s)", (user_id,))
             yield connection
 
     async def _refuse_what_is_unsafe(self) -> None:

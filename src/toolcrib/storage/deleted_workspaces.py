@@ -36,7 +36,7 @@ class DeletedWorkspaceStore:
                     where d.node in ('', %(node)s)
                       and (d.finished_at is null or d.finished_at < now() - %(again)s)
                       and (d.claimed_by is null or d.claimed_by = %(process)s
-                           or not toolcrib.is_alive(d.claimed_by, %(lease)s))
+                           or not toolcrib.process_is_alive(d.claimed_by, %(lease)s))
                     order by d.deleted_at limit 10 for update skip locked
                 )
                 update toolcrib.deleted_workspaces d set claimed_by = %(process)s

@@ -54,7 +54,7 @@ class EventStore:
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select array(select toolcrib.outsiders(%s)), session_id, type, payload, seq from toolcrib.events
+                select array(select toolcrib.non_members(%s)), session_id, type, payload, seq from toolcrib.events
                 where workspace_id = %s and session_id = %s and seq > %s order by seq limit %s
                 """,
                 (_watchers(watchers), workspace_id, session_id, seq, limit),
@@ -68,7 +68,7 @@ class EventStore:
         if not watchers:
             return frozenset()
         async with self._database.as_system() as connection:
-            cursor = await connection.execute("select toolcrib.outsiders(%s)", (_watchers(watchers),))
+            cursor = await connection.execute("select toolcrib.non_members(%s)", (_watchers(watchers),))
             return frozenset(row[0] for row in await cursor.fetchall())
 
 

@@ -61,10 +61,10 @@ async def _touched(
     """Return the files, with the number of the first relevant version and the ids of all of them."""
     cursor = await connection.execute(
         """
-        select v.file_id, min(v.number), array_agg(v.id)
+        select v.file_id, min(v.version_number), array_agg(v.id)
         from toolcrib.change_sets c
         cross join lateral (
-            select v.file_id, v.number, v.id from toolcrib.versions v
+            select v.file_id, v.version_number, v.id from toolcrib.versions v
             where v.workspace_id = c.workspace_id and v.change_set_id = c.id
             offset 0
         ) v
@@ -117,7 +117,7 @@ async def _files(connection: Connection, tenant: Tenant, ids: Sequence[FileId]) 
         cross join lateral (
             select * from toolcrib.files f where f.workspace_id = %s and f.id = wanted.id limit 1
         ) f
-        left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
         """,
         (ids, tenant.workspace_id),
     )
@@ -131,12 +131,12 @@ async def _versions(connection: Connection, tenant: Tenant, firsts: dict[FileId,
         select {VERSION_COLUMNS} from unnest(%s::uuid[], %s::integer[]) as wanted (file_id, first)
         cross join lateral (
             select * from toolcrib.versions v
-            where v.workspace_id = %s and v.file_id = wanted.file_id and v.number >= wanted.first - 1
-            order by v.number
+            where v.workspace_id = %s and v.file_id = wanted.file_id and v.version_number >= wanted.first - 1
+            order by v.version_number
             offset 0
         ) v
         join toolcrib.change_sets c on c.workspace_id = v.workspace_id and c.id = v.change_set_id
-        order by v.file_id, v.number
+        order by v.file_id, v.version_number
         """,
         (list(firsts), list(firsts.values()), tenant.workspace_id),
     )
@@ -166,7 +166,7 @@ class SnapshotStore:
             cursor = await connection.execute(
                 """
                 select pg_current_snapshot()::text,
-                       (select bool_or(any_pending) from toolcrib.look(%s, %s, %s, %s, %s))
+                       (select bool_or(any_pending) from toolcrib.lookup_paths(%s, %s, %s, %s, %s))
                 """,
                 (*tenant.parameters, places_json([mount_root(Mount.PROJECT)])),
                 prepare=True,

@@ -31,7 +31,7 @@ from toolcrib.storage.virtual_files import virtual_below
 class WorkspaceHome:
     """The node that has a workspace's tree, and the epoch in which that is true."""
 
-    tree: str | None
+    root_path: str | None
     node: str | None
     epoch: int
 
@@ -70,7 +70,7 @@ class FileStore:
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
-                "select * from toolcrib.look(%s, %s, %s, %s, %s)",
+                "select * from toolcrib.lookup_paths(%s, %s, %s, %s, %s)",
                 (*tenant.parameters, places_json(places)),
                 prepare=True,
             )
@@ -89,7 +89,7 @@ class FileStore:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 f"""
-                select {FILE_COLUMNS} from toolcrib.pending p
+                select {FILE_COLUMNS} from toolcrib.pending_applies p
                 -- Look up by key: few rows are pending, but the workspace may have a million files.
                 cross join lateral (
                     select * from toolcrib.files f where f.workspace_id = %(workspace)s and f.id = p.file_id limit 1
@@ -119,7 +119,7 @@ class FileStore:
             await cursor.execute(
                 f"""
                 select {FILE_COLUMNS} from toolcrib.files f
-                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 where f.workspace_id = %s and f.mount = %s and f.type = 'plan' and not f.deleted
                 order by f.path
                 """,
@@ -134,7 +134,7 @@ class FileStore:
             await cursor.execute(
                 f"""
                 select {FILE_COLUMNS} from toolcrib.files f
-                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 where f.workspace_id = %s and f.id = %s
                 """,
                 (tenant.workspace_id, file_id),
@@ -162,7 +162,7 @@ class FileStore:
                     where f.workspace_id = %(workspace)s and f.id = v.file_id and f.version_id = v.id
                     limit 1
                 ) f
-                left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+                left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
                 order by v.id desc limit %(limit)s
                 """,
                 {"workspace": tenant.workspace_id, "tree": tree, "limit": limit},
@@ -176,7 +176,7 @@ class FileStore:
                 """
                 select w.id from toolcrib.workspaces w
                 where (w.home_node = %s or w.home_node is null)
-                  and exists (select from toolcrib.pending p where p.workspace_id = w.id)
+                  and exists (select from toolcrib.pending_applies p where p.workspace_id = w.id)
                 """,
                 (node,),
             )
@@ -189,8 +189,8 @@ class FileStore:
             await cursor.execute(
                 f"""
                 {_VERSIONS} where v.workspace_id = %(workspace)s and v.file_id = %(file)s
-                  and (%(before)s::integer is null or v.number < %(before)s)
-                order by v.number desc limit %(limit)s
+                  and (%(before)s::integer is null or v.version_number < %(before)s)
+                order by v.version_number desc limit %(limit)s
                 """,
                 {"workspace": tenant.workspace_id, "file": file_id, "before": before, "limit": limit},
             )
@@ -213,7 +213,7 @@ async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePa
     await cursor.execute(
         f"""
         select {FILE_COLUMNS} from toolcrib.files f
-        left join toolcrib.pending p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
         where f.workspace_id = %s and f.mount = %s and f.path >= %s and f.path < %s and not f.deleted
         order by f.path
         """,
@@ -229,7 +229,7 @@ async def list_pending(
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         f"""
-        select {FILE_COLUMNS} from toolcrib.pending p
+        select {FILE_COLUMNS} from toolcrib.pending_applies p
         cross join lateral (
             select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
         ) f
@@ -265,22 +265,22 @@ def places_json(places: Sequence[WorkspacePath]) -> str:
 
 def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: WorkspaceRole) -> PathLookup:
     """Parse the rows of a lookup; one per path, so there is always a first."""
-    role, tree, node, epoch = rows[0][:4]
+    role, root_path, node, epoch = rows[0][:4]
     held = None if tenant.user_id is None else require(role, needs)
     if epoch is None:
         # The policies hide the workspace itself. Without this check the files on its disk would look untracked.
         raise Forbidden(NOT_A_MEMBER)
     files = tuple(None if row[5] is None else file_of((*row[5:-1], False)) for row in rows)
-    return PathLookup(held, WorkspaceHome(tree, node, epoch), files, any_pending=any(row[-1] for row in rows))
+    return PathLookup(held, WorkspaceHome(root_path, node, epoch), files, any_pending=any(row[-1] for row in rows))
 
 
-FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.version_id, f.number, f.kind, f.mode, f.sha256, f.size,
-    f.lines, f.content, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
+FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.version_id, f.version_number, f.kind, f.mode, f.sha256, f.size,
+    f.line_count, f.content_kind, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
     p.base_version_id, f.deleted"""
 
-VERSION_COLUMNS = """v.id, v.file_id, v.number, v.change_set_id, v.previous_id, v.deleted, v.mount, v.path, v.kind,
-    v.mode, v.sha256, v.size, v.lines, v.content, v.target, v.created_at, c.author, c.user_id, c.agent_id, c.run_id,
-    c.call_id"""
+VERSION_COLUMNS = """v.id, v.file_id, v.version_number, v.change_set_id, v.parent_id, v.deleted, v.mount, v.path,
+    v.kind, v.mode, v.sha256, v.size, v.line_count, v.content_kind, v.target, v.created_at, c.author_kind,
+    c.user_id, c.agent_id, c.run_id, c.call_id"""
 
 _VERSIONS = f"""
     select {VERSION_COLUMNS}
@@ -292,15 +292,15 @@ _VERSIONS = f"""
 def file_of(row: tuple[Any, ...]) -> File:
     """Parse a row of ``FILE_COLUMNS``."""
     (
-        id_, mount, path, type_, version_id, number, kind, mode, sha256, size, lines, content, target,
+        id_, mount, path, type_, version_id, version_number, kind, mode, sha256, size, line_count, content_kind, target,
         fingerprint, created_at, updated_at, pending, base_version_id, deleted,
     ) = row  # fmt: skip
     return File(
         id=FileId(id_),
         type=FileType(type_),
-        state=_state(mount, path, kind, mode, sha256, size, lines, content, target),
+        state=_state(mount, path, kind, mode, sha256, size, line_count, content_kind, target),
         version_id=VersionId(version_id),
-        number=number,
+        version_number=version_number,
         deleted=deleted,
         pending=pending,
         base_version_id=base_version_id,
@@ -317,8 +317,8 @@ def _state(
     mode: int,
     sha256: bytes | None,
     size: int,
-    lines: int | None,
-    content: str,
+    line_count: int | None,
+    content_kind: str,
     target: str | None,
 ) -> EntryState:
     return EntryState(
@@ -327,26 +327,26 @@ def _state(
         mode=mode,
         sha256=None if sha256 is None else bytes(sha256),
         size=size,
-        lines=lines,
-        content=ContentKind(content),
+        line_count=line_count,
+        content_kind=ContentKind(content_kind),
         target=target,
     )
 
 
 def version_of(row: tuple[Any, ...]) -> Version:
     """Parse a row of ``VERSION_COLUMNS``."""
-    id_, file_id, number, change_set_id, previous_id, deleted = row[:6]
+    id_, file_id, version_number, change_set_id, parent_id, deleted = row[:6]
     created_at: datetime
-    created_at, author, user_id, agent_id, run_id, call_id = row[15:]
+    created_at, author_kind, user_id, agent_id, run_id, call_id = row[15:]
     return Version(
         id=VersionId(id_),
         file_id=FileId(file_id),
-        number=number,
+        version_number=version_number,
         change_set_id=ChangeSetId(change_set_id),
-        previous_id=_maybe(VersionId, previous_id),
+        parent_id=_maybe(VersionId, parent_id),
         state=_state(*row[6:15]),
         deleted=deleted,
-        author=AuthorKind(author),
+        author_kind=AuthorKind(author_kind),
         user_id=_maybe(UserId, user_id),
         agent_id=_maybe(AgentId, agent_id),
         run_id=_maybe(RunId, run_id),

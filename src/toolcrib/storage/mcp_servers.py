@@ -33,7 +33,7 @@ class McpServerStore:
         transport: McpTransport,
         command: Sequence[str] = (),
         url: str | None = None,
-        safe: Sequence[str] = (),
+        safe_tools: Sequence[str] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> McpServer:
         """Add a server without approved tools. Owners only."""
@@ -48,12 +48,12 @@ class McpServerStore:
                 cursor = await connection.execute(
                     f"""
                     insert into toolcrib.mcp_servers
-                        (workspace_id, id, name, transport, command, url, safe, sealed, key_id, created_by)
+                        (workspace_id, id, name, transport, command, url, safe_tools, encrypted, key_id, created_by)
                     select %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
                     where (select count(*) from toolcrib.mcp_servers where workspace_id = %s) < %s
                     returning {_COLUMNS}
                     """,  # noqa: S608 - the columns are a constant of this module
-                    (tenant.workspace_id, server_id, name, transport, list(command), url, list(safe),
+                    (tenant.workspace_id, server_id, name, transport, list(command), url, list(safe_tools),
                      locked and locked.data, locked and locked.key_id, tenant.user_id,
                      tenant.workspace_id, MOST_SERVERS),
                 )  # fmt: skip
@@ -88,7 +88,7 @@ class McpServerStore:
         """Return the server with its secrets, to connect to it."""
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             cursor = await connection.execute(
-                "select sealed, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
+                "select encrypted, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
                 (server.workspace_id, server.id),
             )
             row = await cursor.fetchone()
@@ -103,29 +103,31 @@ class McpServerStore:
         server_id: McpServerId,
         *,
         enabled: bool | None = None,
-        safe: Sequence[str] | None = None,
+        safe_tools: Sequence[str] | None = None,
     ) -> McpServer:
         """Change what is given. Owners only. The command or URL never changes: that would be another server."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
                 update toolcrib.mcp_servers
-                set enabled = coalesce(%s, enabled), safe = coalesce(%s, safe),
+                set enabled = coalesce(%s, enabled), safe_tools = coalesce(%s, safe_tools),
                     revision = revision + 1, updated_at = now()
                 where workspace_id = %s and id = %s returning {_COLUMNS}
                 """,  # noqa: S608 - as above
-                (enabled, None if safe is None else list(safe), tenant.workspace_id, server_id),
+                (enabled, None if safe_tools is None else list(safe_tools), tenant.workspace_id, server_id),
             )
             return _found(await cursor.fetchone(), server_id)
 
     async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
-        """Approve the tools of ``server.seen`` if that is still the latest list. Owners only."""
+        """Approve the tools of ``server.offered_tools`` if the server has the latest list. Owners only."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
                 f"""
                 update toolcrib.mcp_servers
-                set approved = seen, approved_by = %s, approved_at = now(), revision = revision + 1, updated_at = now()
-                where workspace_id = %s and id = %s and revision = %s and seen is not null returning {_COLUMNS}
+                set approved_tools = offered_tools, approved_by = %s, approved_at = now(), revision = revision + 1,
+                    updated_at = now()
+                where workspace_id = %s and id = %s and revision = %s and offered_tools is not null
+                returning {_COLUMNS}
                 """,  # noqa: S608 - as above
                 (tenant.user_id, tenant.workspace_id, server.id, server.revision),
             )
@@ -152,29 +154,31 @@ class McpServerStore:
             )
             return [_server(row) for row in await cursor.fetchall()]
 
-    async def saw(self, server: McpServer, tools: Sequence[McpTool] | None, problem: str | None) -> None:
+    async def save_offered(self, server: McpServer, tools: Sequence[McpTool] | None, error: str | None) -> None:
         """Store the tools that the server offers, or the error if it could not be asked."""
-        seen = None if tools is None else json_text([_told(tool) for tool in tools])
+        offered = None if tools is None else json_text([_told(tool) for tool in tools])
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             await connection.execute(
                 """
                 update toolcrib.mcp_servers
-                set seen = coalesce(%(seen)s::jsonb, seen), problem = %(problem)s, seen_at = now(),
-                    revision = revision + (coalesce(%(seen)s::jsonb, seen) is distinct from seen)::int
+                set offered_tools = coalesce(%(offered)s::jsonb, offered_tools), last_error = %(error)s,
+                    offered_at = now(),
+                    revision = revision
+                        + (coalesce(%(offered)s::jsonb, offered_tools) is distinct from offered_tools)::int
                 where workspace_id = %(workspace_id)s and id = %(id)s
                 """,
-                {"seen": seen, "problem": problem, "workspace_id": server.workspace_id, "id": server.id},
+                {"offered": offered, "error": error, "workspace_id": server.workspace_id, "id": server.id},
             )
 
 
 _COLUMNS = """
-    workspace_id, id, name, transport, command, url, safe, enabled, approved, approved_by, approved_at,
-    seen, seen_at, problem, revision, created_by, created_at, updated_at
+    workspace_id, id, name, transport, command, url, safe_tools, enabled, approved_tools, approved_by,
+    approved_at, offered_tools, offered_at, last_error, revision, created_by, created_at, updated_at
 """
 
 
 def _server(row: tuple[Any, ...]) -> McpServer:
-    workspace_id, server_id, name, transport, command, url, safe, enabled, approved, by, at, seen, *rest = row
+    workspace_id, server_id, name, transport, command, url, safe, enabled, approved, by, at, offered, *rest = row
     return McpServer(
         workspace_id,
         server_id,
@@ -187,7 +191,7 @@ def _server(row: tuple[Any, ...]) -> McpServer:
         _tools(approved),
         by,
         at,
-        None if seen is None else _tools(seen),
+        None if offered is None else _tools(offered),
         *rest,
     )
 

@@ -11,6 +11,8 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
+from toolcrib.core.errors import Misconfigured
+
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Engine
@@ -32,10 +34,11 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
         _ensure_role(connection, SYSTEM_ROLE, system_dsn)
         _ensure_definer(connection)
         connection.execute("create schema if not exists toolcrib")
+        _reject_unknown_revision(current_revision(owner_dsn))
         _run_migrations(owner_dsn, to)
         with connection.transaction():
             connection.execute("set local search_path to toolcrib")
-            for script in sorted(files("toolcrib.storage").joinpath("functions").iterdir(), key=lambda f: f.name):
+            for script in sorted(files("toolcrib.storage").joinpath("sql").joinpath("functions").iterdir(), key=_name):
                 # Our own files, executed whole: there is nothing to quote in them.
                 connection.execute(script.read_text().encode())
         row = connection.execute("select version_num from toolcrib.alembic_version").fetchone()
@@ -53,11 +56,20 @@ def ensure_database(owner_dsn: str, name: str) -> None:
 def fingerprint() -> str:
     """Return a hash of everything that ``upgrade`` would do: a database upgraded with the same hash is up to date."""
     found = hashlib.sha256()
-    storage = files("toolcrib.storage")
-    for directory in (storage.joinpath("functions"), storage.joinpath("migrations").joinpath("sql")):
-        for script in sorted(directory.iterdir(), key=_name):
+    for directory in ("functions", "migrations"):
+        for script in sorted(files("toolcrib.storage").joinpath("sql").joinpath(directory).iterdir(), key=_name):
             found.update(script.name.encode() + b"\0" + script.read_bytes())
     return found.hexdigest()
+
+
+def run_script(name: str) -> None:
+    """Runs a whole SQL file of ``sql/migrations`` in the migration's transaction."""
+    from alembic import op
+
+    connection = op.get_bind().connection.driver_connection
+    assert connection is not None
+    # Past SQLAlchemy, which would read a literal % as a placeholder.
+    connection.execute(files("toolcrib.storage").joinpath("sql").joinpath("migrations").joinpath(name).read_bytes())
 
 
 def _name(file: Traversable) -> str:
@@ -66,9 +78,13 @@ def _name(file: Traversable) -> str:
 
 def newest_revision() -> str:
     """Return the revision that this program needs."""
+    return max(_revisions())
+
+
+def _revisions() -> set[str]:
     # Read from the names of the scripts: a starting server need not load Alembic.
     scripts = files("toolcrib.storage").joinpath("migrations").joinpath("versions")
-    return max(script.name[:4] for script in scripts.iterdir() if script.name[:4].isdecimal())
+    return {script.name[:4] for script in scripts.iterdir() if script.name[:4].isdecimal()}
 
 
 def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> None:
@@ -90,6 +106,14 @@ def _ensure_definer(connection: psycopg.Connection) -> None:
     if row is not None and not row[0]:
         # A user that is not a superuser can assign functions only to a role that they are a member of.
         connection.execute(sql.SQL("grant {} to current_user").format(role))
+
+
+def _reject_unknown_revision(revision: str | None) -> None:
+    if revision is not None and revision not in _revisions():
+        raise Misconfigured(
+            f"The database is at revision {revision}, and this program knows none after {newest_revision()}: a newer "
+            "Toolcrib, or one from before the first release, created it. Use that program, or an empty database."
+        )
 
 
 def _run_migrations(owner_dsn: str, to: str) -> None:

@@ -19,7 +19,7 @@ async def save_proposal(connection: Connection, tenant: Tenant, change_set: Chan
     await connection.execute(
         """
         insert into toolcrib.change_sets
-            (workspace_id, id, state, author, user_id, agent_id, session_id, run_id, call_id)
+            (workspace_id, id, state, author_kind, user_id, agent_id, session_id, run_id, call_id)
         values (%s, %s, 'proposed', %s, %s, %s, %s, %s, %s)
         """,
         (
@@ -76,7 +76,7 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
     """Return the change set as it was proposed, including contents."""
     cursor = await connection.execute(
         """
-        select author, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
+        select author_kind, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
         where workspace_id = %s and id = %s and state = 'proposed'
         """,
         (tenant.workspace_id, change_set_id),
@@ -129,7 +129,7 @@ async def changed_since_proposal(
     cursor = await connection.execute(
         """
         select coalesce(p.before, p.after) ->> 'tree', coalesce(p.before, p.after) ->> 'path',
-               coalesce(a.name, u.full_name, u.email, c.author, 'someone')
+               coalesce(a.name, u.full_name, u.email, c.author_kind, 'someone')
         from toolcrib.proposed_changes p
         left join lateral (select f.* from toolcrib.files f
                            where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1) own on true
@@ -169,8 +169,8 @@ def _json(state: EntryState | None) -> str | None:
             "mode": state.mode,
             "sha256": state.sha256.hex() if state.sha256 else None,
             "size": state.size,
-            "lines": state.lines,
-            "content": state.content,
+            "lines": state.line_count,
+            "content": state.content_kind,
             "target": state.target,
             "unkept_sha256": state.unkept_sha256.hex() if state.unkept_sha256 else None,
         }

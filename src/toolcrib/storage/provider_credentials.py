@@ -104,10 +104,11 @@ class ProviderCredentialStore:
         async with acting(self._database, person) as connection:
             await connection.execute(
                 """
-                insert into toolcrib.credentials (user_id, provider, base_url, sealed, key_id)
+                insert into toolcrib.provider_credentials (user_id, provider, base_url, encrypted, key_id)
                 values (%s, %s, %s, %s, %s)
                 on conflict (user_id, provider) do update set
-                    base_url = excluded.base_url, sealed = excluded.sealed, key_id = excluded.key_id, updated_at = now()
+                    base_url = excluded.base_url, encrypted = excluded.encrypted, key_id = excluded.key_id,
+                    updated_at = now()
                 """,
                 (person.user_id, provider, access.base_url, locked.data, locked.key_id),
             )
@@ -117,7 +118,7 @@ class ProviderCredentialStore:
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
-                select provider, base_url, created_at, updated_at from toolcrib.credentials
+                select provider, base_url, created_at, updated_at from toolcrib.provider_credentials
                 where user_id = %s order by provider
                 """,
                 (person.user_id,),
@@ -128,7 +129,8 @@ class ProviderCredentialStore:
         """Delete a person's credentials for a provider."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
-                "delete from toolcrib.credentials where user_id = %s and provider = %s", (person.user_id, provider)
+                "delete from toolcrib.provider_credentials where user_id = %s and provider = %s",
+                (person.user_id, provider),
             )
             if cursor.rowcount == 0:
                 raise NotFound(f"You have no credentials for {provider!r}.")
@@ -137,7 +139,7 @@ class ProviderCredentialStore:
         """Return whether a person has stored credentials for a provider, with the system role."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                "select from toolcrib.credentials where user_id = %s and provider = %s", (user_id, provider)
+                "select from toolcrib.provider_credentials where user_id = %s and provider = %s", (user_id, provider)
             )
             return await cursor.fetchone() is not None
 
@@ -145,14 +147,17 @@ class ProviderCredentialStore:
         """Return a person's decrypted credentials for a provider, with the system role, for their run."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                "select base_url, sealed, key_id from toolcrib.credentials where user_id = %s and provider = %s",
+                """
+                select base_url, encrypted, key_id from toolcrib.provider_credentials
+                where user_id = %s and provider = %s
+                """,
                 (user_id, provider),
             )
             row = await cursor.fetchone()
         if row is None:
             return None
-        base_url, sealed, key_id = row
-        found = json.loads(self._lock.decrypt(EncryptedText(key_id, bytes(sealed)), owner=_owner(user_id, provider)))
+        base_url, encrypted, key_id = row
+        found = json.loads(self._lock.decrypt(EncryptedText(key_id, bytes(encrypted)), owner=_owner(user_id, provider)))
         return StoredProviderCredentials(found["secret"], base_url, found["headers"])
 
 

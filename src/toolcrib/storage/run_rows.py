@@ -14,7 +14,7 @@ from toolcrib.storage.database import Connection, Tenant
 ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0)"
 
 _NAMES = (
-    "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "ending", "epoch", "turns",
+    "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers",
 )  # fmt: skip
@@ -29,7 +29,7 @@ async def lock_run(connection: Connection, run: Run) -> None:
     Raises:
         Superseded: Another process has taken it over.
     """
-    await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
+    await connection.execute("select toolcrib.lock_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
 
 
 async def lock_session(connection: Connection, run: Run) -> None:
@@ -40,10 +40,10 @@ async def lock_session(connection: Connection, run: Run) -> None:
     )
 
 
-async def record_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -> int | None:
+async def save_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -> int | None:
     """Write a turn of the model and return the position of its message."""
     cursor = await connection.execute(
-        "select toolcrib.record_turn(%s, %s, %s, %s)",
+        "select toolcrib.save_turn(%s, %s, %s, %s)",
         (run.workspace_id, run.id, run.epoch, json_text({**turn, "session_id": run.session_id})),
     )
     row = await cursor.fetchone()
@@ -52,7 +52,7 @@ async def record_turn(connection: Connection, run: Run, turn: Mapping[str, Any])
 
 async def require_session(connection: Connection, tenant: Tenant, session_id: SessionId) -> None:
     """Raise NotFound if the session does not exist."""
-    await connection.execute("select toolcrib.require_session(%s, %s, null)", (tenant.workspace_id, session_id))
+    await connection.execute("select toolcrib.check_session(%s, %s, null)", (tenant.workspace_id, session_id))
 
 
 async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
@@ -67,8 +67,8 @@ async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
 
 def run_from(row: Mapping[str, Any]) -> Run:
     """Create a run from its row."""
-    ending = RunEnding(row["ending"]) if row["ending"] else None
-    return Run(**{**row, "state": RunState(row["state"]), "ending": ending})
+    end_reason = RunEnding(row["end_reason"]) if row["end_reason"] else None
+    return Run(**{**row, "state": RunState(row["state"]), "end_reason": end_reason})
 
 
 async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> None:
@@ -86,18 +86,18 @@ async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, s
     )
     row = await cursor.fetchone()
     if row is not None:
-        await connection.execute("select toolcrib.begin_run(%s, %s)", (workspace_id, row[0]))
+        await connection.execute("select toolcrib.start_run(%s, %s)", (workspace_id, row[0]))
 
 
-async def end_run(connection: Connection, run: Run, ending: RunEnding, error: Mapping[str, Any] | None) -> None:
+async def end_run(connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None) -> None:
     """Mark a run as ended."""
     await connection.execute(
         f"""
-        update toolcrib.runs r set state = 'ended', ending = %s, error = %s, runner = null, ended_at = now(),
+        update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
             active_ms = r.active_ms + {ELAPSED}, active_since = null
         where r.workspace_id = %s and r.id = %s
         """,  # noqa: S608 - a constant of this module
-        (ending, None if error is None else json_text(error), run.workspace_id, run.id),
+        (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
     )
     await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
     await start_next_queued(connection, run.workspace_id, run.session_id)
@@ -108,7 +108,7 @@ async def append_run_state_event(connection: Connection, run: Run) -> None:
     payload = {
         "runId": run.id,
         "state": run.state,
-        "endReason": run.ending,
+        "endReason": run.end_reason,
         "error": run.error,
         "turns": run.turns,
         "inputTokens": run.input_tokens,

@@ -22,10 +22,10 @@ from toolcrib.storage.run_rows import (
     lock_run,
     lock_session,
     one_run,
-    record_turn,
     run_from,
+    save_turn,
 )
-from toolcrib.storage.tool_calls import record_call
+from toolcrib.storage.tool_calls import save_tool_call
 
 
 class RunStepStore:
@@ -50,20 +50,20 @@ class RunStepStore:
                     select r.workspace_id, r.id from toolcrib.runs r
                     where r.state in ('ready', 'running')
                       and (r.state = 'ready' or not exists (
-                            select from toolcrib.processes p
-                            where p.id = r.runner and p.beat_at > now() - make_interval(secs => %(lease)s))
-                           or (r.runner = %(process)s and r.id <> all (%(in_hand)s::uuid[])))
+                            select from toolcrib.server_processes p
+                            where p.id = r.worker_id and p.heartbeat_at > now() - make_interval(secs => %(lease)s))
+                           or (r.worker_id = %(process)s and r.id <> all (%(in_hand)s::uuid[])))
                       and exists (select from toolcrib.workspaces w
                                   where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                     order by r.created_at limit %(limit)s for update skip locked
                 )
                 update toolcrib.runs r set
-                    state = 'running', epoch = r.epoch + 1, runner = %(process)s, active_since = now(),
+                    state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
                     -- Counted before the work starts, because this process may die too.
                     takeovers = r.takeovers
-                        + case when r.state = 'running' and r.runner <> %(process)s then 1 else 0 end,
+                        + case when r.state = 'running' and r.worker_id <> %(process)s then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
                 from due d where r.workspace_id = d.workspace_id and r.id = d.id
                 returning {COLUMNS}
@@ -78,7 +78,7 @@ class RunStepStore:
             cursor = await connection.execute(
                 """
                 select id from toolcrib.runs
-                where state in ('ready', 'running') and runner = %s and cancelled_by is not null
+                where state in ('ready', 'running') and worker_id = %s and cancelled_by is not null
                 """,
                 (process_id,),
             )
@@ -109,7 +109,7 @@ class RunStepStore:
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select c.id, c.tool, c.state, c.result, c.error, c.violation, c.repeatable,
+                select c.id, c.tool, c.state, c.result, c.error, c.is_violation, c.idempotent,
                        exists (select from toolcrib.approvals a
                                where a.workspace_id = c.workspace_id and a.call_id = c.id
                                  and a.state = 'allowed' and a.carried_at is null)
@@ -125,7 +125,7 @@ class RunStepStore:
             cursor = await connection.execute(
                 """
                 select count(*) filter (where not error ? 'protected'), count(*) filter (where error ? 'protected')
-                from toolcrib.tool_calls where workspace_id = %s and run_id = %s and violation
+                from toolcrib.tool_calls where workspace_id = %s and run_id = %s and is_violation
                 """,
                 (run.workspace_id, run.id),
             )
@@ -136,21 +136,21 @@ class RunStepStore:
         """Return whether the sender is still a member, and a stamp of everything else that affects the run."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                "select role, stamp from toolcrib.run_terms(%s, %s, %s, %s)",
+                "select role, stamp from toolcrib.run_authorization(%s, %s, %s, %s)",
                 (run.workspace_id, run.session_id, run.user_id, run.agent_id),
             )
             row = await cursor.fetchone()
         assert row is not None
         return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
-    async def record_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
+    async def save_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
         """Commit a turn of the model under the run's epoch. Returns the position of its message, if it has one.
 
         Raises:
             Superseded: Another process has taken over the run.
         """
         async with self._database.connection(Tenant(run.workspace_id)) as connection:
-            return await record_turn(connection, run, turn)
+            return await save_turn(connection, run, turn)
 
     async def save_waiting(self, run: Run, call_ids: Sequence[CallId]) -> bool:
         """Release a run until a person has decided. Returns False if that happened already, or the run was cancelled.
@@ -162,13 +162,13 @@ class RunStepStore:
             await lock_run(connection, run)
             cursor = await connection.execute(
                 f"""
-                update toolcrib.runs r set state = 'waiting', runner = null, active_ms = r.active_ms + {ELAPSED},
+                update toolcrib.runs r set state = 'waiting', worker_id = null, active_ms = r.active_ms + {ELAPSED},
                     active_since = null, attempts = 0, takeovers = 0
                 where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s and r.state = 'running'
                   and r.cancelled_by is null
                   and exists (select from toolcrib.tool_calls c
                               where c.workspace_id = r.workspace_id and c.id = any (%(calls)s)
-                                and c.state = 'waiting')
+                                and c.state = 'paused')
                   and not exists (select from toolcrib.approvals a
                                   where a.workspace_id = r.workspace_id and a.call_id = any (%(calls)s)
                                     and a.state = 'allowed' and a.carried_at is null)
@@ -183,7 +183,7 @@ class RunStepStore:
     async def end(
         self,
         run: Run,
-        ending: RunEnding,
+        end_reason: RunEnding,
         *,
         error: Mapping[str, Any] | None = None,
         turn: Mapping[str, Any] | None = None,
@@ -195,11 +195,11 @@ class RunStepStore:
             await lock_run(connection, run)
             await lock_session(connection, run)
             for call, audit in closing:
-                await record_call(connection, tenant, call)
-                await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+                await save_tool_call(connection, tenant, call)
+                await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
             if turn is not None:
-                await record_turn(connection, run, turn)
-            await end_run(connection, run, ending, error)
+                await save_turn(connection, run, turn)
+            await end_run(connection, run, end_reason, error)
             return await one_run(connection, tenant, run.id)
 
     async def attempt(self, run: Run, *, fresh: bool) -> None:
@@ -227,7 +227,7 @@ class RunStepStore:
         async with self._database.as_system() as connection:
             await connection.execute(
                 f"""
-                update toolcrib.runs r set state = 'ready', runner = null, active_ms = r.active_ms + {ELAPSED},
+                update toolcrib.runs r set state = 'ready', worker_id = null, active_ms = r.active_ms + {ELAPSED},
                     active_since = null,
                     attempts = case when %(orderly)s then greatest(r.attempts - 1, 0) else r.attempts end
                 where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s
@@ -285,16 +285,16 @@ class RunCallRow:
     """A call of a run with its state."""
 
     def __init__(self, row: tuple[Any, ...]) -> None:
-        self.id, self.tool, state, self.result, self.error, self.violation, self.repeatable, decided = row
+        self.id, self.tool, state, self.result, self.error, self.is_violation, self.idempotent, decided = row
         self.begun = state == "running"
         # An approved call resumes with its approval, even if it had started when its process died.
-        self.state = RequestedCallState.DECIDED if decided and state in ("waiting", "running") else _CALL_STATES[state]
+        self.state = RequestedCallState.DECIDED if decided and state in ("paused", "running") else _CALL_STATES[state]
 
 
 _CALL_STATES = {
     "running": RequestedCallState.BEGUN,
-    "waiting": RequestedCallState.WAITING,
+    "paused": RequestedCallState.WAITING,
     "done": RequestedCallState.ENDED,
-    "refused": RequestedCallState.ENDED,
+    "denied": RequestedCallState.ENDED,
     "unknown": RequestedCallState.ENDED,
 }

@@ -40,7 +40,7 @@ class RunStore(RunStepStore):
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
-                select agent_id, last_position from toolcrib.sessions
+                select agent_id, last_message_position from toolcrib.sessions
                 where workspace_id = %s and id = %s for no key update
                 """,
                 (tenant.workspace_id, session_id),
@@ -139,10 +139,10 @@ class RunStore(RunStepStore):
             )
             run = await one_run(connection, tenant, run_id)
             if cursor.rowcount == 0:
-                raise Conflict(f"The run has already ended: {run.ending}.")
+                raise Conflict(f"The run has already ended: {run.end_reason}.")
             if run.state is RunState.WAITING:
                 # The process that claims it sees that it was cancelled, and ends it properly.
-                await connection.execute("select toolcrib.wake_run(%s, %s)", (tenant.workspace_id, run_id))
+                await connection.execute("select toolcrib.set_run_ready(%s, %s)", (tenant.workspace_id, run_id))
         return run
 
     async def messages(

@@ -15,20 +15,21 @@ class ServerProcessStore:
     async def remove(self, process_id: ProcessId) -> None:
         """Remove a process. Its claims are free at once."""
         async with self._database.as_system() as connection:
-            await connection.execute("delete from toolcrib.processes where id = %s", (process_id,))
+            await connection.execute("delete from toolcrib.server_processes where id = %s", (process_id,))
 
     async def delete_dead(self, *, seconds: float) -> None:
         """Delete processes without a heartbeat for this time."""
         async with self._database.as_system() as connection:
             await connection.execute(
-                "delete from toolcrib.processes where beat_at < now() - make_interval(secs => %s)", (seconds,)
+                "delete from toolcrib.server_processes where heartbeat_at < now() - make_interval(secs => %s)",
+                (seconds,),
             )
 
 
 def forget_those_of(node: str, dsn: str) -> None:
     """Delete all processes of a node that is known to have none alive. Their claims are free at once."""
     with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as connection:
-        connection.execute("delete from toolcrib.processes where node = %s", (node,))
+        connection.execute("delete from toolcrib.server_processes where node = %s", (node,))
 
 
 class HeartbeatConnection:
@@ -46,8 +47,8 @@ class HeartbeatConnection:
             self._connection = psycopg.connect(self._dsn, autocommit=True, connect_timeout=5)
         self._connection.execute(
             """
-            insert into toolcrib.processes (id, node) values (%s, %s)
-            on conflict (id) do update set beat_at = now()
+            insert into toolcrib.server_processes (id, node) values (%s, %s)
+            on conflict (id) do update set heartbeat_at = now()
             """,
             (self._process_id, self._node),
         )

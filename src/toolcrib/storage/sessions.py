@@ -370,7 +370,7 @@ class ConversationCursor:
     """
 
     session_id: SessionId
-    told: int
+    last_seq: int
 
 
 class ConversationCursorStore:
@@ -384,27 +384,29 @@ class ConversationCursorStore:
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             cursor = await connection.execute(
                 """
-                delete from toolcrib.bookmarks where workspace_id = %(workspace)s and session_id = (
-                    select session_id from toolcrib.bookmarks
+                delete from toolcrib.conversation_cursors where workspace_id = %(workspace)s and session_id = (
+                    select session_id from toolcrib.conversation_cursors
                     where workspace_id = %(workspace)s and digest = %(digest)s
                     order by session_id desc limit 1 for update skip locked
                 )
-                returning session_id, told
+                returning session_id, last_seq
                 """,
                 {"workspace": tenant.workspace_id, "digest": digest},
             )
             row = await cursor.fetchone()
         return None if row is None else ConversationCursor(*row)
 
-    async def save(self, tenant: Tenant, bookmark: ConversationCursor, digest: bytes) -> None:
+    async def save(self, tenant: Tenant, cursor: ConversationCursor, digest: bytes) -> None:
         """Save the client's position in a session. Replaces the earlier one."""
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             await connection.execute(
                 """
-                insert into toolcrib.bookmarks (workspace_id, session_id, digest, told) values (%s, %s, %s, %s)
-                on conflict (workspace_id, session_id) do update set digest = excluded.digest, told = excluded.told
+                insert into toolcrib.conversation_cursors (workspace_id, session_id, digest, last_seq)
+                values (%s, %s, %s, %s)
+                on conflict (workspace_id, session_id) do update set
+                    digest = excluded.digest, last_seq = excluded.last_seq
                 """,
-                (tenant.workspace_id, bookmark.session_id, digest, bookmark.told),
+                (tenant.workspace_id, cursor.session_id, digest, cursor.last_seq),
             )
 
 

@@ -43,7 +43,7 @@ class InterruptedCall:
     user_id: UserId
     agent_id: AgentId | None
     tool: str
-    repeatable: bool
+    idempotent: bool
 
 
 class ToolCallStore:
@@ -96,19 +96,19 @@ class ToolCallStore:
     ) -> None:
         """Write the call's row, its events and, if it has ended, its audit record, atomically."""
         async with self._database.transaction(tenant, needs) as connection:
-            await record_call(connection, tenant, call)
+            await save_tool_call(connection, tenant, call)
             if audit is not None:
-                await connection.execute("select toolcrib.record_audit(%s)", (json_text([audit_row(audit)]),))
+                await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
 
     async def interrupted(self, *, lease: float, limit: int) -> list[InterruptedCall]:
         """Return calls outside runs that were running when their process died, with the system role."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select workspace_id, id, session_id, user_id, agent_id, tool, repeatable
+                select workspace_id, id, session_id, user_id, agent_id, tool, idempotent
                 from toolcrib.tool_calls c
                 where state = 'running' and run_id is null and started_at < now() - make_interval(secs => %s)
-                  and not toolcrib.is_alive(node, %s)
+                  and not toolcrib.process_is_alive(process_id, %s)
                   -- An approved call is resumed, not ended.
                   and not exists (select from toolcrib.approvals a
                                   where a.workspace_id = c.workspace_id and a.call_id = c.id
@@ -120,9 +120,9 @@ class ToolCallStore:
             return [InterruptedCall(*row) for row in await cursor.fetchall()]
 
 
-async def record_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
+async def save_tool_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
     """Write the call's row and events, within a transaction of the tenant."""
-    await connection.execute("select toolcrib.record_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
+    await connection.execute("select toolcrib.save_tool_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
 
 
 def call_row(call: CallRecord) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def call_row(call: CallRecord) -> dict[str, Any]:
         "id": caller.call_id,
         "session_id": caller.session_id,
         "run_id": caller.run_id,
-        "fence": caller.run_epoch,
+        "run_epoch": caller.run_epoch,
         "user_id": caller.user_id,
         "agent_id": caller.agent_id,
         "tool": call.tool,
@@ -141,10 +141,10 @@ def call_row(call: CallRecord) -> dict[str, Any]:
         "result": call.result,
         "error": call.error,
         "change_set_id": call.change_set_id,
-        "node": call.node,
-        "repeatable": call.repeatable,
+        "process_id": call.process_id,
+        "idempotent": call.idempotent,
         "approval_id": call.approval_id,
-        "violation": call.violation,
+        "is_violation": call.is_violation,
         "events": call.events or None,
     }
 

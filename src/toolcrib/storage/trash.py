@@ -44,14 +44,14 @@ class TrashEntry:
     change_set_id: ChangeSetId
     place: WorkspacePath
     size: int
-    displaced_at: datetime
+    trashed_at: datetime
     expires_at: datetime
-    gone_at: datetime | None
+    expired_at: datetime | None
 
     @property
     def was_kept(self) -> bool:
         """Whether it was kept at all: an entry larger than the whole trash is not."""
-        return self.expires_at > self.displaced_at
+        return self.expires_at > self.trashed_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class TrashStore:
         async with self._database.transaction(tenant) as connection:
             cursor = await connection.execute(
                 """
-                select t.id, t.change_set_id, t.mount, t.path, t.size, t.displaced_at, t.expires_at, t.gone_at
+                select t.id, t.change_set_id, t.mount, t.path, t.size, t.trashed_at, t.expires_at, t.expired_at
                 from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s)
                 """,
                 (tenant.workspace_id, list(tokens)),
@@ -115,12 +115,12 @@ class TrashStore:
                 """
                 with expired as (
                     select t.workspace_id, t.id from toolcrib.trash t
-                    where t.node = %s and not t.removed and (t.expires_at <= now() or t.gone_at is not null)
-                      and not exists (select from toolcrib.pending p
+                    where t.node = %s and not t.deleted and (t.expires_at <= now() or t.expired_at is not null)
+                      and not exists (select from toolcrib.pending_applies p
                                       where p.workspace_id = t.workspace_id and p.file_id = t.file_id)
                     order by t.expires_at limit %s for update skip locked
                 )
-                update toolcrib.trash t set gone_at = coalesce(t.gone_at, now()) from expired e
+                update toolcrib.trash t set expired_at = coalesce(t.expired_at, now()) from expired e
                 where t.workspace_id = e.workspace_id and t.id = e.id
                 returning t.workspace_id, t.id
                 """,
@@ -135,7 +135,7 @@ class TrashStore:
         async with self._database.as_system() as connection:
             await connection.execute(
                 """
-                update toolcrib.trash t set removed = true
+                update toolcrib.trash t set deleted = true
                 from unnest(%s::uuid[], %s::uuid[]) as e (workspace_id, id)
                 where t.workspace_id = e.workspace_id and t.id = e.id
                 """,
@@ -163,7 +163,7 @@ async def record_trashed(
     await connection.execute(
         """
         insert into toolcrib.trash
-            (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, displaced_at, expires_at)
+            (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, trashed_at, expires_at)
         select %(workspace)s, d.id, d.file_id, %(set)s, %(node)s, d.mount, d.path, d.kind, d.mode, d.size, now(),
                -- A file that is larger than the whole trash is not kept.
                case when d.size > %(most)s then now() else now() + %(keep)s end
@@ -171,8 +171,8 @@ async def record_trashed(
             as d (id uuid, file_id uuid, mount text, path text, kind text, mode integer, size bigint)
         on conflict (workspace_id, id) do update set
             change_set_id = excluded.change_set_id, node = excluded.node, mount = excluded.mount, path = excluded.path,
-            size = excluded.size, displaced_at = excluded.displaced_at, expires_at = excluded.expires_at,
-            gone_at = null, removed = false
+            size = excluded.size, trashed_at = excluded.trashed_at, expires_at = excluded.expires_at,
+            expired_at = null, deleted = false
         where %(anew)s
         """,
         {
@@ -189,8 +189,8 @@ async def record_trashed(
         """
         update toolcrib.trash t set expires_at = now()
         from (
-            select id, sum(size) over (order by displaced_at desc, id desc) as sum from toolcrib.trash
-            where workspace_id = %(workspace)s and gone_at is null and expires_at > now()
+            select id, sum(size) over (order by trashed_at desc, id desc) as sum from toolcrib.trash
+            where workspace_id = %(workspace)s and expired_at is null and expires_at > now()
         ) as kept
         where t.workspace_id = %(workspace)s and t.id = kept.id and kept.sum > %(most)s
         """,
@@ -212,7 +212,7 @@ async def record_restored(connection: Connection, tenant: Tenant, tokens: Sequen
     Returns False if one has expired: then it must not be committed.
     """
     cursor = await connection.execute(
-        "delete from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s) and t.gone_at is null",
+        "delete from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s) and t.expired_at is null",
         (tenant.workspace_id, list(tokens)),
     )
     return cursor.rowcount == len(tokens)
@@ -231,6 +231,6 @@ def _row(displaced: TrashedFile) -> dict[str, Any]:
 
 
 def _entry(row: tuple[Any, ...]) -> TrashEntry:
-    token, change_set_id, tree, path, size, displaced_at, expires_at, gone_at = row
+    token, change_set_id, tree, path, size, trashed_at, expires_at, expired_at = row
     place = path_from_row(tree, path)
-    return TrashEntry(token, ChangeSetId(change_set_id), place, size, displaced_at, expires_at, gone_at)
+    return TrashEntry(token, ChangeSetId(change_set_id), place, size, trashed_at, expires_at, expired_at)

@@ -78,4 +78,4 @@ async def _end_everything(connection: Connection, user_id: UserId) -> None:
     await connection.execute(
         "update toolcrib.api_keys set revoked_at = now() where user_id = %s and revoked_at is null", (user_id,)
     )
-    await connection.execute("delete from toolcrib.tickets where user_id = %s", (user_id,))
+    await connection.execute("delete from toolcrib.connection_tickets where user_id = %s", (user_id,))

@@ -82,7 +82,9 @@ async def acting(database: Database, person: ActingUser) -> AsyncIterator[Connec
         Unauthenticated: The token was revoked.
     """
     async with database.connection() as connection, connection.transaction():
-        await connection.execute("select toolcrib.enter(%s, %s, null, null)", (person.user_id, person.token_version))
+        await connection.execute(
+            "select toolcrib.enter_workspace(%s, %s, null, null)", (person.user_id, person.token_version)
+        )
         yield connection
 
 
@@ -219,7 +221,7 @@ class UserStore:
             )
             row = await cursor.fetchone()
             if row is not None:
-                await connection.execute("select toolcrib.revoke_family(%s)", row)
+                await connection.execute("select toolcrib.revoke_token_family(%s)", row)
 
     async def _rotate(
         self, connection: Connection, secret: str, lifetime: timedelta, overlap: timedelta
@@ -241,11 +243,11 @@ class UserStore:
         if was_spent_just_now:
             raise Conflict("This login was refreshed a moment ago, perhaps by another tab. Try again.")
         if is_spent:
-            await connection.execute("select toolcrib.revoke_family(%s)", (family_id,))
+            await connection.execute("select toolcrib.revoke_token_family(%s)", (family_id,))
             return None
         if is_expired:
             return None
-        await connection.execute("select toolcrib.act_as(%s)", (user_id,))
+        await connection.execute("select toolcrib.set_current_user(%s)", (user_id,))
         await connection.execute("update toolcrib.refresh_tokens set used_at = now() where id = %s", (token_id,))
         successor = await self._insert_refresh_token(connection, user_id, family_id=family_id, lifetime=lifetime)
         return RefreshedLogin(user_id, token_version, successor)
@@ -305,7 +307,7 @@ class RedeemedTicket:
     user_id: UserId
     token_version: int
     workspace_id: WorkspaceId
-    valid_until: datetime
+    connection_expires_at: datetime
 
 
 class TicketStore:
@@ -314,22 +316,31 @@ class TicketStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, tenant: Tenant, *, valid_until: datetime) -> str:
+    async def create(self, tenant: Tenant, *, connection_expires_at: datetime) -> str:
         """Create a ticket for this workspace and user. It is shown once and works once."""
         secret = new_secret(TICKET_PREFIX)
         async with self._database.transaction(tenant) as connection:
             # Each creation deletes the user's expired tickets.
             await connection.execute(
-                "delete from toolcrib.tickets where workspace_id = %s and user_id = %s and expires_at <= now()",
+                """
+                delete from toolcrib.connection_tickets
+                where workspace_id = %s and user_id = %s and expires_at <= now()
+                """,
                 (tenant.workspace_id, tenant.user_id),
             )
             await connection.execute(
                 """
-                insert into toolcrib.tickets
-                    (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
+                insert into toolcrib.connection_tickets
+                    (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
                 select %s, %s, u.id, u.token_version, %s, %s from toolcrib.users u where u.id = %s
                 """,
-                (hashed(secret), tenant.workspace_id, datetime.now(UTC) + LIFETIME, valid_until, tenant.user_id),
+                (
+                    hashed(secret),
+                    tenant.workspace_id,
+                    datetime.now(UTC) + LIFETIME,
+                    connection_expires_at,
+                    tenant.user_id,
+                ),
             )
         return secret
 
@@ -341,7 +352,7 @@ class TicketStore:
         """
         async with self._database.connection() as connection:
             cursor = await connection.execute(
-                "select user_id, token_version, workspace_id, valid_until from toolcrib.redeem_ticket(%s)",
+                "select user_id, token_version, workspace_id, connection_expires_at from toolcrib.redeem_ticket(%s)",
                 (hashed(secret),),
             )
             row = await cursor.fetchone()

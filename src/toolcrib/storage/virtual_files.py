@@ -186,7 +186,7 @@ def _folder(workspace_id: WorkspaceId, path: str, since: datetime) -> File:
 def _file(row: tuple[Any, ...]) -> File:
     type_, id_, display_name, size, lines, created_at, updated_at = row
     place = WorkspacePath(Mount.PROJECT, _path(FileType(type_), id_))
-    state = EntryState(place, EntryKind.FILE, FILE_MODE, size=size, lines=lines)
+    state = EntryState(place, EntryKind.FILE, FILE_MODE, size=size, line_count=lines)
     return _virtual(id_, FileType(type_), state, display_name, created_at, updated_at)
 
 
@@ -201,7 +201,7 @@ def _virtual(
         state=state,
         # It has no versions: the session or agent keeps its own history.
         version_id=VersionId(id_),
-        number=0,
+        version_number=0,
         deleted=False,
         pending=False,
         base_version_id=None,

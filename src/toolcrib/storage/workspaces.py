@@ -52,7 +52,7 @@ class WorkspaceStore:
         self._most = most
         self._on_deleted = on_deleted
 
-    async def create(self, person: ActingUser, *, name: str, node: str, tree: str | None = None) -> Workspace:
+    async def create(self, person: ActingUser, *, name: str, node: str, root_path: str | None = None) -> Workspace:
         """Create a workspace with its files on ``node``; the creator becomes its first owner."""
         workspace_id = WorkspaceId(new_id())
         async with acting(self._database, person) as connection:
@@ -62,10 +62,10 @@ class WorkspaceStore:
                 raise Conflict(f"You have created {self._most} workspaces, the limit. Delete one first.")
             await connection.execute(
                 """
-                insert into toolcrib.workspaces (id, name, tree, home_node, created_by)
+                insert into toolcrib.workspaces (id, name, root_path, home_node, created_by)
                 values (%s, %s, %s, %s, %s)
                 """,
-                (workspace_id, name, tree, node, person.user_id),
+                (workspace_id, name, root_path, node, person.user_id),
             )
             await connection.execute(
                 "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
@@ -87,17 +87,17 @@ class WorkspaceStore:
             )
             return [_as_workspace(*row) for row in await cursor.fetchall()]
 
-    async def find_by_tree(self, person: ActingUser, *, tree: str, node: str) -> Workspace | None:
+    async def find_by_root_path(self, person: ActingUser, *, root_path: str, node: str) -> Workspace | None:
         """Return the person's workspace for this directory on this node."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
                 select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
                 from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
-                where m.user_id = %s and w.tree = %s and w.home_node = %s
+                where m.user_id = %s and w.root_path = %s and w.home_node = %s
                 order by w.id limit 1
                 """,
-                (person.user_id, tree, node),
+                (person.user_id, root_path, node),
             )
             row = await cursor.fetchone()
         return _as_workspace(*row) if row else None
@@ -331,10 +331,10 @@ class UsageStore:
                       from toolcrib.blobs where workspace_id = %(workspace)s) b,
                      (select count(*), coalesce(sum(size), 0)::bigint as bytes
                       from toolcrib.trash
-                      where workspace_id = %(workspace)s and gone_at is null and expires_at > now()) t,
+                      where workspace_id = %(workspace)s and expired_at is null and expires_at > now()) t,
                      (select count(*) from toolcrib.sessions where workspace_id = %(workspace)s) s,
                      (select count(*) from toolcrib.tool_calls where workspace_id = %(workspace)s) c,
-                     (select count(*) from toolcrib.pending where workspace_id = %(workspace)s) p
+                     (select count(*) from toolcrib.pending_applies where workspace_id = %(workspace)s) p
                 """,
                 {"workspace": tenant.workspace_id},
             )

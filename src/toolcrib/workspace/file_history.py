@@ -73,7 +73,7 @@ class FileHistory:
             return {}
         found = await self._shelves.trash.find(self._tenant, tokens)
         trash = self._shelves.mounts.trash(self._tenant.workspace_id)
-        return {token: entry for token, entry in found.items() if entry.gone_at or trash.holds(token)}
+        return {token: entry for token, entry in found.items() if entry.expired_at or trash.holds(token)}
 
     def fits_the_trash(self, state: EntryState) -> bool:
         """Whether the content of a state is small enough for the trash."""

@@ -159,7 +159,7 @@ class WorkspaceTree:
         seen = await self._look([mount_root(Mount.PROJECT)])
         for mount in (Mount.PROJECT, Mount.CENTRAL):
             found = self._shelves.mounts.inside(
-                self._caller.workspace_id, seen.home.tree, mount, posixpath.normpath(path)
+                self._caller.workspace_id, seen.home.root_path, mount, posixpath.normpath(path)
             )
             if found is not None:
                 return replace(parse_relative(found), mount=mount)
@@ -257,7 +257,7 @@ class WorkspaceTree:
             await self.check_membership()
         assert self._home is not None
         places = {mount: self.with_scope(mount_root(mount)) for mount in mounts}
-        workspace_id, tree = self._caller.workspace_id, self._home.tree
+        workspace_id, tree = self._caller.workspace_id, self._home.root_path
         return {m: (place, self._shelves.mounts.root(workspace_id, tree, place)) for m, place in places.items()}
 
     async def disks(self) -> WorkspaceDisks:
@@ -335,7 +335,7 @@ class WorkspaceTree:
         return seen
 
     def _disks(self, seen: PathLookup) -> WorkspaceDisks:
-        return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.tree)
+        return self._shelves.mounts.disks_of(self._caller.workspace_id, seen.home.root_path)
 
     async def _read_here_or_in_thread(
         self, disk: MountWriter, place: WorkspacePath, file: File | None

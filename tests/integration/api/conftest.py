@@ -74,7 +74,7 @@ def services(settings: Settings, database: Database, live: EventHub, providers: 
         sandbox=sandbox,
         calls=ToolCallStore(database),
         sessions=SessionStore(database),
-        bookmarks=ConversationCursorStore(database),
+        conversation_cursors=ConversationCursorStore(database),
         tickets=TicketStore(database),
         live=live,
         executor=engine.executor,

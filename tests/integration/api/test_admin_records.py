@@ -42,13 +42,14 @@ async def records(client: httpx2.AsyncClient, ada: Someone, workspace_id: Worksp
 
 
 def told(record: dict[str, Any]) -> tuple[str, Any, Any]:
-    return record["tool"], record["input"]["before"], record["input"]["after"]
+    return record["tool"], record["arguments"]["before"], record["arguments"]["after"]
 
 
 def of_no_workspace(urls: DatabaseUrls, user: Someone) -> list[tuple[str, dict[str, Any]]]:
     with psycopg.connect(urls.owner) as connection:
         return connection.execute(
-            "select tool, input from toolcrib.audit where workspace_id = %s and user_id = %s order by position",
+            "select tool, arguments from toolcrib.audit_records "
+            "where workspace_id = %s and user_id = %s order by position",
             (NOBODY, user.id),
         ).fetchall()
 
@@ -69,7 +70,7 @@ async def test_changes_of_members_and_roles_are_recorded(
         ("member.changed", {"role": "viewer"}, {"role": "owner"}),
         ("member.deleted", {"role": "owner"}, None),
     ]
-    assert {record["input"]["subject"] for record in found} == {str(bob.id)}
+    assert {record["arguments"]["subject"] for record in found} == {str(bob.id)}
 
 
 async def test_changes_of_agents_rules_and_keys_are_recorded(
@@ -88,9 +89,9 @@ async def test_changes_of_agents_rules_and_keys_are_recorded(
         "api_key.created",
         "agent.deleted",
     ]
-    changed = found[1]["input"]
+    changed = found[1]["arguments"]
     assert (changed["before"]["rules"]["trust"], changed["after"]["rules"]["trust"]) == ("supervised", "autonomous")
-    assert found[2]["input"]["subject"] == str(key.id)
+    assert found[2]["arguments"]["subject"] == str(key.id)
     assert secret not in str(found)
     assert SECRET not in str(found)
 
@@ -105,10 +106,10 @@ async def test_changes_of_session_trust_and_ceiling_are_recorded(
 
     _, entrusted, limited = await records(client, ada, tenant.workspace_id)
 
-    assert (entrusted["tool"], entrusted["input"]["after"]["trust"]) == ("session_trust.changed", "autonomous")
-    assert entrusted["input"]["subject"] == str(session.id)
-    assert (limited["tool"], limited["input"]["before"]["max_trust"]) == ("workspace.changed", None)
-    assert limited["input"]["after"]["max_trust"] == "guided"
+    assert (entrusted["tool"], entrusted["arguments"]["after"]["trust"]) == ("session_trust.changed", "autonomous")
+    assert entrusted["arguments"]["subject"] == str(session.id)
+    assert (limited["tool"], limited["arguments"]["before"]["max_trust"]) == ("workspace.changed", None)
+    assert limited["arguments"]["after"]["max_trust"] == "guided"
 
 
 async def test_changes_of_the_session_phase_are_recorded(
@@ -122,8 +123,8 @@ async def test_changes_of_the_session_phase_are_recorded(
 
     _, entered = await records(client, ada, tenant.workspace_id)
 
-    assert (entered["tool"], entered["input"]["subject"]) == ("session_phase.changed", str(session.id))
-    assert (entered["input"]["before"]["phase"], entered["input"]["after"]["phase"]) == (None, "b")
+    assert (entered["tool"], entered["arguments"]["subject"]) == ("session_phase.changed", str(session.id))
+    assert (entered["arguments"]["before"]["phase"], entered["arguments"]["after"]["phase"]) == (None, "b")
 
 
 async def test_changes_of_mcp_servers_are_recorded_without_tokens(
@@ -147,9 +148,9 @@ async def test_changes_of_mcp_servers_are_recorded_without_tokens(
     assert [record["tool"] for record in found] == [
         "mcp_server.created", "mcp_server.created", "mcp_server.changed", "mcp_server.deleted",
     ]  # fmt: skip
-    assert found[0]["input"]["after"]["program"] == "run-it"
-    assert found[1]["input"]["after"]["host"] == "mcp.example.org:8443"
-    assert (found[2]["input"]["before"]["enabled"], found[2]["input"]["after"]["enabled"]) == (True, False)
+    assert found[0]["arguments"]["after"]["program"] == "run-it"
+    assert found[1]["arguments"]["after"]["host"] == "mcp.example.org:8443"
+    assert (found[2]["arguments"]["before"]["enabled"], found[2]["arguments"]["after"]["enabled"]) == (True, False)
     assert SECRET not in str(found)
 
 
@@ -180,7 +181,7 @@ async def test_deleting_a_workspace_writes_one_record(
     with psycopg.connect(database_urls.owner) as connection:
         found = connection.execute(
             """
-            select tool, user_id, input -> 'before' ->> 'name' from toolcrib.audit
+            select tool, user_id, arguments -> 'before' ->> 'name' from toolcrib.audit_records
             where workspace_id = %s order by position
             """,
             (tenant.workspace_id,),

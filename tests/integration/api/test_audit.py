@@ -39,7 +39,7 @@ async def test_owner_reads_the_audit_log_from_its_newest_page(
 
     assert [record["call_id"] for record in first["items"] + rest["items"]] == calls[::-1]
     assert rest["next"] is None
-    assert first["items"][0]["input"] == {"path": "/a"}
+    assert first["items"][0]["arguments"] == {"path": "/a"}
 
 
 @pytest.mark.req("AP-3", part="audit")
@@ -50,15 +50,17 @@ async def test_every_kind_of_record_can_be_read(
     files: list[dict[str, object]] = [
         {"path": "/a", "change": "created", "before": None, "after": "00"},
         {"path": "/.env", "displaced": True},
-        {"contacted": "example.org:443", "refused": None},
-        {"contacted": "example.org:80", "refused": "not granted"},
     ]
-    outcomes = ["done", "failed", "refused", "changed", "ended"]
+    hosts: list[dict[str, object]] = [
+        {"host": "example.org:443", "denied_reason": None},
+        {"host": "example.org:80", "denied_reason": "not granted"},
+    ]
+    outcomes = ["done", "failed", "denied", "changed", "ended"]
     await services.audit.append(
         [
             AuditRecord(
                 Caller(workspace_id, ada.id), "bash_start", "none", "background", {}, outcome, datetime.now(UTC), 1,
-                files=files,
+                files=files, hosts=hosts,
             )
             for outcome in outcomes
         ]
@@ -70,6 +72,7 @@ async def test_every_kind_of_record_can_be_read(
     assert page.status_code == 200, page.text
     assert [record["outcome"] for record in page.json()["items"]] == outcomes[::-1]
     assert page.json()["items"][0]["files"] == files
+    assert page.json()["items"][0]["hosts"] == hosts
     assert code_of(beyond) == (400, "VALIDATION_ERROR")
 
 
@@ -96,13 +99,13 @@ async def test_audit_log_filters_by_actor_tool_outcome_and_time(
 ) -> None:
     agent = Caller(workspace_id, ada.id, agent=Agent(AgentId(new_id()), "writer", AgentRules()), via="run")
     later = datetime.now(UTC) + timedelta(hours=1)
-    await services.audit.append([AuditRecord(agent, "write", "refuse", "role", {"path": "/b"}, "refused", later, 1)])
+    await services.audit.append([AuditRecord(agent, "write", "deny", "role", {"path": "/b"}, "denied", later, 1)])
 
     async def found(**params: str) -> list[str]:
         answer = await client.get(f"/workspaces/{workspace_id}/audit", headers=ada.headers, params=params)
         return [record["tool"] for record in answer.json()["items"]]
 
-    assert await found(tool="write") == await found(outcome="refused") == await found(agent_id=str(agent.agent_id))
+    assert await found(tool="write") == await found(outcome="denied") == await found(agent_id=str(agent.agent_id))
     assert await found(tool="write") == await found(since=(later - timedelta(minutes=1)).isoformat()) == ["write"]
     assert await found(until=later.isoformat()) == ["read"] * 3
     assert await found(user_id=str(ada.id)) == ["write", *["read"] * 3]
@@ -144,10 +147,10 @@ async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed
         "problems": [],
         "first": newest.number - 1,
         "first_mac": (before.mac if before else bytes(32)).hex(),
-        "last": newest.number,
-        "newest": newest.number,
-        "sealed": newest.records,
-        "unsealed": 1,
+        "verified_to": newest.number,
+        "last_seal": newest.number,
+        "sealed_records": newest.record_count,
+        "unsealed_records": 1,
     }
     assert beyond["problems"] == [f"Seal {newest.number + 7} is missing."]
 

@@ -234,7 +234,7 @@ async def test_audit_log_records_who_invited_whom_and_the_outcome(
     guest = (await client.get("/auth/me", headers=bearer(joined.json()["access_token"]))).json()["id"]
 
     found = await client.get(f"/workspaces/{workspace_id}/audit", params={"kind": "admin"}, headers=ada.headers)
-    records = {(one["tool"], one["user_id"], one["input"]["subject"]) for one in found.json()["items"]}
+    records = {(one["tool"], one["user_id"], one["arguments"]["subject"]) for one in found.json()["items"]}
 
     assert records >= {
         ("invitation.created", str(ada.id), made["id"]),

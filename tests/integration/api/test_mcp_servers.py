@@ -26,7 +26,7 @@ async def test_owner_adds_reads_updates_and_removes_a_server(
     shown = made.json()
     assert "hush" not in made.text, "what was entrusted is not shown again"
     assert shown["toolset"] == "mcp:far"
-    assert "in the server's private network" in shown["problem"]
+    assert "in the server's private network" in shown["last_error"]
     assert (await client.post(servers, json=given, headers=ada.headers)).status_code == 409
     one = f"{servers}/{shown['id']}"
     early = await client.post(f"{one}/approve", json={"sha256": "0" * 64}, headers=ada.headers)

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 OPEN = {
     "AnyToolCallOut.result",
     "ApprovalOut.shown",
-    "AuditRecordOut.input",
+    "AuditRecordOut.arguments",
     "CallSummaryOut.arguments",
     "EffectsOut.output",
     "EventOut.payload",

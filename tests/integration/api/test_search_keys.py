@@ -25,7 +25,9 @@ async def test_key_is_stored_encrypted_listed_without_its_secret_and_deleted(
     mine = await client.get("/credentials", headers=ada.headers)
     theirs = await client.get("/credentials", headers=bob.headers)
     with psycopg.connect(database_urls.owner) as connection:
-        [(sealed,)] = connection.execute("select sealed from toolcrib.credentials where user_id = %s", (ada.id,))
+        [(sealed,)] = connection.execute(
+            "select encrypted from toolcrib.provider_credentials where user_id = %s", (ada.id,)
+        )
     gone = await client.delete("/credentials/brave", headers=ada.headers)
 
     assert made.status_code == 204

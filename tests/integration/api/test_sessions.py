@@ -115,7 +115,9 @@ async def test_ticket_is_stored_as_a_hash_and_has_an_expiry(
 
     assert made["expires_in"] == 30
     async with services.database.as_system() as connection:
-        cursor = await connection.execute("select t::text from toolcrib.tickets t where user_id = %s", (ada.id,))
+        cursor = await connection.execute(
+            "select t::text from toolcrib.connection_tickets t where user_id = %s", (ada.id,)
+        )
         [(row,)] = await cursor.fetchall()
     assert made["ticket"] not in row
     assert (await services.tickets.redeem(made["ticket"])).user_id == ada.id
@@ -128,7 +130,8 @@ async def test_expired_ticket_gives_no_access(
     made = (await client.post(f"/workspaces/{workspace_id}/tickets", headers=ada.headers)).json()
     async with services.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.tickets set expires_at = now() - interval '1 second' where user_id = %s", (ada.id,)
+            "update toolcrib.connection_tickets set expires_at = now() - interval '1 second' where user_id = %s",
+            (ada.id,),
         )
 
     with pytest.raises(Unauthenticated, match="no longer"):
@@ -210,7 +213,7 @@ async def test_explain_evaluates_a_phase(
     second = await client.post(address, json=asked | {"phase": "build"}, headers=ada.headers)
     third = await client.post(address, json=asked | {"phase": "release"}, headers=ada.headers)
 
-    assert (first.json()["action"], second.json()["action"]) == ("refuse", "allow")
+    assert (first.json()["action"], second.json()["action"]) == ("deny", "allow")
     assert first.json()["rule"] == "agent.phases.design.tool_permissions.write"
     assert code_of(third) == (400, "VALIDATION_ERROR")
 
@@ -240,7 +243,7 @@ async def test_explain_evaluates_a_session(
 
     rules = ["trust.guided.dangerous", "trust.autonomous.dangerous", "session.mode"]
     assert [one["rule"] for one in found] == rules
-    assert [one["action"] for one in found] == ["ask", "allow", "refuse"]
+    assert [one["action"] for one in found] == ["ask", "allow", "deny"]
     assert {one["agent"] for one in found} == {"writer"}
     assert code_of(mixed) == (400, "VALIDATION_ERROR")
     assert code_of(unknown) == (404, "NOT_FOUND")

@@ -61,7 +61,7 @@ async def test_first_message_authenticates(room: Room) -> None:
 @pytest.mark.req("EV-2", part="authentication")
 async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(room: Room) -> None:
     until = datetime.now(UTC) + timedelta(minutes=5)
-    tickets = [await room.services.tickets.create(room.tenant, valid_until=until) for _ in range(2)]
+    tickets = [await room.services.tickets.create(room.tenant, connection_expires_at=until) for _ in range(2)]
 
     offered = ["toolcrib.chat", f"toolcrib.ticket.{tickets[0]}"]
     async with room.client(additional_headers={}, subprotocols=offered) as client:
@@ -84,9 +84,11 @@ async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(roo
 async def test_ticket_is_valid_only_for_its_workspace_and_lifetime(room: Room, ada: Someone) -> None:
     other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
     elsewhere = await room.services.tickets.create(
-        Tenant(other.id, ada.id), valid_until=datetime.now(UTC) + timedelta(minutes=5)
+        Tenant(other.id, ada.id), connection_expires_at=datetime.now(UTC) + timedelta(minutes=5)
     )
-    ended = await room.services.tickets.create(room.tenant, valid_until=datetime.now(UTC) - timedelta(seconds=1))
+    ended = await room.services.tickets.create(
+        room.tenant, connection_expires_at=datetime.now(UTC) - timedelta(seconds=1)
+    )
 
     codes = []
     for ticket in (elsewhere, ended):

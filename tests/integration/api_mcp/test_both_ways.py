@@ -30,9 +30,9 @@ async def test_workspace_uses_another_workspace_as_an_mcp_server(served: Served)
         secrets={"Authorization": f"Bearer {key}"},
     )  # fmt: skip
     looked = await box.refresh(served.tenant, made.id)
-    assert looked.seen is not None, looked.problem
-    assert {tool.name for tool in looked.seen} == {"read", "read_result", "write"}
-    await box.approve(served.tenant, made.id, catalog_sha256(looked.seen))
+    assert looked.offered_tools is not None, looked.last_error
+    assert {tool.name for tool in looked.offered_tools} == {"read", "read_result", "write"}
+    await box.approve(served.tenant, made.id, catalog_sha256(looked.offered_tools))
     written = await call(served, "mcp:other/write", path="/sent.txt", content="across")
     assert written.succeeded, written.error
     assert (await call(other, "read", path="/sent.txt")).succeeded, "it is in the other workspace"
@@ -53,8 +53,8 @@ async def test_disabled_or_removed_server_has_no_tools(served: Served) -> None:
         secrets={"Authorization": f"Bearer {key}"},
     )  # fmt: skip
     looked = await box.refresh(served.tenant, made.id)
-    assert looked.seen is not None, looked.problem
-    await box.approve(served.tenant, made.id, catalog_sha256(looked.seen))
+    assert looked.offered_tools is not None, looked.last_error
+    await box.approve(served.tenant, made.id, catalog_sha256(looked.offered_tools))
     assert (await call(served, "mcp:self/ls", path="/")).succeeded
     await box.rows.update(served.tenant, made.id, enabled=False)
     assert "not found" in str((await call(served, "mcp:self/ls", path="/")).error)

@@ -45,7 +45,7 @@ async def test_complete_run_is_one_response(office: Office) -> None:
     assert answer.choices[0].finish_reason == "stop"
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (22, 14, 36)
     run = await run_of(office, answer.id)
-    assert (run.ending, run.via) == (RunEnding.DONE, "openai")
+    assert (run.end_reason, run.via) == (RunEnding.DONE, "openai")
     assert office.on_disk("a.txt").read_text() == "a\n"
 
 
@@ -134,7 +134,7 @@ async def test_disconnecting_cancels_the_run(office: Office, stream: bool) -> No
         asking.cancel()
         ended = await office.until_ended(run)
 
-    assert ended.ending is RunEnding.CANCELLED
+    assert ended.end_reason is RunEnding.CANCELLED
 
 
 async def test_failing_model_is_reported_once_and_not_retried(office: Office) -> None:

@@ -97,7 +97,7 @@ async def test_call_that_needs_approval_is_stored_with_its_changes(crib: Crib) -
     assert approval.effects["writes"] == ["/a.txt"]
     assert approval.expires_at - approval.created_at == timedelta(days=7)
     assert (crib.project / "a.txt").read_text() == "old\n"
-    assert (await stored(crib, approval.call_id)).state == "waiting"
+    assert (await stored(crib, approval.call_id)).state == "paused"
 
 
 @pytest.mark.req("HU-1", part="allowed once")
@@ -113,7 +113,7 @@ async def test_approved_call_is_executed_exactly_as_shown(crib: Crib) -> None:
     call = await stored(crib, approval.call_id)
     assert (call.state, call.change_set_id) == ("done", approval.change_set_id)
     [record] = await book_of(crib, approval.call_id)
-    assert (record.decision, record.outcome, record.approver_id) == ("ask", "done", crib.caller.user_id)
+    assert (record.decision, record.outcome, record.decided_by) == ("ask", "done", crib.caller.user_id)
     assert await carried_out(crib) == []
     [(arguments, left)] = await rows(
         crib,
@@ -133,11 +133,11 @@ async def test_rejected_call_is_an_error_result_with_who_and_why(crib: Crib) -> 
 
     assert decided.state is ApprovalState.DENIED
     call = await stored(crib, approval.call_id)
-    assert (call.state, call.error["code"]) == ("refused", "APPROVAL_DENIED")
+    assert (call.state, call.error["code"]) == ("denied", "APPROVAL_DENIED")
     assert "Not in this folder." in call.error["message"]
     [record] = await book_of(crib, approval.call_id)
-    assert (record.outcome, record.error_code, record.approver_id) == (
-        "refused",
+    assert (record.outcome, record.error_code, record.decided_by) == (
+        "denied",
         "APPROVAL_DENIED",
         crib.caller.user_id,
     )
@@ -267,7 +267,7 @@ async def test_undecided_approval_expires_and_the_call_ends(crib: Crib) -> None:
         pass
 
     call = await stored(crib, approval.call_id)
-    assert (call.state, call.error["code"]) == ("refused", "APPROVAL_EXPIRED")
+    assert (call.state, call.error["code"]) == ("denied", "APPROVAL_EXPIRED")
     assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.EXPIRED
 
 
@@ -355,7 +355,7 @@ async def test_rules_tightened_since_the_approval_apply_at_execution(crib: Crib)
 
     assert outcome.error is not None
     assert outcome.error.code == "NOT_PERMITTED"
-    assert (await stored(crib, approval.call_id)).state == "refused"
+    assert (await stored(crib, approval.call_id)).state == "denied"
     assert not (crib.project / "a.txt").exists()
 
 

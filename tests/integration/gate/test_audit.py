@@ -43,12 +43,12 @@ async def test_record_has_who_what_when_and_the_rule(crib: Crib) -> None:
     assert (record.user_id, record.agent_id) == (agent.user_id, agent.agent_id)
     assert (record.session_id, record.run_id, record.via) == (agent.session_id, agent.run_id, "websocket")
     assert (record.tool, record.decision, record.rule) == ("write", "allow", "trust.autonomous.dangerous")
-    assert (record.outcome, record.error_code, record.approver_id) == ("done", None, None)
-    assert record.input == {"path": "/a.txt", "content": {"bytes": 6, "sha256": hexed("words\n")}}
-    assert datetime.now(UTC) - timedelta(minutes=1) < record.at <= datetime.now(UTC)
+    assert (record.outcome, record.error_code, record.decided_by) == ("done", None, None)
+    assert record.arguments == {"path": "/a.txt", "content": {"bytes": 6, "sha256": hexed("words\n")}}
+    assert datetime.now(UTC) - timedelta(minutes=1) < record.created_at <= datetime.now(UTC)
     assert 0 < record.duration_us < 60_000_000
-    [stored] = await rows(crib, "select fence, arguments, state from toolcrib.tool_calls where workspace_id = %s")
-    assert stored == (3, record.input, "done")
+    [stored] = await rows(crib, "select run_epoch, arguments, state from toolcrib.tool_calls where workspace_id = %s")
+    assert stored == (3, record.arguments, "done")
 
 
 @pytest.mark.req("AU-1", part="hashes before and after")
@@ -103,12 +103,12 @@ async def test_every_call_has_exactly_one_record_whatever_its_outcome(crib: Crib
         ("read", "allow", "role.viewer", "done"),
         ("read", "allow", "role.viewer", "failed"),
         ("read", "none", "arguments", "failed"),
-        ("read", "refuse", "arguments", "refused"),
+        ("read", "deny", "arguments", "denied"),
         ("teleport", "none", "arguments", "failed"),
-        ("read", "refuse", "protected-name:.env", "refused"),
-        ("ls", "refuse", "agent.tool_permissions.ls", "refused"),
+        ("read", "deny", "protected-name:.env", "denied"),
+        ("ls", "deny", "agent.tool_permissions.ls", "denied"),
         ("mv", "allow", "role.member", "failed"),
-        ("rm", "refuse", "membership", "refused"),
+        ("rm", "deny", "membership", "denied"),
     ]
     assert [len(await book_of(crib, outcome.call_id)) for outcome in made] == [1] * len(made)
 

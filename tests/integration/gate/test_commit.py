@@ -72,10 +72,10 @@ async def test_call_cancelled_during_its_commit_completes(crib: Crib) -> None:
     assert (crib.project / "a.txt").read_text() == "new\n"
     read = await crib.result("read", path="/a.txt")
     assert (read["content"], read["synced"]) == ("new\n", True)
-    assert await rows(crib, "select file_id from toolcrib.pending where workspace_id = %s") == []
+    assert await rows(crib, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
     assert [record.outcome for record in await book(crib) if record.tool == "write"] == ["done", "done"]
     [versions] = await rows(
-        crib, "select array_agg(number order by number) from toolcrib.versions where workspace_id = %s"
+        crib, "select array_agg(version_number order by version_number) from toolcrib.versions where workspace_id = %s"
     )
     assert versions == ([1, 2],)
 
@@ -95,7 +95,7 @@ async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(crib: Crib)
         on_disk = (crib.project / "a.txt").read_text()
         assert (await crib.result("read", path="/a.txt"))["content"] == on_disk
         history = await rows(
-            crib, "select author from toolcrib.change_sets where author = 'external' and workspace_id = %s"
+            crib, "select author_kind from toolcrib.change_sets where author_kind = 'external' and workspace_id = %s"
         )
         assert history == []
     assert [path.name for path in crib.project.iterdir()] == ["a.txt"]
@@ -156,5 +156,5 @@ async def test_concurrent_edits_of_different_lines_are_all_kept(crib: Crib) -> N
 
     assert all(outcome.succeeded for outcome in outcomes)
     assert (crib.project / "a.txt").read_text() == "".join(f"done {n}\n" for n in range(10))
-    numbers = await rows(crib, "select number from toolcrib.versions where workspace_id = %s")
+    numbers = await rows(crib, "select version_number from toolcrib.versions where workspace_id = %s")
     assert sorted(number for (number,) in numbers) == list(range(1, 12))

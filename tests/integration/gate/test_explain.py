@@ -69,11 +69,11 @@ async def test_explanation_matches_what_then_happens(crib: Crib, who: str) -> No
         if outcome.is_waiting:
             continue
         refused = isinstance(outcome.error, CallDenied)
-        assert refused is (said.action == "refuse"), (tool, arguments, said, outcome)
+        assert refused is (said.action == "deny"), (tool, arguments, said, outcome)
         assert refused is (outcome.error is not None and outcome.error.code != "NOT_FOUND")
         [record] = await book_of(crib, outcome.call_id)
         assert (record.decision, record.rule) == (said.action, said.rule), (tool, arguments)
-        if said.action == "refuse":
+        if said.action == "deny":
             assert outcome.error is not None
             assert outcome.error.message == said.reason
         if tool == "cat" and outcome.succeeded:

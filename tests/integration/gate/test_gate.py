@@ -84,7 +84,7 @@ async def test_first_failing_check_decides_and_nothing_changes(
 
     assert type(outcome.error) is error
     assert outcome.error.code == code
-    assert outcome.state is (OutcomeState.REFUSED if issubclass(error, CallDenied) else OutcomeState.DONE)
+    assert outcome.state is (OutcomeState.DENIED if issubclass(error, CallDenied) else OutcomeState.DONE)
     assert not outcome.succeeded
     assert list(crib.project.iterdir()) == []
     assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
@@ -238,8 +238,8 @@ async def test_non_member_is_denied_and_recorded(crib: Crib, tool: str) -> None:
         await crib.call(tool, outsider, **given.get(tool, {}))
 
     *_, record = await book(crib)
-    assert (record.user_id, record.decision, record.rule) == (outsider.user_id, "refuse", "membership")
-    assert (record.outcome, record.error_code) == ("refused", "FORBIDDEN")
+    assert (record.user_id, record.decision, record.rule) == (outsider.user_id, "deny", "membership")
+    assert (record.outcome, record.error_code) == ("denied", "FORBIDDEN")
 
 
 @pytest.mark.req("PO-4", part="no tool can forget to ask who calls")
@@ -361,7 +361,7 @@ async def test_node_that_lost_a_workspace_changes_nothing_in_it(crib: Crib) -> N
 
     assert [(path.name, path.read_text()) for path in crib.project.iterdir()] == [("a.txt", "a\n")]
     assert len(await rows(crib, "select id from toolcrib.versions where workspace_id = %s")) == 1
-    assert await rows(crib, "select file_id from toolcrib.pending where workspace_id = %s") == []
+    assert await rows(crib, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
     assert [record.error_code for record in await book(crib)] == [None, *["SUPERSEDED"] * (len(WRITING_CALLS) + 1)]
 
 

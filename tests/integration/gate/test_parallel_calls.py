@@ -87,7 +87,7 @@ async def histories(crib: Crib) -> list[tuple[str, int]]:
     """Every file that ever existed, with its number of versions."""
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
-            "select path, number from toolcrib.files where workspace_id = %s order by path, number",
+            "select path, version_number from toolcrib.files where workspace_id = %s order by path, version_number",
             (crib.caller.workspace_id,),
         )
         return [(path, number) for path, number in await cursor.fetchall()]

@@ -41,7 +41,7 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.wiring import assemble
 
-ENDED = ("done", "refused", "unknown")
+ENDED = ("done", "denied", "unknown")
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ async def test_stale_call_of_an_agent_without_permission_ends(crib: Crib) -> Non
     )
 
     async with carrying_out(crib):
-        assert await until_ended(crib, approval.call_id) == ["refused"]
+        assert await until_ended(crib, approval.call_id) == ["denied"]
 
     assert await open_rows(crib) == []
 
@@ -134,7 +134,7 @@ async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(crib: Cr
     await _leave(crib, gone, agent.agent_id, agent.session_id, agent.user_id)
 
     async with carrying_out(crib):
-        assert await until_ended(crib, approval.call_id, other.call_id) == ["refused", "done"]
+        assert await until_ended(crib, approval.call_id, other.call_id) == ["denied", "done"]
 
     assert (await crib.engine.approvals.get(tenant, approval.id)).state is ApprovalState.WITHDRAWN
     assert "two" not in (crib.project / "a.txt").read_text()
@@ -164,7 +164,7 @@ async def test_deleting_a_session_ends_its_paused_calls(crib: Crib) -> None:
     with pytest.raises(Conflict):
         await decide(crib, approval)
     async with carrying_out(crib):
-        assert await until_ended(crib, approval.call_id, question.call_id) == ["refused", "refused"]
+        assert await until_ended(crib, approval.call_id, question.call_id) == ["denied", "denied"]
 
 
 async def test_decision_during_deletion_of_the_session_gets_an_error(crib: Crib) -> None:
@@ -180,7 +180,7 @@ async def test_decision_during_deletion_of_the_session_gets_an_error(crib: Crib)
     with pytest.raises(Conflict, match="session of this call was deleted"):
         await decide(crib, approval)
 
-    assert (await stored(crib, approval.call_id)).state == "refused"
+    assert (await stored(crib, approval.call_id)).state == "denied"
     assert await open_rows(crib) == []
 
 
@@ -368,7 +368,7 @@ async def test_of_decision_withdrawal_and_expiry_at_once_one_wins(crib: Crib) ->
 
         ended = await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)
         call = await stored(crib, approval.call_id)
-        assert call.state == ("done" if ended.state is ApprovalState.ALLOWED else "refused")
+        assert call.state == ("done" if ended.state is ApprovalState.ALLOWED else "denied")
         assert (crib.project / str(number)).exists() == (ended.state is ApprovalState.ALLOWED)
         assert len(await book_of(crib, approval.call_id)) == 1
     told = await events(crib, agent)

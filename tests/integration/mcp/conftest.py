@@ -64,8 +64,8 @@ async def added(crib: Crib, name: str, *, approve: bool = True, **how: Any) -> M
 async def approved(crib: Crib, server_id: McpServerId) -> McpServer:
     tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
     server = await box.rows.get(tenant, server_id)
-    assert server.seen is not None, server.problem
-    return await box.approve(tenant, server_id, catalog_sha256(server.seen))
+    assert server.offered_tools is not None, server.last_error
+    return await box.approve(tenant, server_id, catalog_sha256(server.offered_tools))
 
 
 async def neighbour(crib: Crib) -> Crib:

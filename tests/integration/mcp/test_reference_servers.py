@@ -77,9 +77,9 @@ async def test_program_sees_neither_the_workspace_nor_the_servers_environment(cr
     (crib.project / "private.txt").write_text("private")
     command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
     server = await added(crib, "spy", command=command, approve=False)
-    assert server.problem is not None
-    assert "exited with status 4: 0" in server.problem
-    assert "DATABASE" not in server.problem
+    assert server.last_error is not None
+    assert "exited with status 4: 0" in server.last_error
+    assert "DATABASE" not in server.last_error
 
 
 @pytest.mark.req("MC-1", part="streamable HTTP")
@@ -103,7 +103,7 @@ async def test_run_uses_tools_of_a_server_like_any_tool(
         tool_permissions={"mcp:everything/echo": {"allowed": True}},
     )  # fmt: skip
     run = await office.send("Say it.", says("", ("mcp_everything_echo", {"message": "out loud"})), says("It was said."))
-    assert run.ending is RunEnding.DONE, run.error
+    assert run.end_reason is RunEnding.DONE, run.error
     assert [tool["function"]["name"] for tool in office.model.received[0].body["tools"]] == ["mcp_everything_echo"]
     answered = [one for one in office.told() if one["role"] == "tool"]
     assert "Echo: out loud" in answered[0]["content"]

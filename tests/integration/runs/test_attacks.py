@@ -78,16 +78,16 @@ async def test_decision_made_while_the_run_starts_to_wait_wakes_it(strict: Offic
     assert (await office.run(run.id)).state is RunState.READY
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(run.id)).ending is RunEnding.DONE
+    assert (await office.run(run.id)).end_reason is RunEnding.DONE
 
 
 @asynccontextmanager
 async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[None]:
     """Do what ``Runs.wait`` does, and pause before the commit."""
     async with office.crib.database.as_system() as connection, connection.transaction():
-        await connection.execute("select toolcrib.hold_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
+        await connection.execute("select toolcrib.lock_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
         await connection.execute(
-            "update toolcrib.runs set state = 'waiting', runner = null where workspace_id = %s and id = %s",
+            "update toolcrib.runs set state = 'waiting', worker_id = null where workspace_id = %s and id = %s",
             (run.workspace_id, run.id),
         )
         yield
@@ -148,7 +148,7 @@ async def test_of_two_answers_the_first_wins(strict: Office) -> None:
     await office.carry_on()
 
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 3
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
     assert await office.is_whole()
 
 
@@ -179,7 +179,7 @@ async def test_crash_during_an_approved_call_does_not_ask_again(strict: Office) 
     async with asyncio.timeout(PATIENCE):
         await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
     assert (office.crib.project / "a.txt").read_text() == "a\n"
     assert [kind for kind, _ in await office.events()].count("tool-confirm") == 1
 
@@ -197,9 +197,9 @@ async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: Office) 
     office.model.say(says("No."), says("Third, then."))
     await office.carry_on()
 
-    assert cancelled.ending is RunEnding.CANCELLED
-    assert (await office.run(first.id)).ending is RunEnding.DONE
-    assert (await office.run(third)).ending is RunEnding.DONE
+    assert cancelled.end_reason is RunEnding.CANCELLED
+    assert (await office.run(first.id)).end_reason is RunEnding.DONE
+    assert (await office.run(third)).end_reason is RunEnding.DONE
     assert [one.content for one in await office.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
@@ -217,7 +217,7 @@ async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: Offic
         await asyncio.gather(strict.carry_on(), *(cancel(run_id) for run_id in ids[1:]))
         await strict.carry_on()
 
-    endings = {(await strict.run(run_id)).ending for run_id in ids}
+    endings = {(await strict.run(run_id)).end_reason for run_id in ids}
     assert endings <= {RunEnding.DONE, RunEnding.CANCELLED}
 
 
@@ -235,7 +235,7 @@ async def test_cancelling_during_compaction_leaves_the_context_unchanged(office:
         await office.runs.cancel(office.tenant, run_id)
         run = await ended(office, run_id)
 
-    assert run.ending is RunEnding.CANCELLED
+    assert run.end_reason is RunEnding.CANCELLED
     assert [one.role for one in await office.messages()] == ["user", "assistant", "user", "assistant", "user"]
 
 
@@ -271,7 +271,7 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
             await asyncio.wait_for(stopped.wait(), PATIENCE)
             took.append(time.monotonic() - asked_at)
             run = await ended(office, run_id)
-            assert run.ending is RunEnding.CANCELLED
+            assert run.end_reason is RunEnding.CANCELLED
             assert await office.is_whole()
             if took[-1] < 1:
                 break
@@ -295,7 +295,7 @@ async def test_response_interrupted_by_a_server_shutdown_is_requested_again(offi
     office.model.say(says("The whole answer."))
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is RunEnding.DONE
+    assert (await office.run(run_id)).end_reason is RunEnding.DONE
     assert [one.content for one in await office.messages()] == ["Go.", "The whole answer."]
 
 
@@ -323,7 +323,7 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
 
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is RunEnding.DONE
+    assert (await office.run(run_id)).end_reason is RunEnding.DONE
     assert office.told()[-1]["content"] == "done at last"
 
 
@@ -349,7 +349,7 @@ async def test_run_continues_after_its_process_loses_the_database_for_a_moment(o
         runner.notify()
         run = await ended(office, run_id)
 
-    assert (run.ending, broken, run.epoch) == (RunEnding.DONE, 2, 3)
+    assert (run.end_reason, broken, run.epoch) == (RunEnding.DONE, 2, 3)
 
 
 async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(office: Office) -> None:
@@ -363,7 +363,7 @@ async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(office: O
     await advance(await taken(office))
 
     run = await office.run(run_id)
-    assert run.ending is RunEnding.FAILED
+    assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
     assert "Internal server error" in run.error["message"]
 
@@ -393,7 +393,7 @@ async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(stric
     await office.carry_on()
 
     run = await office.run(waiting.id)
-    assert run.ending is RunEnding.FAILED
+    assert run.end_reason is RunEnding.FAILED
     assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
     assert await office.is_whole()
 
@@ -419,7 +419,7 @@ async def test_removing_the_sender_stops_further_model_requests(strict: Office, 
     await advance(await taken(office))
 
     async with office.crib.database.as_system() as connection:
-        cursor = await connection.execute("select ending, error from toolcrib.runs where id = %s", (run_id,))
+        cursor = await connection.execute("select end_reason, error from toolcrib.runs where id = %s", (run_id,))
         row = await cursor.fetchone()
     assert row is not None
     assert row[0] == "failed"
@@ -444,7 +444,7 @@ async def test_tightened_rules_apply_to_a_run_in_progress(strict: Office) -> Non
     advance._execute = tightened  # type: ignore[method-assign, assignment]
     await advance(await taken(office))
 
-    assert (await office.run(run_id)).ending is RunEnding.DONE
+    assert (await office.run(run_id)).end_reason is RunEnding.DONE
     assert not (office.crib.project / "a.txt").exists()
     assert {tool["function"]["name"] for tool in office.model.last.body["tools"]} == {"ls"}
 
@@ -457,7 +457,7 @@ async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Off
 
     run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True))
 
-    assert run.ending is RunEnding.FAILED
+    assert run.end_reason is RunEnding.FAILED
     [asked, cut] = await strict.messages()
     assert cut.content
     assert cut.metadata == {"cut": True}
@@ -475,7 +475,7 @@ async def test_provider_error_fails_the_run_and_the_next_message_is_answered(str
 
     again = await strict.send("Again.", says("Yes."))
 
-    assert (failed.ending, again.ending) == (RunEnding.FAILED, RunEnding.DONE)
+    assert (failed.end_reason, again.end_reason) == (RunEnding.FAILED, RunEnding.DONE)
     assert failed.error is not None
 
 
@@ -484,7 +484,7 @@ async def test_model_timeout_fails_the_run(strict: Office) -> None:
 
     run = await office.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
 
-    assert run.ending is RunEnding.FAILED
+    assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
 
 
@@ -498,7 +498,7 @@ async def test_empty_response_of_any_kind_ends_the_run_and_harms_no_later_one(
 
     again = await strict.send("Again.", says("Yes."))
 
-    assert (run.ending, again.ending) == (RunEnding.DONE, RunEnding.DONE)
+    assert (run.end_reason, again.end_reason) == (RunEnding.DONE, RunEnding.DONE)
 
 
 async def test_response_truncated_at_the_models_own_limit_is_marked(strict: Office) -> None:
@@ -517,7 +517,7 @@ async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: Office) 
 
     run = await strict.send("Look.", answer, answer, says("Seen."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert len({call_id for one in await strict.messages() for call_id in one.call_ids}) == 6
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 6
     assert await strict.is_whole()
@@ -528,7 +528,7 @@ async def test_hundred_calls_in_one_message_are_all_answered(strict: Office) -> 
 
     run = await strict.send("Many.", says("", *calls), says("Done."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert len(list(strict.crib.project.glob("*.txt"))) == 100
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 100
 
@@ -553,7 +553,7 @@ async def test_arguments_that_are_not_an_object_get_an_error_and_the_loop_contin
 
     run = await strict.send("Look.", Answer(tuple(wires.chat_completions(scene, MODEL))), says("I see."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert await strict.is_whole()
 
 
@@ -562,7 +562,7 @@ async def test_text_that_postgresql_cannot_store_does_not_break_the_run(strict: 
 
     run = await strict.send(odd.replace("\x00", "").replace("\ud800", ""), says(odd, ("ls", {"path": odd})), says(odd))
 
-    assert run.ending in (RunEnding.DONE, RunEnding.VIOLATION)
+    assert run.end_reason in (RunEnding.DONE, RunEnding.VIOLATION)
     assert await strict.is_whole()
 
 
@@ -576,7 +576,7 @@ async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part
         says("Done."),
     )
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert (strict.crib.project / "large.txt").read_text() == large
     assert all(len(message["content"]) < 100_000 for message in strict.told() if message["role"] == "tool")
 
@@ -588,7 +588,7 @@ async def test_after_a_violation_no_other_call_of_the_message_starts(strict: Off
 
     run = await strict.send("Escape.", says("", escape, *writes))
 
-    assert run.ending is RunEnding.VIOLATION
+    assert run.end_reason is RunEnding.VIOLATION
     assert await strict.is_whole()
     assert not (strict.crib.project / "a.txt").exists()
 
@@ -609,7 +609,7 @@ async def test_violations_are_counted_across_the_processes_of_a_run(strict: Offi
     office.model.say(says("", ("read", {"path": "/../y"})))
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is RunEnding.VIOLATION
+    assert (await office.run(run_id)).end_reason is RunEnding.VIOLATION
 
 
 @pytest.mark.req("RN-2", part="deadline without waiting")
@@ -628,7 +628,7 @@ async def test_time_spent_waiting_for_a_person_is_not_counted(strict: Office) ->
     await office.decide(yes())
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
 
 
 @pytest.mark.req("RN-2", part="deadline")
@@ -641,7 +641,7 @@ async def test_nothing_new_starts_after_the_deadline(strict: Office) -> None:
     await office.advance(replace(run, active_ms=5_001))
 
     done = await office.run(run_id)
-    assert done.ending is RunEnding.DEADLINE
+    assert done.end_reason is RunEnding.DEADLINE
     assert not (office.crib.project / "a.txt").exists()
     assert await office.is_whole()
 
@@ -678,7 +678,7 @@ async def test_model_without_tools_is_used_for_plain_chat(strict: Office) -> Non
 
     await office.carry_on()
 
-    assert (await office.run(run_id)).ending is RunEnding.DONE
+    assert (await office.run(run_id)).end_reason is RunEnding.DONE
     assert "tools" not in office.model.last.body
     assert "You have no tools" in office.told()[0]["content"]
 

@@ -22,7 +22,7 @@ async def test_full_context_is_summarised_by_the_model_and_the_run_continues(off
 
     run = await office.send("Third.", says("They spoke of two things."), says("The third answer."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     summary = office.told()[1]
     assert summary["role"] == "user"
     assert "They spoke of two things." in summary["content"]
@@ -37,7 +37,7 @@ async def test_context_is_compacted_without_the_model_when_it_cannot_summarise(o
 
     run = await office.send("And now?", plain(400, {"error": {"message": "no"}}), says("Now this."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     summary = office.told()[1]["content"]
     assert "The person said: Write the file a.txt." in summary
     assert "You called write" in summary
@@ -48,7 +48,7 @@ async def test_context_that_cannot_be_compacted_is_concluded(office: Office) -> 
         "Look.", says("", ("ls", {"path": "/"}), input_tokens=95_000), says("I conclude.", input_tokens=96_000)
     )
 
-    assert run.ending is RunEnding.BUDGET
+    assert run.end_reason is RunEnding.BUDGET
     assert office.model.last.body["tool_choice"] == "none"
 
 
@@ -58,4 +58,4 @@ async def test_model_of_unknown_size_is_used_without_a_budget(office: Office) ->
 
     run = await office.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE

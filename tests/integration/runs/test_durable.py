@@ -55,7 +55,7 @@ async def test_new_process_resumes_from_what_was_committed(office: Office) -> No
         told = [(one.role, one.content, len(one.call_ids)) for one in await fresh.messages()]
         expected = expected or told
         assert told == expected
-        assert (await fresh.run(run.id)).ending is RunEnding.DONE
+        assert (await fresh.run(run.id)).end_reason is RunEnding.DONE
         assert (fresh.crib.project / path[1:]).read_text() == "y\n"
         assert await fresh.is_whole()
 
@@ -76,7 +76,7 @@ async def _until_death(office: Office, steps: int) -> None:
 
         return committed
 
-    advance._runs.record_turn = dying(advance._runs.record_turn)  # type: ignore[method-assign, no-untyped-call]
+    advance._runs.save_turn = dying(advance._runs.save_turn)  # type: ignore[method-assign, no-untyped-call]
     advance._executor = _Mortal(advance._executor, dying)  # type: ignore[assignment]
     [run] = await office.take(ProcessId(new_id()))
     try:
@@ -105,7 +105,7 @@ async def test_superseded_process_commits_nothing_more(office: Office) -> None:
     office.model.say(says("", ("write", {"path": "/b.txt", "content": "second"})), says("Second."))
     await office.advance(slow)
 
-    assert (await office.run(run.id)).ending is RunEnding.DONE
+    assert (await office.run(run.id)).end_reason is RunEnding.DONE
     assert [one.content for one in await office.messages()] == ["Go.", "", "First."]
     assert not (office.crib.project / "b.txt").exists()
 
@@ -142,7 +142,7 @@ async def test_started_call_with_external_effects_is_unknown_and_not_repeated(of
     await office.carry_on()
 
     assert rung == ["rang"]
-    assert (await office.run(run.id)).ending is RunEnding.DONE
+    assert (await office.run(run.id)).end_reason is RunEnding.DONE
     assert "it is unknown" in office.told()[-1]["content"]
     [event] = [payload for kind, payload in await office.events() if kind == "tool-result"]
     assert event["status"] == "error"
@@ -190,7 +190,7 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(of
             await office.runs.cancel(office.tenant, run.id)
             await asyncio.wait_for(office.model.hung_up.wait(), PATIENCE)
             took.append(time.monotonic() - began)
-            assert (await ended(office, run.id)).ending is RunEnding.CANCELLED
+            assert (await ended(office, run.id)).end_reason is RunEnding.CANCELLED
             assert await office.is_whole()
             if took[-1] < 1:
                 break
@@ -206,7 +206,7 @@ async def test_cancelling_a_waiting_run_withdraws_its_question(office: Office) -
     await office.runs.cancel(office.tenant, waiting.id)
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is RunEnding.CANCELLED
+    assert (await office.run(waiting.id)).end_reason is RunEnding.CANCELLED
     assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
     assert await office.is_whole()
 
@@ -224,7 +224,7 @@ async def test_runs_of_a_silent_process_are_taken_over(office: Office) -> None:
         done = await ended(office, run.id)
 
     assert taken.id == run.id
-    assert (done.ending, done.epoch) == (RunEnding.DONE, 2)
+    assert (done.end_reason, done.epoch) == (RunEnding.DONE, 2)
 
 
 @pytest.mark.req("SC-3", part="a run that waits")

@@ -10,7 +10,7 @@ from toolcrib.core.runs import RunEnding, RunState
 async def test_message_is_answered(office: Office) -> None:
     run = await office.send("Say hello.", says("Hello!"))
 
-    assert (run.state, run.ending, run.turns) == (RunState.ENDED, RunEnding.DONE, 1)
+    assert (run.state, run.end_reason, run.turns) == (RunState.ENDED, RunEnding.DONE, 1)
     assert [(one.role, one.content) for one in await office.messages()] == [
         ("user", "Say hello."),
         ("assistant", "Hello!"),
@@ -32,7 +32,7 @@ async def test_calls_are_executed_and_the_model_gets_their_results(office: Offic
         says("Done."),
     )
 
-    assert (run.ending, run.turns) == (RunEnding.DONE, 2)
+    assert (run.end_reason, run.turns) == (RunEnding.DONE, 2)
     assert (office.crib.project / "a.txt").read_text() == "a\n"
     *_, assistant, written, listed = office.told()
     assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["write", "ls"]
@@ -48,7 +48,7 @@ async def test_model_gets_failures_and_the_loop_continues(office: Office) -> Non
         says("I could not."),
     )
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     missing, unknown, wrong = office.told()[-3:]
     assert "/nowhere" in missing["content"]
     assert unknown["content"] == "Unknown tool: teleport"
@@ -68,7 +68,7 @@ async def test_run_waits_for_a_person_and_continues_after_the_decision(
     await office.decide(yes())
     office.model.say(says("Written."))
     await office.carry_on()
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
     assert (office.crib.project / "a.txt").read_text() == "a\n"
 
 
@@ -80,7 +80,7 @@ async def test_model_gets_a_rejection_with_its_reason(office: Office) -> None:
     office.model.say(says("As you wish."))
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
     assert "Use the other folder." in office.told()[-1]["content"]
     assert not (office.crib.project / "a.txt").exists()
 
@@ -96,7 +96,7 @@ async def test_question_is_answered_and_the_answer_is_the_calls_result(office: O
     office.model.say(says("Red it is."))
     await office.carry_on()
 
-    assert (await office.run(waiting.id)).ending is RunEnding.DONE
+    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
     assert office.told()[-1]["content"] == '{"color":"red"}'
 
 
@@ -111,7 +111,7 @@ async def test_later_message_waits_for_the_run_before_it(office: Office) -> None
     await office.decide(yes())
     office.model.say(says("First."), says("Second."))
     await office.carry_on()
-    assert [(await office.run(run.id)).ending for run in (first, second)] == [RunEnding.DONE, RunEnding.DONE]
+    assert [(await office.run(run.id)).end_reason for run in (first, second)] == [RunEnding.DONE, RunEnding.DONE]
     assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it.", "And then?"]
 
 
@@ -123,7 +123,7 @@ async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes
         "Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("This is what I found.")
     )
 
-    assert run.ending is RunEnding.TURN_LIMIT
+    assert run.end_reason is RunEnding.TURN_LIMIT
     assert office.model.last.body["tool_choice"] == "none"
     assert (await office.messages())[-1].content == "This is what I found."
 
@@ -134,7 +134,7 @@ async def test_model_that_still_calls_tools_is_stopped_with_a_message(office: Of
 
     run = await office.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
 
-    assert run.ending is RunEnding.TURN_LIMIT
+    assert run.end_reason is RunEnding.TURN_LIMIT
     assert (await office.messages())[-1].content == "Stopped after 1 iterations."
     assert await office.is_whole()
 
@@ -143,7 +143,7 @@ async def test_model_that_still_calls_tools_is_stopped_with_a_message(office: Of
 async def test_violation_stops_the_run(office: Office) -> None:
     run = await office.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
 
-    assert run.ending is RunEnding.VIOLATION
+    assert run.end_reason is RunEnding.VIOLATION
     assert run.error is not None
     assert await office.is_whole()
 
@@ -154,7 +154,7 @@ async def test_allowed_number_of_violations_does_not_stop_the_run(office: Office
 
     run = await office.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
 
 
 async def test_without_credentials_the_run_fails_with_advice(office: Office) -> None:
@@ -162,6 +162,6 @@ async def test_without_credentials_the_run_fails_with_advice(office: Office) -> 
 
     run = await office.send("Hello?")
 
-    assert run.ending is RunEnding.FAILED
+    assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
     assert "PUT /api/v1/credentials/anthropic" in run.error["message"]

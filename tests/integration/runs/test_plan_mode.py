@@ -57,7 +57,7 @@ async def test_tool_that_is_not_offered_is_denied(planning: Office) -> None:
         says("Only the plan."),
     )
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     wrote, removed, planned = planning.told()[-3:]
     assert "plan mode" in wrote["content"]
     assert "plan mode" in removed["content"]

@@ -26,7 +26,7 @@ async def test_stream_with_no_tool_calls_existing_behavior_preserved(office: Off
     """AC-29."""
     run = await office.send("Hello?", says("Hello."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert await kinds(office) == ["stream-start", "stream-end"]
 
 
@@ -43,7 +43,7 @@ async def test_multi_turn_loop_tool_call_result_text_response_done(office: Offic
 
     run = await office.send("Read it.", says("", ("fs.read", {"path": "@project/a.txt"})), says("It says 42."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert "forty-two" in office.told()[-1]["content"]
     assert (await office.messages())[-1].content == "It says 42."
 
@@ -55,7 +55,7 @@ async def test_safety_max_exceeded_loop_exits_with_text(office: Office) -> None:
 
     run = await office.send("Loop.", *(says("", ("ls", {"path": "/"})) for _ in range(4)))
 
-    assert run.ending is RunEnding.TURN_LIMIT
+    assert run.end_reason is RunEnding.TURN_LIMIT
     assert (await kinds(office))[-1] == "stream-end"
     assert (await office.messages())[-1].content == "Stopped after 3 iterations."
 
@@ -90,7 +90,7 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(office:
         await office.runs.cancel(office.tenant, run.id)
         done = await ended(office, run.id)
 
-    assert done.ending is RunEnding.CANCELLED
+    assert done.end_reason is RunEnding.CANCELLED
     assert await kinds(office) == ["stream-start", "stream-end", "tool-start", "tool-result"]
     assert await office.is_whole()
 
@@ -98,7 +98,7 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(office:
 async def test_unknown_tool_in_stream_error_result_injected_loop_continues(office: Office) -> None:
     run = await office.send("Do it.", says("", ("no_such_tool", {})), says("There is none."))
 
-    assert run.ending is RunEnding.DONE
+    assert run.end_reason is RunEnding.DONE
     assert "no_such_tool" in office.told()[-1]["content"]
 
 

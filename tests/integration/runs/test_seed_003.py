@@ -86,7 +86,7 @@ class TestHandler:
     async def test_provider_that_fails_partially_is_reported_as_an_error(self, reader: Office) -> None:
         run = await reader.send("hi", Answer(says("Some words of many").pieces[:3], cut=True))
 
-        assert run.ending is RunEnding.FAILED
+        assert run.end_reason is RunEnding.FAILED
         assert run.error is not None
         assert "Provider error" in run.error["message"]
 

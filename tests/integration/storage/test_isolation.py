@@ -22,16 +22,18 @@ insert into toolcrib.api_keys (id, user_id, workspace_id, agent_id, name, hint, 
 insert into toolcrib.refresh_tokens (id, user_id, family_id, secret_hash, expires_at)
     values (%(id)s, %(user)s, %(id)s, %(hash)s, now() + interval '1 day');
 insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body) values (%(workspace)s, %(hash)s, 0, 'raw', '');
-insert into toolcrib.change_sets (workspace_id, id, state, author) values (%(workspace)s, %(id)s, 'proposed', 'user');
-insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version_id, number, kind, mode, size, content)
+insert into toolcrib.change_sets (workspace_id, id, state, author_kind)
+    values (%(workspace)s, %(id)s, 'proposed', 'user');
+insert into toolcrib.files (workspace_id, id, mount, path, parent, type, version_id, version_number, kind, mode, size,
+                            content_kind)
     values (%(workspace)s, %(id)s, 'project', '/a', '/', 'document', %(id)s, 1, 'file', 420, 0, 'text');
-insert into toolcrib.versions (workspace_id, id, file_id, number, change_set_id, deleted, mount, path, kind, mode, size,
-                               content)
+insert into toolcrib.versions (workspace_id, id, file_id, version_number, change_set_id, deleted, mount, path, kind,
+                               mode, size, content_kind)
     values (%(workspace)s, %(id)s, %(id)s, 1, %(id)s, false, 'project', '/a', 'file', 420, 0, 'text');
 insert into toolcrib.invitations (workspace_id, id, email, role, secret_hash, invited_by, expires_at)
     values (%(workspace)s, %(id)s, 'e@example.com', 'member', %(hash)s, %(user)s, now() + interval '1 day');
 insert into toolcrib.deleted_workspaces (workspace_id, node, deleted_by) values (%(workspace)s, '', %(user)s);
-insert into toolcrib.pending (workspace_id, file_id) values (%(workspace)s, %(id)s);
+insert into toolcrib.pending_applies (workspace_id, file_id) values (%(workspace)s, %(id)s);
 insert into toolcrib.trash (workspace_id, id, file_id, change_set_id, node, mount, path, kind, mode, size, expires_at)
     values (%(workspace)s, %(id)s, %(id)s, %(id)s, 'n', 'project', '/b', 'file', 420, 0, now());
 insert into toolcrib.proposed_changes (workspace_id, change_set_id, ordinal, file_id, version_id, type)
@@ -40,8 +42,8 @@ insert into toolcrib.sessions (workspace_id, id, created_by) values (%(workspace
 insert into toolcrib.events (workspace_id, session_id, seq, type, payload) values (%(workspace)s, %(id)s, 1, 't', '{}');
 insert into toolcrib.tool_calls (workspace_id, id, user_id, tool, arguments, state)
     values (%(workspace)s, %(id)s, %(user)s, 'read', '{}', 'done');
-insert into toolcrib.audit (id, workspace_id, at, user_id, call_id, via, tool, decision, rule, input, outcome,
-                            duration_us)
+insert into toolcrib.audit_records (id, workspace_id, created_at, user_id, call_id, via, tool, decision, rule,
+                                    arguments, outcome, duration_us)
     values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
 insert into toolcrib.approvals (workspace_id, id, call_id, user_id, via, tool, shown, arguments_sha256, effects, rule,
                                 reason, offered, expires_at)
@@ -55,23 +57,24 @@ insert into toolcrib.runs (workspace_id, id, session_id, user_id, via, prompt, s
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '', 'ended');
 insert into toolcrib.messages (workspace_id, session_id, position, id, role, content)
     values (%(workspace)s, %(id)s, 1, %(id)s, 'user', '');
-insert into toolcrib.credentials (user_id, provider, sealed, key_id) values (%(user)s, 'p', %(hash)s, 'k');
+insert into toolcrib.provider_credentials (user_id, provider, encrypted, key_id) values (%(user)s, 'p', %(hash)s, 'k');
 insert into toolcrib.mcp_servers (workspace_id, id, name, transport, url, created_by)
     values (%(workspace)s, %(id)s, 'm', 'http', 'http://m.example', %(user)s);
 insert into toolcrib.packages (workspace_id, name, version, sha256, files, bytes, installed_by)
     values (%(workspace)s, 'p', '1', %(hash)s, 0, 0, %(user)s);
-insert into toolcrib.bookmarks (workspace_id, session_id, digest, told)
+insert into toolcrib.conversation_cursors (workspace_id, session_id, digest, last_seq)
     values (%(workspace)s, %(id)s, %(hash)s, 1);
-insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process,
-                                           began_ns)
+insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process_id,
+                                           started_ns)
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'true', 'namespaces', 'n', %(id)s, 0);
-insert into toolcrib.usage (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
-insert into toolcrib.tickets (secret_hash, workspace_id, user_id, token_version, expires_at, valid_until)
+insert into toolcrib.usage_counters (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
+insert into toolcrib.connection_tickets
+    (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
 # None contains tenant data: the seal chain, the process heartbeats, how often outsiders were denied, and the
 # schema's revision.
-NOBODYS = {"seals", "processes", "alembic_version", "outsiders"}
+NOBODYS = {"audit_seals", "server_processes", "alembic_version", "outsiders"}
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ async def filled(database: Database, owner: Connection) -> Tenant:
 
 async def owners_of_rows(connection: Connection, table: str) -> set[object]:
     """Return the owners of the rows that a statement without ``where`` sees."""
-    column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "credentials": "user_id",
+    column = {"users": "id", "refresh_tokens": "user_id", "api_keys": "user_id", "provider_credentials": "user_id",
               "workspaces": "id"}  # fmt: skip
     query = sql.SQL("select distinct {} from toolcrib.{}").format(
         sql.Identifier(column.get(table, "workspace_id")), sql.Identifier(table)
@@ -143,7 +146,7 @@ async def test_without_the_programs_check_a_stranger_still_sees_nothing(
     async with database.connection() as connection, connection.transaction():
         # Eve names Ada's workspace, and the returned role is not checked.
         await connection.execute(
-            "select toolcrib.enter(%s, %s, %s, null)", (eve.user_id, eve.token_version, ada.workspace_id)
+            "select toolcrib.enter_workspace(%s, %s, %s, null)", (eve.user_id, eve.token_version, ada.workspace_id)
         )
         seen = {table: await owners_of_rows(connection, table) for table in tables}
 
@@ -178,11 +181,11 @@ async def test_stranger_changes_and_deletes_nothing(
         "values (%(new)s, %(ada)s, %(new)s, 'x', now())",
         "insert into toolcrib.api_keys (id, user_id, name, hint, secret_hash) values (%(new)s, %(ada)s, 'k', 'h', 'y')",
         "update toolcrib.users set id = %(new)s where id = %(eve)s",
-        "update toolcrib.audit set outcome = 'done'",
-        "delete from toolcrib.audit",
+        "update toolcrib.audit_records set outcome = 'done'",
+        "delete from toolcrib.audit_records",
         "delete from toolcrib.versions",
         "update toolcrib.blobs set body = ''",
-        "select count(*) from toolcrib.seals",
+        "select count(*) from toolcrib.audit_seals",
         "set row_security = off; select count(*) from toolcrib.files",
         "alter table toolcrib.files disable row level security",
         "set role toolcrib_system",

@@ -1,15 +1,13 @@
-"""Schema migrations, from an empty database to the current revision, and again."""
+"""The schema, from nothing to the present, and again."""
 
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
-from uuid import uuid4
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 from psycopg import sql
 
 from tests.conftest import DatabaseUrls, admin_url, url_for
@@ -20,7 +18,7 @@ from toolcrib.storage.database import Database
 
 @pytest.fixture
 def blank() -> Iterator[str]:
-    """Return the owner's URL of an empty database."""
+    """The owner's address of a database with nothing in it."""
     name = f"toolcrib_test_blank_{secrets.token_hex(6)}"
     with psycopg.connect(admin_url(), autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -29,7 +27,7 @@ def blank() -> Iterator[str]:
 
 
 def shape(owner_url: str) -> dict[str, list[tuple[object, ...]]]:
-    """Return everything that migrations create, in a form that can be compared."""
+    """Everything that a migration lays down, in a form that can be compared."""
     queries = {
         "columns": """
             select table_name, column_name, data_type, is_nullable, column_default
@@ -49,7 +47,7 @@ def shape(owner_url: str) -> dict[str, list[tuple[object, ...]]]:
         return {what: connection.execute(query.encode()).fetchall() for what, query in queries.items()}
 
 
-def test_empty_database_is_migrated_to_the_current_revision(blank: str) -> None:
+def test_an_empty_database_is_brought_to_the_present(blank: str) -> None:
     reached = migrate.upgrade(blank)
 
     assert reached == migrate.newest_revision() == migrate.current_revision(blank)
@@ -64,7 +62,7 @@ def test_running_again_changes_nothing(blank: str) -> None:
     assert shape(blank) == before
 
 
-def test_empty_database_has_no_revision(blank: str) -> None:
+def test_an_untouched_database_has_no_revision(blank: str) -> None:
     assert migrate.current_revision(blank) is None
 
 
@@ -75,7 +73,7 @@ def test_two_nodes_may_upgrade_at_once(blank: str) -> None:
     assert set(reached) == {migrate.newest_revision()}
 
 
-async def test_server_does_not_start_on_a_database_without_schema(blank: str, database_urls: DatabaseUrls) -> None:
+async def test_the_server_does_not_start_on_a_database_without_schema(blank: str, database_urls: DatabaseUrls) -> None:
     app, system = (blank.replace("postgres@", f"{role}@") for role in (migrate.APP_ROLE, migrate.SYSTEM_ROLE))
 
     with pytest.raises(Misconfigured, match="toolcrib db upgrade"):
@@ -83,54 +81,22 @@ async def test_server_does_not_start_on_a_database_without_schema(blank: str, da
             pass
 
 
-@pytest.mark.req("WS-10", part="read as text")
-def test_existing_messages_are_counted(blank: str) -> None:
-    with psycopg.connect(blank) as connection:
-        connection.execute("create schema toolcrib")
-    migrate._run_migrations(blank, "0019")
-    with psycopg.connect(blank) as connection:
-        connection.execute("set search_path to toolcrib")
-        user, workspace, *sessions = (uuid4() for _ in range(4))
-        connection.execute("insert into users (id, email, password_hash) values (%s, 'a@b.c', 'x')", (user,))
-        connection.execute("insert into workspaces (id, name, created_by) values (%s, 'w', %s)", (workspace, user))
-        for session in sessions:
-            connection.execute(
-                "insert into sessions (workspace_id, id, created_by) values (%s, %s, %s)", (workspace, session, user)
-            )
-        calls = '{"tool_calls": [{"function": {"name": "ls"}}, {"function": {"name": "read"}}]}'
-        said = [("user", "Ünicode\nline", None), ("assistant", "", calls), ("summary", "short", None)]
-        for position, (role, content, metadata) in enumerate(said):
-            connection.execute(
-                """
-                insert into messages (workspace_id, session_id, position, id, role, content, metadata)
-                values (%s, %s, %s, %s, %s, %s, %s)
-                """,
-                (workspace, sessions[0], position, uuid4(), role, content, metadata),
-            )
-
+def test_a_database_of_an_unknown_revision_is_left_alone(blank: str) -> None:
     migrate.upgrade(blank)
-
     with psycopg.connect(blank) as connection:
-        counted = connection.execute(
-            "select text_bytes, text_lines from toolcrib.sessions order by text_bytes desc"
-        ).fetchall()
-        [text] = connection.execute(
-            """
-            select string_agg(toolcrib.message_text(role, content, metadata, created_at), '' order by position)
-            from toolcrib.messages
-            """
-        ).fetchone() or [""]
-    assert text.endswith(" UTC\n\nCalled: ls, read\n\n")
-    assert counted == [(len(text.encode()), text.count("\n")), (0, 0)]
+        connection.execute("update toolcrib.alembic_version set version_num = '9999'")
+    before = shape(blank)
+
+    with pytest.raises(Misconfigured, match="revision 9999"):
+        migrate.upgrade(blank)
+    assert shape(blank) == before
 
 
-def test_migrations_are_numbered_in_sequence() -> None:
-    found = [
-        import_module(f"toolcrib.storage.migrations.versions.{script.name.removesuffix('.py')}")
-        for script in sorted(files("toolcrib.storage.migrations.versions").iterdir(), key=lambda file: file.name)
-        if script.name[:4].isdecimal()
-    ]
+def test_each_migration_follows_the_one_before_it_by_number() -> None:
+    # Alembic yields the newest first.
+    found = list(ScriptDirectory.from_config(migrate._config()).walk_revisions())[::-1]
 
-    revisions = [module.revision for module in found]
-    assert [module.down_revision for module in found] == [None, *revisions[:-1]]
-    assert [Path(str(module.__file__)).name[:4] for module in found] == revisions
+    revisions = [script.revision for script in found]
+    assert [script.down_revision for script in found] == [None, *revisions[:-1]]
+    assert [Path(script.path).name[:4] for script in found] == revisions
+    assert revisions[-1] == migrate.newest_revision()

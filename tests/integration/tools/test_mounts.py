@@ -579,5 +579,5 @@ async def test_audit_log_has_the_outcome_of_a_call(crib: Crib) -> None:
 
     assert [(record.outcome, record.error_code) for record in records[::-1]] == [
         ("failed", "NOT_FOUND"),
-        ("refused", "VALIDATION_ERROR"),
+        ("denied", "VALIDATION_ERROR"),
     ]

@@ -78,7 +78,7 @@ async def test_read_file_returns_error_for_path_traversal_attempt(crib: Crib) ->
 
     assert outcome.result["is_error"] is True
     assert "outside" in outcome.result["output"]
-    assert outcome.state is OutcomeState.REFUSED
+    assert outcome.state is OutcomeState.DENIED
 
 
 async def test_returns_error_when_path_is_missing(crib: Crib) -> None:

@@ -202,7 +202,7 @@ async def test_persons_own_directory_is_the_project(crib: Crib, tmp_path: Path) 
     (tmp_path / "alias").symlink_to(own)
     user_id = await new_person(crib.database)
     workspace = await WorkspaceStore(crib.database).create(
-        ActingUser(user_id), name="own", node=crib.settings.node_name, tree=str(tmp_path / "alias")
+        ActingUser(user_id), name="own", node=crib.settings.node_name, root_path=str(tmp_path / "alias")
     )
     caller = Caller(WorkspaceId(workspace.id), user_id)
 

@@ -83,5 +83,5 @@ async def test_violation_has_the_form_of_its_toolset(crib: Crib, case: str, tmp_
     for arguments in calls:
         outcome = await crib.call(tool, agent, **arguments)
         assert isinstance(outcome.error, SandboxViolation), arguments
-        assert outcome.state is OutcomeState.REFUSED
+        assert outcome.state is OutcomeState.DENIED
         assert has_its_form(outcome), (arguments, outcome)

@@ -241,7 +241,7 @@ async def test_agent_without_permission_or_approval_contacts_no_host(crib: Crib)
     async with loopback(SearXNG()) as searxng:
         there = searching(crib, searxng=searxng.origin)
         assert isinstance((await there.call("web_search", without, query="x")).error, PermissionDenied)
-        assert (await there.call("web_search", supervised, query="x")).state is OutcomeState.WAITING
+        assert (await there.call("web_search", supervised, query="x")).state is OutcomeState.PAUSED
 
     assert searxng.requests == []
 

@@ -129,7 +129,7 @@ async def test_content_that_is_committed_and_not_yet_on_disk_is_searched(crib: C
     async with crib.database.as_system() as connection:
         await connection.execute(
             """
-            insert into toolcrib.pending (workspace_id, file_id)
+            insert into toolcrib.pending_applies (workspace_id, file_id)
             select workspace_id, id from toolcrib.files where workspace_id = %s and path = '/a.txt'
             """,
             (crib.caller.workspace_id,),

@@ -409,7 +409,7 @@ async def test_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
     await done(crib, "rm", path="/big.bin")
     async with crib.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.trash set gone_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
+            "update toolcrib.trash set expired_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
         )
 
     await bin_of(crib).empty()

@@ -183,7 +183,7 @@ async def test_usage_counters_equal_what_is_stored(crib: Crib) -> None:
 
     [counted] = await rows(
         crib,
-        "select sum(files)::bigint, sum(versions)::bigint, sum(bytes)::bigint from toolcrib.usage "
+        "select sum(files)::bigint, sum(versions)::bigint, sum(bytes)::bigint from toolcrib.usage_counters "
         "where workspace_id = %s",
     )
     [(files,)] = await rows(crib, "select count(*) from toolcrib.files where not deleted and workspace_id = %s")

@@ -76,7 +76,7 @@ async def _undo_calls(crib: Crib) -> list[object]:
 async def _nothing_was_booked_as_someone_elses(crib: Crib) -> None:
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
-            "select count(*) from toolcrib.change_sets where workspace_id = %s and author = 'external'",
+            "select count(*) from toolcrib.change_sets where workspace_id = %s and author_kind = 'external'",
             (crib.caller.workspace_id,),
         )
         assert await cursor.fetchone() == (0,)

@@ -55,7 +55,7 @@ STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, FILE_MODE
     ("other", "same"),
     [
         (replace(STATE, place=WorkspacePath(Mount.CENTRAL, "/b")), True),
-        (replace(STATE, content=ContentKind.JSON), True),
+        (replace(STATE, content_kind=ContentKind.JSON), True),
         (replace(STATE, kind=EntryKind.LINK), False),
         (replace(STATE, mode=0o755), False),
         (replace(STATE, sha256=b"y" * 32), False),

@@ -174,5 +174,5 @@ def test_invalid_utf_8_is_returned_with_replacements() -> None:
 def test_hash_size_and_lines_are_of_the_bytes() -> None:
     state = file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\xef\xbb\xbfa\r\nb")
 
-    assert (state.size, state.lines, state.content) == (7, 2, ContentKind.TEXT)
-    assert file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\0\n").lines is None
+    assert (state.size, state.line_count, state.content_kind) == (7, 2, ContentKind.TEXT)
+    assert file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\0\n").line_count is None

@@ -974,7 +974,7 @@ export interface paths {
         put?: never;
         /**
          * Refresh Mcp Server
-         * @description Connect to the server and list its tools again. Owners only. `problem` says why, if that fails.
+         * @description Connect to the server and list its tools again. Owners only. `last_error` says why, if that fails.
          */
         post: operations["refresh_mcp_server"];
         delete?: never;
@@ -1078,7 +1078,7 @@ export interface paths {
         };
         /**
          * Verify Audit Records
-         * @description Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `last` equals `newest`.
+         * @description Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `verified_to` equals `last_seal`.
          *
          *     Without `after` it starts where the last verification ended; 0 is the beginning.
          */
@@ -1791,16 +1791,16 @@ export interface components {
          */
         AuditHostOut: {
             /**
-             * Contacted
+             * Host
              * @example example.org:443
              */
-            contacted: string;
+            host: string;
             /**
-             * Refused
+             * Denied Reason
              * @description Why the host was not contacted; null if it was.
              * @example not granted
              */
-            refused: string | null;
+            denied_reason: string | null;
         };
         /**
          * AuditRecordOut
@@ -1816,15 +1816,15 @@ export interface components {
             id: string;
             /**
              * Kind
-             * @description `admin` is a change to members, agents, grants, keys, trust, MCP servers or the workspace. Its `tool` names the change, such as `member.created`. Its `input` has `subject`, `before` and `after`, without secrets.
+             * @description `admin` is a change to members, agents, grants, keys, trust, MCP servers or the workspace. Its `tool` names the change, such as `member.created`. Its `arguments` have `subject`, `before` and `after`, without secrets.
              * @enum {string}
              */
             kind: "call" | "admin";
             /**
-             * At
+             * Created At
              * Format: date-time
              */
-            at: string;
+            created_at: string;
             /**
              * User Id
              * Format: uuid
@@ -1855,30 +1855,32 @@ export interface components {
              * Decision
              * @enum {string}
              */
-            decision: "allow" | "ask" | "refuse" | "none";
+            decision: "allow" | "ask" | "deny" | "none";
             /** Rule */
             rule: string;
-            /** Approver Id */
-            approver_id: string | null;
+            /** Decided By */
+            decided_by: string | null;
             /**
-             * Input
+             * Arguments
              * @description The arguments. File contents appear only as size and SHA-256.
              */
-            input: {
+            arguments: {
                 [key: string]: unknown;
             };
             /**
              * Outcome
              * @enum {string}
              */
-            outcome: "done" | "failed" | "refused" | "changed" | "ended";
+            outcome: "done" | "failed" | "denied" | "changed" | "ended";
             /** Error Code */
             error_code: string | null;
             /**
              * Files
              * @description The changed files with their hashes before and after, and the hosts that a command contacted.
              */
-            files: (components["schemas"]["AuditFileOut"] | components["schemas"]["FileDisplaced"] | components["schemas"]["AuditHostOut"])[];
+            files: (components["schemas"]["AuditFileOut"] | components["schemas"]["FileDisplaced"])[];
+            /** Hosts */
+            hosts: components["schemas"]["AuditHostOut"][];
             /** Isolation */
             isolation: string | null;
             /** Duration Us */
@@ -1907,25 +1909,25 @@ export interface components {
              */
             first_mac: string;
             /**
-             * Last
+             * Verified To
              * @description The last checked seal. Pass it as `after` to check the next part.
              */
-            last: number;
+            verified_to: number;
             /**
-             * Newest
-             * @description The newest seal. The whole chain is checked when `last` reaches it.
+             * Last Seal
+             * @description The newest seal. The whole chain is checked when `verified_to` reaches it.
              */
-            newest: number;
+            last_seal: number;
             /**
-             * Sealed
+             * Sealed Records
              * @description Number of checked records in this part, from all workspaces.
              */
-            sealed: number;
+            sealed_records: number;
             /**
-             * Unsealed
-             * @description Number of records of this workspace after `last`, up to 20,000. They are not checked yet.
+             * Unsealed Records
+             * @description Number of records of this workspace after `verified_to`, up to 20,000. They are not checked yet.
              */
-            unsealed: number;
+            unsealed_records: number;
         };
         /**
          * AuthorKind
@@ -1936,7 +1938,7 @@ export interface components {
          * AuthorizationAction
          * @enum {string}
          */
-        AuthorizationAction: "allow" | "ask" | "refuse";
+        AuthorizationAction: "allow" | "ask" | "deny";
         /** ButtonOut */
         ButtonOut: {
             /** Label */
@@ -2010,7 +2012,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "running" | "done" | "refused" | "waiting" | "unknown";
+            state: "running" | "paused" | "done" | "denied" | "unknown";
             error: components["schemas"]["ErrorInfo"] | null;
             /**
              * Files
@@ -2739,30 +2741,30 @@ export interface components {
             enabled: boolean;
             /** Safe Tools */
             safe_tools: string[];
-            /** Approved */
-            approved: components["schemas"]["McpToolOut"][];
+            /** Approved Tools */
+            approved_tools: components["schemas"]["McpToolOut"][];
             /** Approved By */
             approved_by: string | null;
             /** Approved At */
             approved_at: string | null;
             /**
-             * Seen
+             * Offered Tools
              * @description The tools that the server offered at the last refresh.
              */
-            seen: components["schemas"]["McpToolOut"][] | null;
-            /** Seen Sha256 */
-            seen_sha256: string | null;
-            /** Seen At */
-            seen_at: string | null;
+            offered_tools: components["schemas"]["McpToolOut"][] | null;
+            /** Offered Sha256 */
+            offered_sha256: string | null;
+            /** Offered At */
+            offered_at: string | null;
             /**
-             * Changed
+             * Changed Tools
              * @description Approved tools that are disabled because they changed.
              */
-            changed: string[];
-            /** Awaits Approval */
-            awaits_approval: boolean;
-            /** Problem */
-            problem: string | null;
+            changed_tools: string[];
+            /** Needs Approval */
+            needs_approval: boolean;
+            /** Last Error */
+            last_error: string | null;
             /**
              * Created By
              * Format: uuid
@@ -3506,13 +3508,13 @@ export interface components {
             /** Agent Id */
             agent_id: string | null;
             /**
-             * Asked
+             * Prompt Preview
              * @description The beginning of the message that started the run.
              */
-            asked: string;
+            prompt_preview: string;
             state: components["schemas"]["RunState"];
             /** @description Why the run ended; null if it has not ended. */
-            ending: components["schemas"]["RunEnding"] | null;
+            end_reason: components["schemas"]["RunEnding"] | null;
             error: components["schemas"]["ErrorInfo"] | null;
             /** Turns */
             turns: number;
@@ -3707,7 +3709,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "running" | "done" | "refused" | "waiting" | "unknown";
+            state: "running" | "paused" | "done" | "denied" | "unknown";
             /**
              * Result
              * @description See `ToolResults` for the schema of each tool's result.
@@ -8195,7 +8197,7 @@ export interface operations {
                 agent_id?: string | null;
                 session_id?: string | null;
                 tool?: string | null;
-                outcome?: ("done" | "failed" | "refused" | "changed" | "ended") | null;
+                outcome?: ("done" | "failed" | "denied" | "changed" | "ended") | null;
                 since?: string | null;
                 /** @description Only records before this time. */
                 until?: string | null;

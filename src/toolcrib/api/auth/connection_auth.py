@@ -78,7 +78,7 @@ async def auth_by_ticket(services: ApiServices, secret: str) -> tuple[Connection
     """Return the authorization of a ticket, which is used up, and the ticket's workspace."""
     ticket = await services.tickets.redeem(secret)
     principal = Principal(ticket.user_id, ticket.token_version, "ticket")
-    return ConnectionAuth(principal, ticket.valid_until.timestamp(), services), ticket.workspace_id
+    return ConnectionAuth(principal, ticket.connection_expires_at.timestamp(), services), ticket.workspace_id
 
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from toolcrib.storage.audit import AuditFilter
 router = APIRouter(prefix="/workspaces/{workspace_id}/audit", tags=["audit"])
 
 # The effects and the end of a background process have their own records, besides the call that started it.
-Ended = Literal["done", "failed", "refused", "changed", "ended"]
+Ended = Literal["done", "failed", "denied", "changed", "ended"]
 Kind = Literal["call", "admin"]
 
 
@@ -40,8 +40,10 @@ class FileDisplaced(OutModel):
 class AuditHostOut(OutModel):
     """A host that a command contacted or tried to contact."""
 
-    contacted: str = Field(examples=["example.org:443"])
-    refused: str | None = Field(description="Why the host was not contacted; null if it was.", examples=["not granted"])
+    host: str = Field(examples=["example.org:443"])
+    denied_reason: str | None = Field(
+        description="Why the host was not contacted; null if it was.", examples=["not granted"]
+    )
 
 
 class AuditRecordOut(OutModel):
@@ -51,10 +53,10 @@ class AuditRecordOut(OutModel):
     id: UUID
     kind: Kind = Field(
         description="`admin` is a change to members, agents, grants, keys, trust, MCP servers or the workspace. Its "
-        "`tool` names the change, such as `member.created`. Its `input` has `subject`, `before` and "
+        "`tool` names the change, such as `member.created`. Its `arguments` have `subject`, `before` and "
         "`after`, without secrets."
     )
-    at: datetime
+    created_at: datetime
     user_id: UUID
     agent_id: UUID | None
     session_id: UUID | None
@@ -62,15 +64,16 @@ class AuditRecordOut(OutModel):
     call_id: UUID
     via: str = Field(examples=["rest"])
     tool: str = Field(examples=["write"])
-    decision: Literal["allow", "ask", "refuse", "none"]
+    decision: Literal["allow", "ask", "deny", "none"]
     rule: str
-    approver_id: UUID | None
-    input: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
+    decided_by: UUID | None
+    arguments: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
     outcome: Ended
     error_code: str | None
-    files: list[AuditFileOut | FileDisplaced | AuditHostOut] = Field(
+    files: list[AuditFileOut | FileDisplaced] = Field(
         description="The changed files with their hashes before and after, and the hosts that a command contacted."
     )
+    hosts: list[AuditHostOut]
     isolation: str | None
     duration_us: int
 
@@ -82,11 +85,11 @@ class AuditVerificationOut(OutModel):
     problems: list[str]
     first: int = Field(description="The seal before this part; 0 is the start of the chain.")
     first_mac: str = Field(description="The MAC of that seal. Compare it with a checkpoint.")
-    last: int = Field(description="The last checked seal. Pass it as `after` to check the next part.")
-    newest: int = Field(description="The newest seal. The whole chain is checked when `last` reaches it.")
-    sealed: int = Field(description="Number of checked records in this part, from all workspaces.")
-    unsealed: int = Field(
-        description="Number of records of this workspace after `last`, up to 20,000. They are not checked yet."
+    verified_to: int = Field(description="The last checked seal. Pass it as `after` to check the next part.")
+    last_seal: int = Field(description="The newest seal. The whole chain is checked when `verified_to` reaches it.")
+    sealed_records: int = Field(description="Number of checked records in this part, from all workspaces.")
+    unsealed_records: int = Field(
+        description="Number of records of this workspace after `verified_to`, up to 20,000. They are not checked yet."
     )
 
 
@@ -141,7 +144,7 @@ async def verify(
     services: Injected,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> AuditVerificationOut:
-    """Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `last` equals `newest`.
+    """Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `verified_to` equals `last_seal`.
 
     Without `after` it starts where the last verification ended; 0 is the beginning.
     """
@@ -154,10 +157,10 @@ async def verify(
         problems=list(found.problems),
         first=found.first,
         first_mac=found.first_mac.hex(),
-        last=found.last,
-        newest=found.newest,
-        sealed=found.sealed,
-        unsealed=await services.audit.count_unsealed(tenant, top=found.top),
+        verified_to=found.verified_to,
+        last_seal=found.last_seal,
+        sealed_records=found.sealed_records,
+        unsealed_records=await services.audit.count_unsealed(tenant, after=found.last_position),
     )
 
 

@@ -82,15 +82,15 @@ class McpServerOut(OutModel):
     url: str | None
     enabled: bool
     safe_tools: list[str]
-    approved: list[McpToolOut]
+    approved_tools: list[McpToolOut]
     approved_by: UUID | None
     approved_at: datetime | None
-    seen: list[McpToolOut] | None = Field(description="The tools that the server offered at the last refresh.")
-    seen_sha256: str | None
-    seen_at: datetime | None
-    changed: list[str] = Field(description="Approved tools that are disabled because they changed.")
-    awaits_approval: bool
-    problem: str | None
+    offered_tools: list[McpToolOut] | None = Field(description="The tools that the server offered at the last refresh.")
+    offered_sha256: str | None
+    offered_at: datetime | None
+    changed_tools: list[str] = Field(description="Approved tools that are disabled because they changed.")
+    needs_approval: bool
+    last_error: str | None
     created_by: UUID
     created_at: datetime
     updated_at: datetime
@@ -114,7 +114,7 @@ async def create(workspace_id: UUID, given: McpServerCreate, principal: APerson,
         transport=McpTransport.STDIO if url is None else McpTransport.HTTP,
         command=given.command or (),
         url=url,
-        safe=given.safe_tools,
+        safe_tools=given.safe_tools,
         secrets=given.secrets,
     )
     return _shown(await services.toolbox.refresh(tenant, made.id))
@@ -143,7 +143,7 @@ async def update(
 ) -> McpServerOut:
     """Enable or disable a server, or set which of its tools are safe. Owners only."""
     server = await services.toolbox.rows.update(
-        tenant_for(principal, workspace_id), McpServerId(server_id), enabled=given.enabled, safe=given.safe_tools
+        tenant_for(principal, workspace_id), McpServerId(server_id), enabled=given.enabled, safe_tools=given.safe_tools
     )
     await services.toolbox.disconnect(server)
     return _shown(server)
@@ -155,7 +155,7 @@ async def update(
     name="refresh_mcp_server",
 )
 async def refresh(workspace_id: UUID, server_id: UUID, principal: APerson, services: Injected) -> McpServerOut:
-    """Connect to the server and list its tools again. Owners only. `problem` says why, if that fails."""
+    """Connect to the server and list its tools again. Owners only. `last_error` says why, if that fails."""
     return _shown(await services.toolbox.refresh(tenant_for(principal, workspace_id), McpServerId(server_id)))
 
 
@@ -195,16 +195,16 @@ def _shown(server: McpServer) -> McpServerOut:
         command=list(server.command),
         url=server.url,
         enabled=server.enabled,
-        safe_tools=list(server.safe),
-        approved=_tools(server.approved),
+        safe_tools=list(server.safe_tools),
+        approved_tools=_tools(server.approved_tools),
         approved_by=server.approved_by,
         approved_at=server.approved_at,
-        seen=None if server.seen is None else _tools(server.seen),
-        seen_sha256=None if server.seen is None else catalog_sha256(server.seen),
-        seen_at=server.seen_at,
-        changed=sorted(server.changed),
-        awaits_approval=server.awaits_approval,
-        problem=server.problem,
+        offered_tools=None if server.offered_tools is None else _tools(server.offered_tools),
+        offered_sha256=None if server.offered_tools is None else catalog_sha256(server.offered_tools),
+        offered_at=server.offered_at,
+        changed_tools=sorted(server.changed_tools),
+        needs_approval=server.needs_approval,
+        last_error=server.last_error,
         created_by=server.created_by,
         created_at=server.created_at,
         updated_at=server.updated_at,

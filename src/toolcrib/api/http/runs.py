@@ -41,11 +41,11 @@ class RunOut(OutModel):
     session_id: UUID
     user_id: UUID
     agent_id: UUID | None
-    asked: Annotated[str, BeforeValidator(_beginning)] = Field(
+    prompt_preview: Annotated[str, BeforeValidator(_beginning)] = Field(
         validation_alias="prompt", description="The beginning of the message that started the run."
     )
     state: RunState
-    ending: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
+    end_reason: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
     error: ErrorInfo | None
     turns: int
     input_tokens: int

@@ -279,7 +279,7 @@ async def create_ticket(workspace_id: UUID, request: Request, services: Injected
     # A key does not expire like a login, but a connection opened by its ticket lasts no longer than a login's would.
     longest = time.time() + services.tokens.lifetime_seconds
     until = datetime.fromtimestamp(min(authority.until, longest), UTC)
-    ticket = await services.tickets.create(tenant_for(principal, workspace_id), valid_until=until)
+    ticket = await services.tickets.create(tenant_for(principal, workspace_id), connection_expires_at=until)
     return TicketOut(ticket=ticket, expires_in=int(LIFETIME.total_seconds()))
 
 

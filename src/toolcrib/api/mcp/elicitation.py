@@ -149,7 +149,7 @@ _LOOK_SECONDS: Final = 0.3
 _DECISION: Final = "decision"
 # How much of the diffs a form shows; the page shows everything.
 _DIFF_BYTES: Final = 4_000
-_WAITING: Final = frozenset({"waiting", "running"})
+_WAITING: Final = frozenset({"paused", "running"})
 
 Context = ServerRequestContext[dict[str, Any], Any]
 Params = ElicitRequestFormParams | ElicitRequestURLParams

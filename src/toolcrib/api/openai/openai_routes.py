@@ -225,14 +225,14 @@ async def _begun(
     """Submit the message: in the session of this conversation, or in a new one that gets the history."""
     assert tenant.user_id is not None
     digest = conversation.digest(tenant.user_id, meant.agent.id)
-    bookmark = None if digest is None else await services.bookmarks.load(tenant, digest)
-    if bookmark is None:
+    cursor = None if digest is None else await services.conversation_cursors.load(tenant, digest)
+    if cursor is None:
         session = await services.sessions.create(tenant, title=_title(conversation.prompt), agent_id=meant.agent.id)
-        bookmark, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
+        cursor, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
     else:
         text, history = conversation.since_the_answer, []
-    run = await services.desk.submit(tenant, bookmark.session_id, text, via="openai", history=history)
-    return CompletionAnswer(services, tenant, run, told=bookmark.told, origin=origin)
+    run = await services.desk.submit(tenant, cursor.session_id, text, via="openai", history=history)
+    return CompletionAnswer(services, tenant, run, told=cursor.last_seq, origin=origin)
 
 
 async def _spoken(
@@ -249,7 +249,7 @@ async def _spoken(
     assert tenant.user_id is not None
     digest = conversation.digest(tenant.user_id, meant.agent.id, answer=answer.text)
     if answer.text.strip() and digest is not None:
-        await services.bookmarks.save(tenant, ConversationCursor(answer.run.session_id, answer.told), digest)
+        await services.conversation_cursors.save(tenant, ConversationCursor(answer.run.session_id, answer.told), digest)
 
 
 async def _whole(completion: Completion, answer: CompletionAnswer, spoken: AsyncIterator[str]) -> dict[str, Any]:

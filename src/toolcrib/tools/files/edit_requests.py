@@ -67,7 +67,7 @@ async def change_file(
     if len(edited.body) > most:
         raise BadArguments({"path": f"{shown(place)} would have {len(edited.body):,} bytes; the limit is {most:,}."})
     standing = await context.draft.ensure_tracked(reading.standing)
-    kind = standing.file.state.content if standing.file else ContentKind.TEXT
+    kind = standing.file.state.content_kind if standing.file else ContentKind.TEXT
     change = await context.draft.write(standing, edited.body, content=kind)
     assert change.after is not None and change.after.sha256 is not None
     result = {

@@ -42,7 +42,7 @@ def _known(file: File) -> dict[str, Any]:
     is_file = file.state.kind is EntryKind.FILE
     return {
         "size": file.state.size if is_file else None,
-        "line_count": file.state.lines,
+        "line_count": file.state.line_count,
         "created_at": timestamp(file.created_at),
         "updated_at": timestamp(file.updated_at),
         "hash": file.state.sha256.hex() if file.state.sha256 else None,
@@ -58,7 +58,7 @@ async def _unknown(standing: PathState, context: ToolContext) -> dict[str, Any]:
     at = timestamp(standing.updated_at)
     return {
         "size": state.size if state else None,
-        "line_count": state.lines if state else None,
+        "line_count": state.line_count if state else None,
         "created_at": at,
         "updated_at": at,
         "hash": state.sha256.hex() if state and state.sha256 else None,

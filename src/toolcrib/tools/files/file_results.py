@@ -16,7 +16,7 @@ def timestamp(at: datetime) -> str:
 def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str, Any]:
     """Return the content from a line on. Only text has lines: a JSON value is returned whole."""
     file = reading.standing.file
-    value = decode_content(reading.body, file.state.content) if file else decode_content(reading.body)
+    value = decode_content(reading.body, file.state.content_kind) if file else decode_content(reading.body)
     if not isinstance(value, str):
         return {"content": value, "total_lines": None, "truncated": None, "offset": None, "limit": None}
     part = line_window(value, offset=offset, limit=limit)

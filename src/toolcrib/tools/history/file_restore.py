@@ -46,7 +46,7 @@ async def _wanted(arguments: FileRestoreArguments, file: File, context: ToolCont
     if not file.deleted:
         raise BadArguments({"version_id": "The file is not deleted; give the version to restore."})
     # A deletion is one version, so the one before it is what was deleted.
-    [version] = await context.tree.history.versions(file, before=file.number, limit=1)
+    [version] = await context.tree.history.versions(file, before=file.version_number, limit=1)
     return version
 
 

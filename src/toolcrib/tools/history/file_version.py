@@ -20,7 +20,7 @@ class FileVersionArguments(ToolArguments):
 async def file_version(arguments: FileVersionArguments, context: ToolContext) -> dict[str, Any]:
     version = await context.tree.history.version(VersionId(arguments.version_id))
     content = (
-        decode_content(await context.tree.history.body(version), version.state.content)
+        decode_content(await context.tree.history.body(version), version.state.content_kind)
         if version.state.sha256
         else None
     )

@@ -52,7 +52,7 @@ def facts(state: BackgroundProcess) -> dict[str, Any]:
         "running": state.is_running,
         "isolation": state.isolation,
         **({} if state.exit_code is None else {"exitCode": state.exit_code}),
-        **({"stopReason": state.stopped} if state.stopped else {}),
+        **({"stopReason": state.stop_reason} if state.stop_reason else {}),
     }
 
 
@@ -60,7 +60,7 @@ def ending(state: BackgroundProcess) -> str:
     """Describe whether a process runs, or how it ended."""
     if state.is_running:
         return "running"
-    return f"ended: {state.stopped}" if state.stopped else f"ended with exit code {state.exit_code}"
+    return f"ended: {state.stop_reason}" if state.stop_reason else f"ended with exit code {state.exit_code}"
 
 
 def _note(state: BackgroundProcess, job: BackgroundJob) -> str:

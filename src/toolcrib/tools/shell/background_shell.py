@@ -145,7 +145,7 @@ class BackgroundShell:
         if row.is_running:
             raise ToolFailed(f"Process {id_} runs on node {row.node!r}. Call that node.")
         raise ToolFailed(
-            f"Process {id_} has ended ({row.stopped or f'exit code {row.exit_code}'}) and its output is gone."
+            f"Process {id_} has ended ({row.stop_reason or f'exit code {row.exit_code}'}) and its output is gone."
         )
 
     async def all_of(self, caller: Caller) -> list[BackgroundProcess]:
@@ -198,7 +198,7 @@ class BackgroundShell:
         """Return the row as it would be written now."""
         state = self._running().state(str(job.row.id), owner=_owner(job.row))
         ended_ns = None if state.running else job.row.ended_ns or time.time_ns()
-        return replace(job.row, ended_ns=ended_ns, exit_code=state.exit_code, stopped=state.stopped)
+        return replace(job.row, ended_ns=ended_ns, exit_code=state.exit_code, stop_reason=state.stopped)
 
     async def run(self) -> None:
         """Recover processes of dead servers, for ever."""
@@ -256,7 +256,7 @@ class BackgroundShell:
             self._process,
             time.time_ns(),
         )
-        await past(row.began_ns)
+        await past(row.started_ns)
         return BackgroundJob(row, caller, stay, names, disk_of, too_large), zones
 
     async def _zones(self, context: ToolContext, names: ProtectedPathWatch) -> list[ViewMount]:
@@ -335,11 +335,11 @@ class BackgroundShell:
 
     async def _with_exit_state(self, row: BackgroundProcess) -> BackgroundProcess:
         """Correct a row that still says running although its server has died."""
-        if not row.is_running or row.process == self._process:
+        if not row.is_running or row.process_id == self._process:
             return row
-        if await self._rows.served([row.process], seconds=self._lease):
+        if await self._rows.served([row.process_id], seconds=self._lease):
             return row
-        return replace(row, ended_ns=row.began_ns, stopped="its server stopped unexpectedly")
+        return replace(row, ended_ns=row.started_ns, stop_reason="its server stopped unexpectedly")
 
     async def _commit_leftover_changes(self, row: BackgroundProcess) -> None:
         author = row.author
@@ -350,7 +350,7 @@ class BackgroundShell:
             WorkspacePath(Mount.STATE, "/", scope),
         ]
         seen = await self._shelves.files.lookup(Tenant(row.workspace_id), roots)
-        disk_of = self._shelves.mounts.disks_of(row.workspace_id, seen.home.tree)
+        disk_of = self._shelves.mounts.disks_of(row.workspace_id, seen.home.root_path)
         names = ProtectedPathWatch(self._shell, {}, AgentRules() if author.agent_id else None)
         await self._stay(row.workspace_id, disk_of, roots).start(
             closed=names.closes, max_file_bytes=self._shelves.max_file_bytes, all_were_known=True
@@ -391,10 +391,10 @@ def _record(
         tool=TOOL_NAME,
         decision="none",
         rule=rule,
-        input={"process": str(job.row.id), "command": job.row.command},
+        arguments={"process": str(job.row.id), "command": job.row.command},
         outcome=outcome,
-        at=datetime.now(UTC),
-        duration_us=(time.time_ns() - job.row.began_ns) // 1000,
+        created_at=datetime.now(UTC),
+        duration_us=(time.time_ns() - job.row.started_ns) // 1000,
         files=[*files, *({"path": shown(place), "displaced": True} for place in job.quarantined)],
         isolation=job.row.isolation,
     )

@@ -41,5 +41,5 @@ def bash_list_with(shell: BackgroundShell) -> Tool:
 
 
 def _told(process: BackgroundProcess) -> dict[str, Any]:
-    began = datetime.fromtimestamp(process.began_ns / 1e9, UTC).isoformat(timespec="seconds")
+    began = datetime.fromtimestamp(process.started_ns / 1e9, UTC).isoformat(timespec="seconds")
     return {**facts(process), "command": process.command, "node": process.node, "startedAt": began}

@@ -77,7 +77,7 @@ class Committer:
         async with self._changes.lock(tenant, places, whole=touches_folders(change_set)) as locked:
             seen = await locked.lookup(watched, needs)
             found = dict(zip(watched, seen.files, strict=True))
-            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
             _check_history(change_set, found)
             try:
                 await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)

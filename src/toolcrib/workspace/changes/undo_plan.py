@@ -106,7 +106,7 @@ def _changed_since(history: FileTimeline) -> UndoConflict | None:
         return None
     ours = _last_of_ours(history)
     head = history.versions[-1]
-    if theirs[0].number > ours.number and _same(head, ours):
+    if theirs[0].version_number > ours.version_number and _same(head, ours):
         return None
     return UndoConflict(history.file, "Changed by someone else.", ours, theirs[-1])
 
@@ -114,7 +114,7 @@ def _changed_since(history: FileTimeline) -> UndoConflict | None:
 def _is_forgotten(history: FileTimeline) -> bool:
     """Whether retention deleted the version before our first one, so that there is nothing to revert to."""
     first = history.versions[0]
-    return first.id in history.ours and first.number > 1
+    return first.id in history.ours and first.version_number > 1
 
 
 def _reversal(history: FileTimeline) -> FileRevert:

@@ -342,9 +342,11 @@ def _next(residue: PathEffect, file: File | None) -> _EffectStep:
         return _EffectStep(file, replace(file.state, mode=residue.mode))
     with residue.open() as opened:
         body = opened.read(residue.size + 1)
-    state = file_state(residue.place, body, mode=residue.mode, content=file.state.content if file else ContentKind.TEXT)
-    if state.content is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
-        state = replace(state, content=ContentKind.TEXT)
+    state = file_state(
+        residue.place, body, mode=residue.mode, content=file.state.content_kind if file else ContentKind.TEXT
+    )
+    if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
+        state = replace(state, content_kind=ContentKind.TEXT)
     is_new = file is None or file.state.sha256 != state.sha256
     return _EffectStep(file, state, body if is_new else None)
 

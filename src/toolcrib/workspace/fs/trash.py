@@ -92,7 +92,7 @@ def untracked_state(place: WorkspacePath, node: DiskEntry, *, size: int | None =
         kind=node.kind,
         mode=node.mode,
         size=node.fingerprint.size if size is None else size,
-        content=ContentKind.BINARY,
+        content_kind=ContentKind.BINARY,
         target=f"{_PREFIX}{uuid4()}:{node.fingerprint.inode}",
     )
 
@@ -119,11 +119,11 @@ def trash_unavailable_reason(entry: TrashEntry | None) -> str | None:
     """Explain why content cannot be restored from the trash. Returns ``None`` if it can."""
     if entry is None:
         return "Its content is neither in the history nor in the trash."
-    if entry.gone_at is None:
+    if entry.expired_at is None:
         return None
     if not entry.was_kept:
         return f"Its {entry.size:,} bytes were too large for the trash, so it was not stored."
-    return f"It expired from the trash at {entry.gone_at:%Y-%m-%d %H:%M} UTC."
+    return f"It expired from the trash at {entry.expired_at:%Y-%m-%d %H:%M} UTC."
 
 
 @dataclass(frozen=True, slots=True)

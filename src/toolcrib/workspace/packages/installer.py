@@ -76,7 +76,7 @@ class PackageInstaller:
         """Write the workflow document into the session's @state."""
         home = await self._home(tenant, WorkspaceRole.MEMBER)
         place = replace(WORKFLOW, scope=str(session_id))
-        disk = self._mounts.disk(tenant.workspace_id, home.tree, place)
+        disk = self._mounts.disk(tenant.workspace_id, home.root_path, place)
         await in_thread(partial(disk.write, place, document, mode=FILE_MODE))
 
     async def _home(self, tenant: Tenant, needs: WorkspaceRole) -> WorkspaceHome:

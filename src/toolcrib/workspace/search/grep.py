@@ -169,7 +169,7 @@ class GrepSearch:
         """Find matches in content that is not on disk yet."""
         found: list[MatchedLine] = []
         for file in files:
-            if file.state.sha256 is not None and file.state.content is not ContentKind.BINARY:
+            if file.state.sha256 is not None and file.state.content_kind is not ContentKind.BINARY:
                 found += await self._in_body(file, await self._tree.head_content(file))
         return found
 

@@ -86,7 +86,7 @@ class FileContent:
 
 def author_in_words(version: Version, caller: Caller) -> str:
     """Describe who made a version, and how long ago."""
-    match version.author:
+    match version.author_kind:
         case AuthorKind.AGENT:
             who = f"run {version.run_id}" if version.run_id else f"agent {version.agent_id}"
         case AuthorKind.USER:
@@ -96,7 +96,7 @@ def author_in_words(version: Version, caller: Caller) -> str:
         case AuthorKind.SYSTEM:
             who = "the system"
         case _:
-            assert_never(version.author)
+            assert_never(version.author_kind)
     seconds = max(0, int((datetime.now(UTC) - version.created_at).total_seconds()))
     return f"{who}, {seconds} s ago"
 
@@ -182,9 +182,9 @@ def observe_entry(
     if node.fingerprint.size > MOST_BYTES:
         return untracked_state(place, node), None, node
     body, node = disk.read(place, limit=MOST_BYTES)
-    state = file_state(place, body, mode=node.mode, content=known.content if known else ContentKind.TEXT)
-    if state.content is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
-        state = replace(state, content=ContentKind.TEXT)
+    state = file_state(place, body, mode=node.mode, content=known.content_kind if known else ContentKind.TEXT)
+    if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
+        state = replace(state, content_kind=ContentKind.TEXT)
     return state, body, node
 
 

@@ -109,7 +109,7 @@ class Reconciler:
                 crashed = seen.any_pending and bool(await list_pending(connection, tenant, places))
                 found = DiskChanges((), ())
                 if not crashed:
-                    disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                    disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
                     found = await in_thread(
                         partial(_observe, disk_of, places, seen.files, take_in=take_in, whole=whole)
                     )
@@ -146,7 +146,7 @@ class Reconciler:
             seen.home.require(self._node)
             async with locked.transaction() as connection:
                 pending = await list_pending(connection, tenant)
-                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.tree)
+                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
                 steps = [await _step(connection, tenant, file) for file in pending]
                 await in_thread(remove_temp_files, disk_of, steps)
                 redo, clashes = await in_thread(plan_redo, disk_of, steps, pending)

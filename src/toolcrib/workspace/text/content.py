@@ -51,8 +51,8 @@ def file_state(
         mode=mode,
         sha256=sha256(body).digest(),
         size=len(body),
-        lines=None if kind is ContentKind.BINARY else line_count(body),
-        content=kind,
+        line_count=None if kind is ContentKind.BINARY else line_count(body),
+        content_kind=kind,
     )
 
 

@@ -156,10 +156,10 @@ async def test_changes_are_tracked_under_the_call_and_undone_with_it(crib: Crib)
     await said(crib, "bash_stop", agent, process_id=process)
 
     first, imported = await versions(crib, "/kept")
-    assert (first.author, first.agent_id, first.call_id) == (AuthorKind.AGENT, agent.agent_id, outcome.call_id)
-    assert imported.author is AuthorKind.EXTERNAL
+    assert (first.author_kind, first.agent_id, first.call_id) == (AuthorKind.AGENT, agent.agent_id, outcome.call_id)
+    assert imported.author_kind is AuthorKind.EXTERNAL
     [untouched] = await versions(crib, "/same")
-    assert untouched.author is AuthorKind.EXTERNAL
+    assert untouched.author_kind is AuthorKind.EXTERNAL
 
     await crib.result("undo", calls=[str(outcome.call_id)])
 
@@ -190,7 +190,7 @@ async def test_changes_that_another_call_finds_first_are_attributed_to_the_proce
     await crib.result("read", path="/a")
 
     newest, _ = await versions(crib, "/a")
-    assert newest.author is AuthorKind.USER
+    assert newest.author_kind is AuthorKind.USER
     await said(crib, "bash_stop", process_id=started["metadata"]["processId"])
 
 
@@ -210,7 +210,7 @@ async def test_changes_by_others_through_the_gate_stay_theirs(crib: Crib) -> Non
     await said(crib, "bash_stop", agent, process_id=process)
 
     [version] = await versions(crib, "/mine")
-    assert (version.author, version.agent_id) == (AuthorKind.USER, None)
+    assert (version.author_kind, version.agent_id) == (AuthorKind.USER, None)
 
 
 async def test_with_processes_of_two_owners_the_author_is_unknown(crib: Crib) -> None:
@@ -223,7 +223,7 @@ async def test_with_processes_of_two_owners_the_author_is_unknown(crib: Crib) ->
     for agent, started in ((one, first), (other, second)):
         await said(crib, "bash_stop", agent, process_id=started["metadata"]["processId"])
 
-    assert {version.author for version in await versions(crib, "/a")} == {AuthorKind.EXTERNAL}
+    assert {version.author_kind for version in await versions(crib, "/a")} == {AuthorKind.EXTERNAL}
 
 
 async def test_ignored_files_are_neither_tracked_nor_undone(crib: Crib) -> None:
@@ -383,7 +383,7 @@ async def test_audit_log_has_its_changes_and_its_exit(crib: Crib) -> None:
 
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
-            "select outcome, rule, isolation, files from toolcrib.audit where call_id = %s order by position",
+            "select outcome, rule, isolation, files from toolcrib.audit_records where call_id = %s order by position",
             (outcome.call_id,),
         )
         rows = await cursor.fetchall()

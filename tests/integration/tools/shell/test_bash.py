@@ -66,7 +66,7 @@ async def test_path_printed_by_a_command_works_in_the_file_tools(crib: Crib) -> 
 async def test_persons_own_directory_stays_where_it_is(crib: Crib) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
         workspace = await WorkspaceStore(crib.database).create(
-            ActingUser(crib.caller.user_id), name="own", node=crib.settings.node_name, tree=own
+            ActingUser(crib.caller.user_id), name="own", node=crib.settings.node_name, root_path=own
         )
         here = replace(crib, caller=replace(crib.caller, workspace_id=workspace.id))
 
@@ -185,7 +185,7 @@ async def test_isolation_level_is_in_the_result_and_in_the_audit_log(crib: Crib)
 
     assert outcome.result["metadata"]["isolation"] == "namespaces"
     [(isolation,)] = await rows(
-        crib, "select isolation from toolcrib.audit where call_id = %s and workspace_id = %s", outcome.call_id
+        crib, "select isolation from toolcrib.audit_records where call_id = %s and workspace_id = %s", outcome.call_id
     )
     assert isolation == "namespaces"
 

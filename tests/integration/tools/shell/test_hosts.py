@@ -37,7 +37,7 @@ async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log
     assert outcome.result["metadata"]["hosts"] == [{"host": "api.example.org", "port": port}]
     assert len(got) == 1
     [record] = await book_of(open_crib, outcome.call_id)
-    assert record.files == [{"contacted": f"api.example.org:{port}", "refused": None}]
+    assert record.hosts == [{"host": f"api.example.org:{port}", "denied_reason": None}]
 
 
 async def test_host_that_is_not_granted_is_denied_and_reported(open_crib: Crib) -> None:
@@ -81,7 +81,7 @@ async def test_command_with_network_access_is_not_repeatable(open_crib: Crib) ->
 async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
     async with crib.database.as_system() as connection:
         cursor = await connection.execute(
-            "select id, repeatable from toolcrib.tool_calls where workspace_id = %s and state = 'running'",
+            "select id, idempotent from toolcrib.tool_calls where workspace_id = %s and state = 'running'",
             (crib.caller.workspace_id,),
         )
         return [(CallId(id_), repeatable) for id_, repeatable in await cursor.fetchall()]

@@ -21,14 +21,14 @@ const OUTCOMES: Record<Filters["outcome"], string> = {
   "": "Any outcome",
   done: "Done",
   failed: "Failed",
-  refused: "Denied",
+  denied: "Denied",
   changed: "Changed files",
   ended: "Ended",
 };
 const TONES: Record<AuditRecord["outcome"], Tone> = {
   done: "good",
   failed: "warn",
-  refused: "bad",
+  denied: "bad",
   changed: "good",
   ended: "good",
 };
@@ -98,7 +98,7 @@ function FilterForm({ filters, names, onChange }: FilterProps) {
 
 function columnsOf(names: Names, show: (record: AuditRecord) => void): Column<AuditRecord>[] {
   return [
-    { title: "When", cell: (record) => <When time={record.at} /> },
+    { title: "When", cell: (record) => <When time={record.created_at} /> },
     { title: "Who", cell: (record) => nameOfActor(names, record.user_id, record.agent_id) },
     {
       title: "Tool",
@@ -106,7 +106,7 @@ function columnsOf(names: Names, show: (record: AuditRecord) => void): Column<Au
         <span className="block min-w-36">
           <span className="font-mono font-medium whitespace-nowrap">{record.tool}</span>{" "}
           <span className="font-mono text-xs text-muted wrap-anywhere">
-            {summaryOf({ tool: record.tool, arguments: record.input }).slice(0, 120)}
+            {summaryOf({ tool: record.tool, arguments: record.arguments }).slice(0, 120)}
           </span>
         </span>
       ),

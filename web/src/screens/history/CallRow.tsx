@@ -16,9 +16,9 @@ interface Props {
 
 const STATES: Record<HistoryCall["state"], Tone> = {
   running: "accent",
-  waiting: "warn",
+  paused: "warn",
   done: "good",
-  refused: "bad",
+  denied: "bad",
   unknown: "warn",
 };
 
@@ -61,7 +61,7 @@ export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
 
 /** A person rejects a call; the gate denies it. */
 function stateOf(call: HistoryCall): string {
-  if (call.state !== "refused") return call.state;
+  if (call.state !== "denied") return call.state;
   return call.decision?.state === "denied" ? "rejected" : "denied";
 }
 

@@ -124,12 +124,12 @@ function GroupCard({ group, who, onShowChanges, onUndo }: GroupProps) {
   const changed = calls.some((call) => call.files > 0);
   return (
     <Card
-      label={run === null ? "Calls outside turns" : `Turn: ${run.asked}`}
+      label={run === null ? "Calls outside turns" : `Turn: ${run.prompt_preview}`}
       title={
         run === null ? (
           "Outside turns"
         ) : (
-          <span className="line-clamp-3 font-medium wrap-anywhere whitespace-pre-wrap">{run.asked}</span>
+          <span className="line-clamp-3 font-medium wrap-anywhere whitespace-pre-wrap">{run.prompt_preview}</span>
         )
       }
       aside={
@@ -177,7 +177,7 @@ function GroupCard({ group, who, onShowChanges, onUndo }: GroupProps) {
   );
 }
 
-const ENDINGS: Record<NonNullable<Run["ending"]>, Tone> = {
+const ENDINGS: Record<NonNullable<Run["end_reason"]>, Tone> = {
   done: "good",
   "turn-limit": "warn",
   budget: "warn",
@@ -188,10 +188,10 @@ const ENDINGS: Record<NonNullable<Run["ending"]>, Tone> = {
 };
 
 function RunBadge({ run }: { run: Run }) {
-  if (run.ending === null) return <Badge tone="accent">{run.state}</Badge>;
+  if (run.end_reason === null) return <Badge tone="accent">{run.state}</Badge>;
   return (
-    <Badge tone={ENDINGS[run.ending]} {...(run.error ? { title: run.error.message } : {})}>
-      {run.ending}
+    <Badge tone={ENDINGS[run.end_reason]} {...(run.error ? { title: run.error.message } : {})}>
+      {run.end_reason}
     </Badge>
   );
 }

@@ -56,7 +56,7 @@ export function useCalls(workspaceId: string, sessionId: string) {
 }
 
 function isActive(call: Schema["CallSummaryOut"]): boolean {
-  return call.state === "running" || call.state === "waiting";
+  return call.state === "running" || call.state === "paused";
 }
 
 /** Polls active runs and calls. Ended ones do not change. */
@@ -131,14 +131,14 @@ export async function verifyAuditLog(
         signal,
       }),
     );
-    const isStuck = part.last <= progress.seals;
+    const isStuck = part.verified_to <= progress.seals;
     progress = {
-      seals: part.last,
-      newest: part.newest,
-      records: progress.records + part.sealed,
-      unsealed: part.unsealed,
+      seals: part.verified_to,
+      newest: part.last_seal,
+      records: progress.records + part.sealed_records,
+      unsealed: part.unsealed_records,
       problems: [...progress.problems, ...part.problems],
-      isDone: isStuck || part.last >= part.newest,
+      isDone: isStuck || part.verified_to >= part.last_seal,
     };
     onProgress(progress);
   }

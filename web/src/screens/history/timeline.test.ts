@@ -4,7 +4,7 @@ import { groupsOf, type HistoryCall, type Run, summaryOf, undoableCalls } from "
 const at = (minute: number) => `2026-01-01T10:${String(minute).padStart(2, "0")}:00Z`;
 
 const run = (id: string, minute: number): Run =>
-  ({ id, created_at: at(minute), asked: id, state: "ended", ending: "done" }) as Run;
+  ({ id, created_at: at(minute), prompt_preview: id, state: "ended", end_reason: "done" }) as Run;
 
 const call = (id: string, minute: number, more: Partial<HistoryCall> = {}): HistoryCall => ({
   id,

@@ -11,7 +11,7 @@ import { TextArea } from "../../components/TextArea";
 const ACTIONS: Record<Schema["AuthorizationAction"], { text: string; tone: Tone }> = {
   allow: { text: "Allowed", tone: "good" },
   ask: { text: "Needs approval", tone: "warn" },
-  refuse: { text: "Denied", tone: "bad" },
+  deny: { text: "Denied", tone: "bad" },
 };
 
 interface Props {

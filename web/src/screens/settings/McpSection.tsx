@@ -49,17 +49,17 @@ export function McpSection({ workspaceId }: ScreenProps) {
 }
 
 function ServerCard({ workspaceId, server, isOwner }: { workspaceId: string; server: Server; isOwner: boolean }) {
-  const tools = server.seen ?? server.approved;
+  const tools = server.offered_tools ?? server.approved_tools;
   return (
     <Card title={server.name} aside={<State server={server} />}>
       <p className="font-mono text-xs wrap-anywhere">{server.url ?? server.command.join(" ")}</p>
-      {server.problem && <p className="mt-2 text-bad">{server.problem}</p>}
-      <details className="mt-3" open={server.awaits_approval}>
+      {server.last_error && <p className="mt-2 text-bad">{server.last_error}</p>}
+      <details className="mt-3" open={server.needs_approval}>
         <summary className="text-muted">
           {tools.length} {tools.length === 1 ? "tool" : "tools"}
-          {server.seen_at && (
+          {server.offered_at && (
             <>
-              , checked <RelativeTime time={server.seen_at} />
+              , checked <RelativeTime time={server.offered_at} />
             </>
           )}
         </summary>
@@ -67,7 +67,7 @@ function ServerCard({ workspaceId, server, isOwner }: { workspaceId: string; ser
           {tools.map((tool) => (
             <li key={tool.name}>
               <code className="font-medium">{tool.name}</code>{" "}
-              {server.changed.includes(tool.name) && <Badge tone="warn">changed: disabled</Badge>}
+              {server.changed_tools.includes(tool.name) && <Badge tone="warn">changed: disabled</Badge>}
               <p className="text-xs whitespace-pre-wrap text-muted">{tool.description}</p>
             </li>
           ))}
@@ -80,8 +80,8 @@ function ServerCard({ workspaceId, server, isOwner }: { workspaceId: string; ser
 
 function State({ server }: { server: Server }) {
   if (!server.enabled) return <Badge>disabled</Badge>;
-  if (server.problem) return <Badge tone="bad">not responding</Badge>;
-  if (server.awaits_approval) return <Badge tone="warn">needs approval</Badge>;
+  if (server.last_error) return <Badge tone="bad">not responding</Badge>;
+  if (server.needs_approval) return <Badge tone="warn">needs approval</Badge>;
   return <Badge tone="good">enabled</Badge>;
 }
 
@@ -113,11 +113,11 @@ function Actions({ workspaceId, server }: { workspaceId: string; server: Server 
       ),
     onSuccess: refetch,
   });
-  const seen = server.seen_sha256;
+  const seen = server.offered_sha256;
   return (
     <div className="mt-4 space-y-2">
       <div className="flex flex-wrap gap-2">
-        {server.awaits_approval && seen && (
+        {server.needs_approval && seen && (
           <Button small variant="primary" busy={approve.isPending} onClick={() => approve.mutate(seen)}>
             Approve these tools
           </Button>

@@ -1,0 +1,11 @@
+"""The first schema."""
+
+from toolcrib.storage.migrate import run_script
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    for subject in ("accounts", "workspaces", "files", "sessions", "approvals", "audit"):
+        run_script(f"0001_{subject}.sql")

@@ -1,0 +1,98 @@
+-- What waits for a person. Decisions are made in storage/approvals.py; here is what other functions need of them.
+
+-- An agent speaks in its own sessions only: what it does must not appear in another's.
+create or replace function toolcrib.check_session(p_workspace uuid, p_session uuid, p_agent uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_agent  uuid;
+begin
+    select s.agent_id into v_agent from toolcrib.sessions s where s.workspace_id = p_workspace and s.id = p_session;
+    if not found or (p_agent is not null and v_agent is distinct from p_agent) then
+        raise exception 'there is no such session' using errcode = 'TC404';
+    end if;
+end
+$$;
+
+-- What a person allowed has been done, in the transaction that does it; or what should have been asked about again has
+-- turned out impossible. Its arguments are not kept any longer.
+create or replace function toolcrib.carried_out(p_workspace uuid, p_approval uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_set  uuid;
+begin
+    update toolcrib.approvals a set carried_at = now(), arguments = null, result = null
+    where a.workspace_id = p_workspace and a.id = p_approval and a.state in ('allowed', 'stale')
+      and a.carried_at is null
+    returning a.change_set_id into v_set;
+    if not found then
+        raise exception 'the approval was used already' using errcode = 'TC410';
+    end if;
+    delete from toolcrib.proposed_changes p where p.workspace_id = p_workspace and p.change_set_id = v_set;
+    -- A set that was committed says so already.
+    update toolcrib.change_sets s set state = 'dropped'
+    where s.workspace_id = p_workspace and s.id = v_set and s.state = 'proposed';
+end
+$$;
+
+-- Changes as a list of approvals shows them. A page of hundreds must not be hundreds of megabytes: of a long list the
+-- first few are named, without their diffs, and the rest are counted.
+create or replace function toolcrib.in_brief(p_changes jsonb) returns jsonb
+language plpgsql immutable
+as $$
+declare
+    v_brief  jsonb;
+    v_count  integer := jsonb_array_length(p_changes);
+begin
+    if octet_length(p_changes::text) <= 20000 then
+        return p_changes;
+    end if;
+    select jsonb_agg((c.value - 'diff') || '{"diff_omitted": true}' order by c.ordinality) into v_brief
+    from jsonb_array_elements(p_changes) with ordinality c where c.ordinality <= 20;
+    if v_count > 20 then
+        v_brief := v_brief || jsonb_build_object(
+            'path', null, 'change', 'more',
+            -- The last one may itself say how many more there are.
+            'count', v_count - 20 + greatest(coalesce((p_changes -> -1 ->> 'count')::integer - 1, 0), 0));
+    end if;
+    return v_brief;
+end
+$$;
+
+-- A session is deleted: what waits in it has nobody left to decide it for. It is ended by whoever ends what is too old.
+-- What is being decided this very moment is left to that decision, which will find that the session is gone.
+create or replace function toolcrib.end_waiting() returns trigger
+language plpgsql
+as $$
+begin
+    update toolcrib.approvals a set expires_at = now()
+    where (a.workspace_id, a.id) in (
+        select o.workspace_id, o.id from toolcrib.approvals o
+        where o.workspace_id = old.workspace_id and o.session_id = old.id and o.state = 'open'
+        for update skip locked);
+    update toolcrib.questions q set expires_at = now()
+    where (q.workspace_id, q.id) in (
+        select o.workspace_id, o.id from toolcrib.questions o
+        where o.workspace_id = old.workspace_id and o.session_id = old.id and o.state = 'open'
+        for update skip locked);
+    return null;
+end
+$$;
+create or replace trigger end_waiting after delete on sessions for each row execute function end_waiting();
+
+-- The rules that decisions left behind for an agent, as the program reads them.
+create or replace function toolcrib.agent_grants(p_workspace uuid, p_agent uuid) returns jsonb
+language plpgsql stable
+as $$
+declare
+    v_grants  jsonb;
+begin
+    select jsonb_agg(jsonb_build_object('id', g.id, 'session_id', g.session_id, 'tool', g.tool, 'paths', g.paths,
+                                        'commands', g.commands) order by g.id)
+    into v_grants
+    from toolcrib.grants g
+    where g.workspace_id = p_workspace and g.agent_id = p_agent and g.revoked_at is null;
+    return coalesce(v_grants, '[]');
+end
+$$;

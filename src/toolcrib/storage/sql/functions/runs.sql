@@ -1,0 +1,163 @@
+-- Runs: every step of one is committed under its epoch, so that whoever was taken over commits nothing more.
+
+-- Holds the run's row until the transaction ends: a takeover waits for what is being committed, and then sees it.
+create or replace function toolcrib.check_run_epoch(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from toolcrib.runs r
+    where r.workspace_id = p_workspace and r.id = p_run and r.epoch = p_epoch and r.state = 'running'
+    for share;
+    if not found then
+        raise exception 'another process carries this run on' using errcode = 'TC409';
+    end if;
+end
+$$;
+
+-- The same for what changes the run itself. Locks are taken in one order everywhere: the run that is carried on, its
+-- session, then runs that are queued there.
+create or replace function toolcrib.lock_run(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
+language plpgsql volatile
+as $$
+begin
+    perform from toolcrib.runs r
+    where r.workspace_id = p_workspace and r.id = p_run and r.epoch = p_epoch and r.state = 'running'
+    for no key update;
+    if not found then
+        raise exception 'another process carries this run on' using errcode = 'TC409';
+    end if;
+end
+$$;
+
+-- By whose leave a run goes on, as it is now: the role of who sent the message, and what has changed if these have.
+create or replace function toolcrib.run_authorization(p_workspace uuid, p_session uuid, p_user uuid, p_agent uuid)
+returns table (role text, stamp text)
+language plpgsql stable
+as $$
+begin
+    return query select
+        (select m.role from toolcrib.members m join toolcrib.users u on u.id = m.user_id
+         where m.workspace_id = p_workspace and m.user_id = p_user and u.disabled_at is null),
+        concat_ws(' ',
+            (select concat_ws(' ', s.mode, coalesce(s.trust, '-'), s.trust_by_owner, s.provider, s.model,
+                              coalesce(s.phase, '-'))
+             from toolcrib.sessions s
+             where s.workspace_id = p_workspace and s.id = p_session),
+            (select concat_ws(' ', a.updated_at, a.deleted_at) from toolcrib.agents a
+             where a.workspace_id = p_workspace and a.id = p_agent),
+            (select w.max_trust from toolcrib.workspaces w where w.id = p_workspace),
+            md5(toolcrib.agent_grants(p_workspace, p_agent)::text));
+end
+$$;
+
+-- The session's next message. The session's row is locked by this, so positions have no gaps and no doubles.
+create or replace function toolcrib.add_message(
+    p_workspace uuid, p_session uuid, p_id uuid, p_run uuid, p_role text, p_content text, p_metadata jsonb
+) returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_position  bigint;
+    -- `now()` is the transaction's: the very time that the message's row will bear.
+    v_text      text := toolcrib.message_text(p_role, p_content, p_metadata, now());
+begin
+    update toolcrib.sessions set
+        last_message_position = last_message_position + 1, text_bytes = text_bytes + octet_length(v_text),
+        text_lines = text_lines + toolcrib.count_lines(v_text), updated_at = now()
+    where workspace_id = p_workspace and id = p_session
+    returning last_message_position into v_position;
+    insert into toolcrib.messages (workspace_id, session_id, position, id, run_id, role, content, metadata)
+    values (p_workspace, p_session, v_position, p_id, p_run, p_role, p_content, p_metadata);
+    return v_position;
+end
+$$;
+
+-- A run whose turn has come: what the user said becomes a message, and the run may be taken.
+create or replace function toolcrib.start_run(p_workspace uuid, p_run uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_run  record;
+begin
+    -- It begins with the conversation that the run before it has left.
+    update toolcrib.runs r set state = 'ready',
+        context_tokens = coalesce((select b.context_tokens from toolcrib.runs b
+                                   where b.workspace_id = r.workspace_id and b.session_id = r.session_id
+                                     and b.state = 'ended' and b.turns > 0
+                                   order by b.id desc limit 1), 0)
+    where r.workspace_id = p_workspace and r.id = p_run
+    returning r.session_id, r.prompt into v_run;
+    perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, null);
+    perform toolcrib.append_event(p_workspace, v_run.session_id, 'message', jsonb_build_object(
+        'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt));
+end
+$$;
+
+-- One turn of the model: its message, what it cost, and the events that tell of it. Returns the message's position.
+create or replace function toolcrib.save_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb)
+returns bigint
+language plpgsql volatile
+as $$
+declare
+    v_turn      record;
+    v_event     record;
+    v_position  bigint;
+begin
+    perform toolcrib.lock_run(p_workspace, p_run, p_epoch);
+    select * into v_turn from jsonb_to_record(p_turn)
+        as t (session_id uuid, message_id uuid, content text, metadata jsonb, input_tokens bigint, output_tokens bigint,
+              context_tokens bigint, counts integer, events jsonb);
+    if v_turn.message_id is not null then
+        v_position := toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
+                                           v_turn.content, v_turn.metadata);
+    end if;
+    update toolcrib.runs r set
+        turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
+        output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
+        -- The run has got on, and goes on to the calls of this turn: that is the first attempt at them.
+        attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
+        takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end
+    where r.workspace_id = p_workspace and r.id = p_run;
+    for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
+        perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);
+    end loop;
+    return v_position;
+end
+$$;
+
+-- A person has decided or answered: the run that waits for it may go on.
+create or replace function toolcrib.set_run_ready(p_workspace uuid, p_run uuid) returns void
+language plpgsql volatile
+as $$
+begin
+    -- One that is just about to wait is waited for: it would not see what was decided, nor be woken by it.
+    perform from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run for no key update;
+    update toolcrib.runs r set state = 'ready'
+    where r.workspace_id = p_workspace and r.id = p_run and r.state = 'waiting';
+end
+$$;
+
+-- Whatever becomes of an approval or a question, in whichever way, the run that waits for it is told by this.
+create or replace function toolcrib.decided() returns trigger
+language plpgsql
+as $$
+begin
+    perform toolcrib.set_run_ready(new.workspace_id, new.run_id);
+    return null;
+end
+$$;
+
+create or replace trigger decided after update of state on toolcrib.approvals
+    for each row when (new.run_id is not null and new.state not in ('open', 'stale')) execute function toolcrib.decided();
+create or replace trigger decided after update of state on toolcrib.questions
+    for each row when (new.run_id is not null and new.state <> 'open') execute function toolcrib.decided();
+
+-- Whether a process is alive: it has said so within the lease.
+create or replace function toolcrib.process_is_alive(p_process text, p_lease double precision) returns boolean
+language plpgsql stable
+as $$
+begin
+    return exists (select from toolcrib.server_processes p
+                   where p.id::text = p_process and p.heartbeat_at > now() - make_interval(secs => p_lease));
+end
+$$;

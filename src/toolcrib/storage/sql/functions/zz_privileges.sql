@@ -1,0 +1,140 @@
+-- Who may do what. The server's role owns nothing and cannot bypass the policies; the book and the history are
+-- insert-only for it. The system role (recovery, sealing, collecting) sees every workspace. The definer role owns the
+-- SECURITY DEFINER functions: nobody logs in as it, and it may do what those functions do and nothing else.
+
+grant usage on schema toolcrib to toolcrib_app, toolcrib_system, toolcrib_definer;
+revoke all on all tables in schema toolcrib from public, toolcrib_app, toolcrib_system, toolcrib_definer;
+revoke execute on all functions in schema toolcrib from public;
+grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_system;
+
+grant select, insert, update, delete on
+    workspaces, members, agents, api_keys, pending_applies, proposed_changes, sessions, trash, mcp_servers,
+    conversation_cursors, background_processes, packages
+    to toolcrib_app;
+grant select, insert, update on
+    users, refresh_tokens, change_sets, files, tool_calls, usage_counters, approvals, grants, questions, runs, messages
+    to toolcrib_app;
+grant select, insert, update, delete on provider_credentials to toolcrib_app;
+grant select, insert on blobs, versions, events to toolcrib_app;
+grant select on audit_records to toolcrib_app;
+grant select, insert, delete on connection_tickets to toolcrib_app;
+grant select, insert on deleted_workspaces to toolcrib_app;
+grant select, insert, update (revoked_at) on invitations to toolcrib_app;
+
+grant select, insert, update, delete on all tables in schema toolcrib to toolcrib_system;
+revoke update, delete on audit_records, audit_seals from toolcrib_system;
+revoke insert on audit_records from toolcrib_system;
+grant select on alembic_version to toolcrib_app;
+
+grant select on users, members, agents, api_keys, grants to toolcrib_definer;
+grant select (id, max_trust) on workspaces to toolcrib_definer;
+grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
+grant select, update (fingerprint) on files to toolcrib_definer;
+grant select, delete on pending_applies, connection_tickets to toolcrib_definer;
+grant select, update (accepted_at, accepted_by) on invitations to toolcrib_definer;
+grant insert on audit_records to toolcrib_definer;
+grant select, insert, update on outsiders to toolcrib_definer;
+grant execute on function current_user_id(), agent_grants(uuid, uuid), admin_view(text, jsonb) to toolcrib_definer;
+
+do $$
+declare
+    v_table  text;
+begin
+    foreach v_table in array array[
+        'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files',
+        'trash', 'versions', 'pending_applies', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit_records',
+        'audit_seals', 'usage_counters', 'approvals', 'grants', 'questions', 'runs', 'messages', 'server_processes',
+        'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
+        'deleted_workspaces', 'invitations', 'packages'
+    ] loop
+        execute format('alter table toolcrib.%I enable row level security', v_table);
+        execute format('drop policy if exists system on toolcrib.%I', v_table);
+        execute format('create policy system on toolcrib.%I to toolcrib_system using (true) with check (true)', v_table);
+    end loop;
+    foreach v_table in array array[
+        'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending_applies', 'proposed_changes', 'sessions',
+        'events', 'trash', 'tool_calls', 'usage_counters', 'approvals', 'grants', 'questions', 'runs', 'messages',
+        'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages'
+    ] loop
+        execute format('drop policy if exists tenant on toolcrib.%I', v_table);
+        execute format('create policy tenant on toolcrib.%I to toolcrib_app
+                        using (workspace_id = toolcrib.current_workspace())
+                        with check (workspace_id = toolcrib.current_workspace())',
+                       v_table);
+    end loop;
+end
+$$;
+
+-- A person's own.
+drop policy if exists self on users;
+create policy self on users to toolcrib_app using (id = current_user_id()) with check (id = current_user_id());
+drop policy if exists fellow on users;
+create policy fellow on users for select to toolcrib_app
+    using (id in (select m.user_id from members m where m.workspace_id = current_workspace()));
+drop policy if exists self on refresh_tokens;
+create policy self on refresh_tokens to toolcrib_app
+    using (user_id = current_user_id()) with check (user_id = current_user_id());
+drop policy if exists self on provider_credentials;
+create policy self on provider_credentials to toolcrib_app
+    using (user_id = current_user_id()) with check (user_id = current_user_id());
+drop policy if exists self on api_keys;
+create policy self on api_keys to toolcrib_app
+    using (user_id = current_user_id())
+    with check (user_id = current_user_id() and (workspace_id is null or workspace_id = current_workspace()));
+
+-- A workspace and its members are seen from inside, and in the list of one's own.
+drop policy if exists tenant on workspaces;
+create policy tenant on workspaces to toolcrib_app
+    using (id = current_workspace() or id in (select own_workspaces()))
+    with check (id = current_workspace() or created_by = current_user_id());
+drop policy if exists tenant on members;
+create policy tenant on members to toolcrib_app
+    using (workspace_id = current_workspace() or user_id = current_user_id())
+    with check (workspace_id = current_workspace());
+drop policy if exists founder on members;
+create policy founder on members for insert to toolcrib_app
+    with check (user_id = current_user_id() and role = 'owner' and not toolcrib.has_members(workspace_id));
+
+-- The audit log: whoever calls is written down, by `append_audit_records` alone; read only from inside.
+drop policy if exists tenant on audit_records;
+create policy tenant on audit_records for select to toolcrib_app using (workspace_id = current_workspace());
+
+-- Tickets: made from inside a workspace for oneself; spent by `redeem_ticket` before anyone is known.
+alter table connection_tickets enable row level security;
+drop policy if exists system on connection_tickets;
+create policy system on connection_tickets to toolcrib_system using (true) with check (true);
+drop policy if exists self on connection_tickets;
+create policy self on connection_tickets to toolcrib_app
+    using (workspace_id = current_workspace() and user_id = current_user_id())
+    with check (workspace_id = current_workspace() and user_id = current_user_id());
+
+-- What the SECURITY DEFINER functions look up, they look up in every workspace: that is what they are for.
+do $$
+declare
+    v_table     text;
+    v_function  regprocedure;
+begin
+    foreach v_table in array array[
+        'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files',
+        'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations'
+    ] loop
+        execute format('drop policy if exists definer on toolcrib.%I', v_table);
+        execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);
+    end loop;
+
+    -- A new owner must be allowed to create in the schema at that moment, and at no other.
+    grant create on schema toolcrib to toolcrib_definer;
+    for v_function in
+        select p.oid from pg_catalog.pg_proc p
+        where p.pronamespace = 'toolcrib'::regnamespace and p.prosecdef and p.proowner <> 'toolcrib_definer'::regrole
+    loop
+        execute format('alter function %s owner to toolcrib_definer', v_function);
+    end loop;
+    revoke create on schema toolcrib from toolcrib_definer;
+
+    -- Nobody here needs objects of a session's own, which shadow types and tables for careless functions. Who migrates
+    -- a database that is not theirs cannot take the privilege away; then PostgreSQL warns, and nothing depends on it.
+    execute format('revoke temporary on database %I from public, toolcrib_app, toolcrib_system, toolcrib_definer',
+                   current_database());
+end
+$$;

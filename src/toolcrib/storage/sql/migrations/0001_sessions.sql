@@ -1,0 +1,176 @@
+-- Sessions, their messages and events, runs, tool calls, and the processes that execute them.
+
+create table sessions (
+    workspace_id           uuid not null references workspaces on delete cascade,
+    id                     uuid not null,
+    title                  text,
+    agent_id               uuid,
+    -- The model. Null: the agent's.
+    provider               text,
+    model                  text,
+    mode                   text not null default 'build' check (mode in ('plan', 'build')),
+    -- Null: the agent's. Only an owner can set it higher than that.
+    trust                  text check (trust in ('supervised', 'guided', 'autonomous')),
+    trust_by_owner         boolean not null default false,
+    -- Of the agent's workflow. Null: the first phase.
+    phase                  text,
+    -- The package that the session runs, and its workflow as it was when the session began.
+    package                text,
+    workflow               jsonb,
+    -- The number of the newest durable event, and the position of the newest message.
+    last_seq               bigint not null default 0,
+    last_message_position  bigint not null default 0,
+    -- Size of the messages as text, so that a listing need not read them.
+    text_bytes             bigint not null default 0,
+    text_lines             bigint not null default 0,
+    created_by             uuid not null,
+    created_at             timestamptz not null default now(),
+    updated_at             timestamptz not null default now(),
+    primary key (workspace_id, id)
+);
+
+create table messages (
+    workspace_id  uuid not null,
+    session_id    uuid not null,
+    position      bigint not null,
+    id            uuid not null,
+    run_id        uuid,
+    role          text not null check (role in ('user', 'assistant', 'summary')),
+    content       text not null,
+    metadata      jsonb,
+    -- The summary that replaces it since the session was compacted. The message stays readable by its id.
+    summary_id    uuid,
+    created_at    timestamptz not null default now(),
+    primary key (workspace_id, session_id, position),
+    foreign key (workspace_id, session_id) references sessions on delete cascade
+);
+create unique index messages_id on messages (workspace_id, id);
+
+create table events (
+    workspace_id  uuid not null,
+    session_id    uuid not null,
+    seq           bigint not null,
+    type          text not null,
+    payload       jsonb not null,
+    created_at    timestamptz not null default now(),
+    primary key (workspace_id, session_id, seq),
+    foreign key (workspace_id, session_id) references sessions on delete cascade
+);
+
+-- For clients that keep the conversation themselves and name no session: they repeat it, and its digest finds the session.
+create table conversation_cursors (
+    workspace_id  uuid not null,
+    session_id    uuid not null,
+    -- Of the user, the agent and the conversation up to the last answer.
+    digest        bytea not null,
+    -- The number of the last event that the client received.
+    last_seq      bigint not null,
+    primary key (workspace_id, session_id),
+    foreign key (workspace_id, session_id) references sessions on delete cascade
+);
+create index conversation_cursors_digest on conversation_cursors (workspace_id, digest);
+
+-- One answer to one message of a user. The rows of a run are its log: any process can continue from them.
+create table runs (
+    workspace_id    uuid not null references workspaces on delete cascade,
+    id              uuid not null,
+    session_id      uuid not null,
+    user_id         uuid not null,
+    agent_id        uuid,
+    via             text not null,
+    -- The user's text. It becomes a message when the run starts.
+    prompt          text not null,
+    state           text not null check (state in ('queued', 'ready', 'running', 'waiting', 'ended')),
+    end_reason      text,
+    -- Incremented by every takeover. A commit with an older epoch fails.
+    epoch           bigint not null default 0,
+    worker_id       uuid,
+    -- Attempts at the tool calls of the current turn, counted before they execute.
+    attempts        integer not null default 0,
+    -- Takeovers from processes that died, since the run last made progress.
+    takeovers       integer not null default 0,
+    turns           integer not null default 0,
+    input_tokens    bigint not null default 0,
+    output_tokens   bigint not null default 0,
+    context_tokens  bigint not null default 0,
+    -- Time spent working, without the time spent waiting for a person.
+    active_ms       bigint not null default 0,
+    active_since    timestamptz,
+    cancelled_by    uuid,
+    error           jsonb,
+    created_at      timestamptz not null default now(),
+    started_at      timestamptz,
+    ended_at        timestamptz,
+    primary key (workspace_id, id),
+    foreign key (workspace_id, session_id) references sessions on delete cascade
+);
+-- A session has at most one started run that has not ended; the others are queued.
+create unique index runs_unfinished on runs (workspace_id, session_id) where state in ('ready', 'running', 'waiting');
+create index runs_queued on runs (workspace_id, session_id, id) where state = 'queued';
+create index runs_due on runs (created_at) where state in ('ready', 'running');
+create index runs_session on runs (workspace_id, session_id, id);
+
+-- Calls that change something, belong to a session or a run, or have a truncated result.
+create table tool_calls (
+    workspace_id   uuid not null,
+    id             uuid not null,
+    session_id     uuid,
+    run_id         uuid,
+    -- The epoch of the run when it made the call.
+    run_epoch      bigint,
+    user_id        uuid not null,
+    agent_id       uuid,
+    tool           text not null,
+    arguments      jsonb not null,
+    state          text not null check (state in ('running', 'paused', 'done', 'denied', 'unknown')),
+    -- The process that executes it.
+    process_id     text,
+    -- Whether it may be executed again after a crash.
+    idempotent     boolean not null default true,
+    -- Whether it violated the sandbox, which counts against its run.
+    is_violation   boolean not null default false,
+    result         jsonb,
+    error          jsonb,
+    change_set_id  uuid,
+    started_at     timestamptz not null default now(),
+    ended_at       timestamptz,
+    primary key (workspace_id, id)
+);
+create index tool_calls_session on tool_calls (workspace_id, session_id) where session_id is not null;
+create index tool_calls_run on tool_calls (workspace_id, run_id) where run_id is not null;
+create index tool_calls_running on tool_calls (process_id) where state = 'running';
+
+-- Processes that a call left running on the live tree, and how they ended. They tell who changed a file meanwhile.
+create table background_processes (
+    workspace_id    uuid not null references workspaces on delete cascade,
+    id              uuid not null,
+    -- Who started it, and so is the author of its changes.
+    call_id         uuid not null,
+    user_id         uuid not null,
+    agent_id        uuid,
+    session_id      uuid,
+    run_id          uuid,
+    command         text not null,
+    isolation       text not null,
+    -- The node whose tree it changes, and the server process that it ends with.
+    node            text not null,
+    process_id      uuid not null,
+    -- By the clock that dates the files of that node. Without an end it runs, or its server died.
+    started_ns      bigint not null,
+    ended_ns        bigint,
+    exit_code       integer,
+    -- Why it was stopped. Null: it ended by itself.
+    stop_reason     text,
+    -- Set by a process that cannot reach it: its own server must stop it.
+    stop_requested  boolean not null default false,
+    primary key (workspace_id, id)
+);
+create index background_processes_running on background_processes (process_id) where ended_ns is null;
+
+-- Server processes and their heartbeats. When one stops, others take over its work.
+create table server_processes (
+    id            uuid primary key,
+    node          text not null,
+    started_at    timestamptz not null default now(),
+    heartbeat_at  timestamptz not null default now()
+);
